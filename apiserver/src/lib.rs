@@ -28,6 +28,7 @@
 //! Time, uids and randomness come from the [`Clock`](reeve_clock::Clock) of the builder.
 
 mod access;
+mod apply;
 pub mod assets;
 pub mod authn;
 mod builtin_schema;
@@ -53,6 +54,7 @@ mod lifecycle;
 mod meta;
 mod names;
 mod openapi;
+mod ownership;
 mod patch;
 // For the binary, and for the tool that writes its completions and manual page.
 #[cfg(feature = "program")]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::apply::LazySchema;
 use crate::builtin_schema;
 use crate::kinds::data;
 use crate::kinds::strategy::Strategy;
@@ -67,6 +68,8 @@ pub(crate) struct ResourceInfo {
     pub(crate) schema: Option<Arc<Value>>,
     /// The same, compiled, of a custom resource.
     pub(crate) structural: Option<Arc<ObjectSchema>>,
+    /// The same as server-side apply reads it, of a custom resource.
+    pub(crate) types: LazySchema,
     /// Whether objects are stored in this version.
     pub(crate) storage_version: bool,
     /// The schema of the storage version, if it is another one than this.

@@ -4,8 +4,7 @@
 //! For each ConfigMap with the label `greet` it keeps a second one with a greeting. It applies only its own fields, as a
 //! field owner. The server creates a missing object, leaves fields of other owners unchanged, and removes fields that this
 //! owner applied before and does not apply any more. The controller does not compare anything: an apply without a change
-//! makes no new version, so there is no event that requests another reconcile. The API server of this project has no
-//! server-side apply and answers 415, so this example needs a real server.
+//! makes no new version, so there is no event that requests another reconcile.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_core::{Expression, Resource, ResourceExt};

@@ -9,6 +9,7 @@ use super::versions;
 use crate::core::Core;
 use crate::crd;
 use crate::meta;
+use crate::ownership::{API_SERVER, Writer};
 use crate::resource::ResourceInfo;
 use crate::store::{Chore, CommitError, Expected, Object};
 
@@ -117,6 +118,9 @@ fn write_status(core: &Core, key: &str, adjust: impl Fn(&Value, &mut Value)) -> 
         meta::object_mut(&mut new).insert("status".to_owned(), status);
         if new == *current.value() {
             return Some(());
+        }
+        if let Some(info) = core.registry.of_storage(STORAGE) {
+            Writer::internal(core, &info, "status", API_SERVER).record(current.value(), &mut new);
         }
         let expected = Expected::Version(current.version());
         match core.store.commit(STORAGE, key, expected, Some(new)) {

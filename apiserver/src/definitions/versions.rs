@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::apply::LazySchema;
 use crate::core::Core;
 use crate::kinds::data::ALL_VERBS;
 use crate::kinds::strategy::Plain;
@@ -153,6 +154,7 @@ pub(super) fn resources(definition: &Value) -> Vec<ResourceInfo> {
                     .get("openAPIV3Schema")
                     .map(|schema| Arc::new(schema.clone())),
                 structural: compiled(version),
+                types: LazySchema::default(),
                 storage_version: is_storage(version),
                 stored: stored
                     .filter(|stored| !is_same_form(version, stored))

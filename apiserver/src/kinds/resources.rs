@@ -7,6 +7,7 @@ use super::{
     admission, autoscaling, certificates, config, controllers, devices, endpoints, events, flow,
     leases, namespaces, networking, nodes, pods, policy, rbac, registration, services, storage,
 };
+use crate::apply::LazySchema;
 use crate::resource::{Generation, ResourceInfo, Scale, StatusUpdate};
 use crate::table::cells::aged;
 
@@ -127,6 +128,7 @@ fn describe(version: &'static Version, resource: &'static Resource) -> ResourceI
         selectable_fields: Vec::new(),
         schema: None,
         structural: None,
+        types: LazySchema::default(),
         storage_version: true,
         stored: None,
         converted_up_to: 0,

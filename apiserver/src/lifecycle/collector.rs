@@ -14,9 +14,11 @@ use serde_json::{Value, json};
 use super::internal::internal_request;
 use crate::core::Core;
 use crate::meta;
+use crate::ownership::{CONTROLLERS, Writer};
 use crate::resource::ResourceInfo;
 use crate::store::{Chore, CommitError, Expected, Key, Object};
 use crate::verbs::delete::{self, Options, Propagation};
+use crate::verbs::update::Changed;
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -259,6 +261,7 @@ fn drop_references(core: &Core, info: &Arc<ResourceInfo>, object: &Arc<Object>, 
                 metadata.remove("ownerReferences");
             }
         }
+        Writer::internal(core, info, "", CONTROLLERS).record(current.value(), &mut new);
         let key = current.key();
         let expected = Expected::Version(current.version());
         match core
@@ -345,7 +348,7 @@ pub(super) fn drop_finalizer(core: &Core, storage: &str, object: &Object, finali
                 .collect();
             meta::set_strings(&mut new, "finalizers", &left);
         }
-        Ok(new)
+        Ok(Changed::Object(new))
     });
     match result {
         Ok(_) => {}

@@ -5,11 +5,12 @@ use serde_json::{Value, json};
 use super::internal::internal_request;
 use crate::core::Core;
 use crate::kinds::{flow, policy};
+use crate::ownership::API_SERVER;
 use crate::rbac;
 use crate::request::Request;
 use crate::store::Key;
 use crate::verbs::create::create;
-use crate::verbs::update;
+use crate::verbs::update::{self, Changed};
 
 /// Creates the roles and bindings of a server that checks rights.
 pub(super) fn roles(core: &Core) {
@@ -59,7 +60,10 @@ fn create_missing(core: &Core, object: &Value) {
     if core.store.get(&info.storage, key.as_str()).is_some() {
         return;
     }
-    let request = internal_request(core, info, &key);
+    let request = Request {
+        agent: API_SERVER.to_owned(),
+        ..internal_request(core, info, &key)
+    };
     let mut made = create(core, &request, object.clone());
     if let (Ok(_), Some(status)) = (&made, object.get("status")) {
         let mut status = status.clone();
@@ -73,7 +77,7 @@ fn create_missing(core: &Core, object: &Value) {
         made = update::change(core, &of_status, &|old| {
             let mut new = old.clone();
             new["status"] = status.clone();
-            Ok(new)
+            Ok(Changed::Object(new))
         });
     }
     if let Err(status) = made {

@@ -6,6 +6,7 @@ use crate::core::Core;
 use crate::http::media::{Accepted, Encoding, Shape};
 use crate::http::query::Parameters;
 use crate::http::warnings::Warnings;
+use crate::ownership::CONTROLLERS;
 use crate::rbac::User;
 use crate::request::{FieldValidation, Request};
 use crate::resource::ResourceInfo;
@@ -32,7 +33,7 @@ pub(super) fn internal_request(core: &Core, info: &Arc<ResourceInfo>, key: &Key)
             shape: Shape::Whole,
         },
         user: User::admin(),
-        agent: "reeve-apiserver".to_owned(),
+        agent: CONTROLLERS.to_owned(),
         now: core.clock.now(),
         dry_run: false,
         validation: FieldValidation::Ignore,

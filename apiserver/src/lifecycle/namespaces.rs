@@ -8,6 +8,8 @@ use super::internal::internal_request;
 use crate::core::Core;
 use crate::kinds::NAMESPACE_FINALIZER;
 use crate::meta;
+use crate::ownership::{API_SERVER, CONTROLLERS, Writer};
+use crate::request::Request;
 use crate::status::GroupResource;
 use crate::store::{Chore, CommitError, Expected, Key, Object};
 use crate::verbs::delete::{self, Options, Propagation};
@@ -31,7 +33,10 @@ pub(crate) fn create_initial(core: &Core) {
         if core.store.get("namespaces", name).is_some() {
             continue;
         }
-        let request = internal_request(core, &info, &Key::from(*name));
+        let request = Request {
+            agent: API_SERVER.to_owned(),
+            ..internal_request(core, &info, &Key::from(*name))
+        };
         let namespace = json!({"metadata": {"name": name}});
         if let Err(status) = crate::verbs::create::create(core, &request, namespace) {
             tracing::warn!(%status, name, "could not create the namespace");
@@ -95,6 +100,17 @@ pub(super) fn finish(core: &Core, namespace: &Object, left: &Left) {
         } else {
             let now = meta::time(core.clock.now());
             set_conditions(&mut next, left, &now);
+        }
+        if next != *current.value()
+            && let Some(info) = core.registry.of_storage("namespaces")
+        {
+            let subresource = if left.resources.is_empty() {
+                "finalize"
+            } else {
+                "status"
+            };
+            Writer::internal(core, &info, subresource, CONTROLLERS)
+                .record(current.value(), &mut next);
         }
         let waits = current.finalizers().next().is_some() || next["spec"]["finalizers"].is_array();
         let goes = left.resources.is_empty() && !waits;

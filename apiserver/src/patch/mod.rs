@@ -1,6 +1,6 @@
 //! The three patch formats: JSON merge patch, JSON patch and strategic merge patch.
 //!
-//! Server-side apply is not among them; it needs field ownership, and gets 415.
+//! Server-side apply is not among them: it needs the owners of fields (`ownership`, `apply`).
 //! (apiserver: `handlers/patch.go`.)
 
 mod apply;

@@ -3,8 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::Written;
 use super::delete::{self, Options};
-use super::{Written, update};
+use super::update::{self, Changed};
 use crate::core::Core;
 use crate::field::quote;
 use crate::meta;
@@ -65,7 +66,7 @@ pub(crate) fn bind(core: &Core, request: &Request, binding: &Value) -> Result<Wr
         let status = meta::map_at(meta::object_mut(&mut new), "status");
         status.remove("nominatedNodeName");
         set_scheduled(meta::list_at(status, "conditions"), request.now);
-        Ok(new)
+        Ok(Changed::Owned(new))
     })?;
     Ok(Written::document(201, succeeded()))
 }
@@ -176,7 +177,7 @@ fn disrupt(core: &Core, request: &Request, pod: &Value, dry_run: bool) -> Result
         status.insert("disruptionsAllowed".to_owned(), left.into());
         let disrupted = meta::map_at(status, "disruptedPods");
         disrupted.insert(request.name.clone(), request.time().into());
-        Ok(new)
+        Ok(Changed::Owned(new))
     })?;
     Ok(())
 }

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Written, conversion, metadata, prepare};
+use crate::access;
 use crate::core::Core;
 use crate::definitions;
 use crate::escalation;
 use crate::kinds::rules;
 use crate::meta;
+use crate::ownership::{self, Writer};
+use crate::rbac::Attributes;
 use crate::request::Request;
 use crate::status::Status;
 use crate::store::{CommitError, Expected, Key, Object};
@@ -23,6 +26,21 @@ const GENERATED_NAME_TRIES: usize = 8;
 /// 400, 403, 404 (of the namespace), 409 and 422 of the rules for creation.
 pub(crate) fn create(core: &Core, request: &Request, mut object: Value) -> Result<Written, Status> {
     metadata::settle_namespace(request, &mut object)?;
+    let decoded = ownership::as_decoded_new(request, &object);
+    let managers = Writer::new(core, request).update(None, &decoded);
+    create_owned(core, request, object, managers)
+}
+
+/// Stores a new object with these managedFields.
+///
+/// # Errors
+/// As [`create`].
+pub(crate) fn create_owned(
+    core: &Core,
+    request: &Request,
+    mut object: Value,
+    managers: Option<Value>,
+) -> Result<Written, Status> {
     check_namespace(core, request, meta::text(&object, "name"))?;
     check_definition(core, request, meta::text(&object, "name"))?;
     if !meta::text(&object, "resourceVersion").is_empty() {
@@ -33,6 +51,7 @@ pub(crate) fn create(core: &Core, request: &Request, mut object: Value) -> Resul
     let base = meta::text(&object, "generateName").to_owned();
     let generated = meta::text(&object, "name").is_empty() && !base.is_empty();
     metadata::fill_new(core, request, &mut object);
+    metadata::set_managers(&mut object, managers);
     request
         .warnings
         .extend(metadata::warnings(&request.info, &object));
@@ -98,6 +117,32 @@ pub(crate) fn commit_status(error: CommitError) -> Status {
         CommitError::NoTable(_) => Status::no_such_resource(),
         error => Status::internal(error),
     }
+}
+
+/// A write that creates an object by another verb than `create` needs the right to create. (apiserver: `withAuthorization`.)
+///
+/// # Errors
+/// 403.
+pub(crate) fn check_right(core: &Core, request: &Request) -> Result<(), Status> {
+    let Some(policy) = access::policy(core) else {
+        return Ok(());
+    };
+    let info = &request.info;
+    let attributes = Attributes {
+        version: info.version.clone(),
+        ..Attributes::resource("create", &info.group, &info.plural)
+            .in_namespace(&request.namespace)
+            .named(&request.name)
+    };
+    let decision = policy.authorize(&request.user, &attributes);
+    if decision.allowed {
+        return Ok(());
+    }
+    Err(Status::forbidden(
+        request.resource(),
+        &request.name,
+        decision.reason,
+    ))
 }
 
 /// A definition that is being deleted accepts no new objects.

@@ -208,6 +208,15 @@ pub(crate) fn fill_new(core: &Core, request: &Request, object: &mut Value) {
     tidy(object);
 }
 
+/// Sets or removes `managedFields`.
+pub(crate) fn set_managers(object: &mut Value, managers: Option<Value>) {
+    let metadata = meta::metadata_mut(object);
+    match managers {
+        Some(managers) => metadata.insert("managedFields".to_owned(), managers),
+        None => metadata.remove("managedFields"),
+    };
+}
+
 /// Carries over the fields that only the server may change. (apiserver: `rest.BeforeUpdate`.)
 pub(crate) fn carry_over(old: &Value, new: &mut Value) {
     for field in [

@@ -1,5 +1,6 @@
 //! The verbs: the effects of GET, LIST, WATCH, POST, PUT, PATCH and DELETE on stored objects.
 
+mod apply;
 pub(crate) mod assignment;
 pub(crate) mod continuation;
 mod conversion;

@@ -1,9 +1,10 @@
-//! PATCH: JSON patch, JSON merge patch, and strategic merge patch for the kinds that have merge keys.
+//! PATCH: JSON patch, JSON merge patch, strategic merge patch for the kinds that have merge keys, and server-side apply.
 
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{Written, metadata, prepare, update};
+use super::update::Changed;
+use super::{Written, apply, metadata, prepare, update};
 use crate::core::Core;
 use crate::field::{FieldError, Path};
 use crate::http::media;
@@ -28,6 +29,9 @@ pub(crate) fn patch(
     content_type: Option<&str>,
     body: &Bytes,
 ) -> Result<Written, Status> {
+    if is_apply(request, content_type)? {
+        return apply::apply(core, request, body);
+    }
     let format = format(request, content_type)?;
     if request.query.flag("force") {
         return Err(forbidden_option(
@@ -40,7 +44,7 @@ pub(crate) fn patch(
         Format::Merge | Format::Strategic => patch::duplicate_fields(body),
     };
     update::change(core, request, &|old| {
-        let mut new = apply(request, format, old, body)?;
+        let mut new = patched(request, format, old, body)?;
         for field in ["apiVersion", "kind"] {
             if new.get(field).is_none_or(Value::is_null) {
                 meta::object_mut(&mut new).insert(field.to_owned(), old[field].clone());
@@ -62,8 +66,25 @@ pub(crate) fn patch(
                 request.name
             )));
         }
-        Ok(new)
+        Ok(Changed::Object(new))
     })
+}
+
+/// Whether the patch is a server-side apply.
+///
+/// # Errors
+/// 422 for an apply without a manager.
+pub(crate) fn is_apply(request: &Request, content_type: Option<&str>) -> Result<bool, Status> {
+    if media::essence(content_type.unwrap_or_default()) != APPLY {
+        return Ok(false);
+    }
+    let manager = request.query.get("fieldManager").unwrap_or_default();
+    if manager.is_empty() {
+        let path = Path::new("fieldManager");
+        let error = FieldError::required(&path, "is required for apply patch");
+        return Err(Status::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
+    }
+    Ok(true)
 }
 
 /// A patched built-in object of another kind cannot be decoded: the patch is at fault.
@@ -80,7 +101,7 @@ fn unpatchable(request: &Request, shown: &str, status: Status) -> Status {
 }
 
 /// For a patch, another uid is not a precondition but a wrong field.
-fn refuse_other_uid(request: &Request, old: &Value, new: &Value) -> Result<(), Status> {
+pub(super) fn refuse_other_uid(request: &Request, old: &Value, new: &Value) -> Result<(), Status> {
     let uid = meta::text(new, "uid");
     if uid.is_empty() || uid == meta::text(old, "uid") {
         return Ok(());
@@ -91,7 +112,7 @@ fn refuse_other_uid(request: &Request, old: &Value, new: &Value) -> Result<(), S
 }
 
 /// `current` with the patch applied.
-pub(crate) fn apply(
+pub(crate) fn patched(
     request: &Request,
     format: Format,
     current: &Value,
@@ -111,17 +132,12 @@ pub(crate) fn apply(
     })
 }
 
-/// The format of a patch.
+/// The format of a patch that is not an apply.
 ///
 /// # Errors
-/// 415 naming the types that the resource accepts; 422 for an apply without a manager.
+/// 415 naming the types that the resource accepts.
 pub(crate) fn format(request: &Request, content_type: Option<&str>) -> Result<Format, Status> {
     let essence = media::essence(content_type.unwrap_or_default());
-    if essence == APPLY && request.query.get("fieldManager").is_none() {
-        let path = Path::new("fieldManager");
-        let error = FieldError::required(&path, "is required for apply patch");
-        return Err(Status::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
-    }
     let format = Format::from_content_type(&essence);
     let accepted: &[&str] = if request.info.custom {
         &[JSON, MERGE, APPLY]
@@ -133,14 +149,6 @@ pub(crate) fn format(request: &Request, content_type: Option<&str>) -> Result<Fo
             Err(Status::unsupported_media_type(accepted))
         }
         Some(format) => Ok(format),
-        None if essence == APPLY => {
-            let mut status = Status::unsupported_media_type(&accepted[..accepted.len() - 1]);
-            status.message = format!(
-                "server-side apply ({APPLY}) is not supported by this server; use another patch or client-side apply: {}",
-                status.message
-            );
-            Err(status)
-        }
         // Another type does not reach the handler of a built-in kind.
         None if !request.info.custom => {
             let mut status =

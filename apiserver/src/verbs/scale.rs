@@ -3,12 +3,14 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::patch::{apply, format};
+use super::patch::{format, is_apply, patched};
 use super::replicas::{at, set};
-use super::{Content, Written, read, update};
+use super::update::Changed;
+use super::{Content, Written, apply, metadata, read, update};
 use crate::core::Core;
 use crate::field::{FieldError, Path};
 use crate::meta;
+use crate::ownership::ScaleWriter;
 use crate::request::Request;
 use crate::resource::Scale;
 use crate::status::Status;
@@ -105,7 +107,11 @@ pub(crate) fn replace(
     body: &Value,
 ) -> Result<Written, Status> {
     update::check_name(request, body)?;
-    write(core, request, scale, &|_| Ok(body.clone()))
+    let writer = ScaleWriter::new(core, request);
+    write(core, request, scale, &writer, &|live| {
+        let managers = writer.update(live, body);
+        Ok((body.clone(), managers))
+    })
 }
 
 /// PATCH of a scale.
@@ -119,17 +125,33 @@ pub(crate) fn patch(
     content_type: Option<&str>,
     body: &Bytes,
 ) -> Result<Written, Status> {
+    let writer = ScaleWriter::new(core, request);
+    if is_apply(request, content_type)? {
+        let applied = apply::read(body)?;
+        let force = request.query.flag("force");
+        return write(core, request, scale, &writer, &|live| {
+            let wanted = writer.apply(live, &applied, force)?;
+            let managers = wanted["metadata"].get("managedFields").cloned();
+            Ok((wanted, managers))
+        });
+    }
     let format = format(request, content_type)?;
-    write(core, request, scale, &|current| {
-        apply(request, format, current, body)
+    write(core, request, scale, &writer, &|live| {
+        let wanted = patched(request, format, live, body)?;
+        let managers = writer.update(live, &wanted);
+        Ok((wanted, managers))
     })
 }
+
+/// Returns the new scale for the current one, and the managers of the new one.
+type Change<'a> = &'a dyn Fn(&Value) -> Result<(Value, Option<Value>), Status>;
 
 fn write(
     core: &Core,
     request: &Request,
     scale: &Scale,
-    wanted: &dyn Fn(&Value) -> Result<Value, Status>,
+    writer: &ScaleWriter<'_>,
+    change: Change<'_>,
 ) -> Result<Written, Status> {
     let main = Request {
         subresource: String::new(),
@@ -137,7 +159,9 @@ fn write(
     };
     let written = update::change(core, &main, &|old| {
         let current = Object::draft(old.clone());
-        let wanted = wanted(&show(scale, &current))?;
+        let mut live = show(scale, &current);
+        metadata::set_managers(&mut live, writer.of_scale(old)?);
+        let (wanted, managers) = change(&live)?;
         let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
         if replicas < 0 && !request.info.custom {
             return Err(Status::invalid(
@@ -159,7 +183,9 @@ fn write(
             }
         }
         set(&mut new, &scale.spec_replicas, json!(replicas));
-        Ok(new)
+        let managers = writer.of_parent(old, managers.as_ref())?;
+        metadata::set_managers(&mut new, managers);
+        Ok(Changed::Owned(new))
     })?;
     let Content::Object(object) = &written.content else {
         return Ok(written);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::create::commit_status;
+use super::create::{check_right, commit_status};
 use super::present::Presenter;
 use super::{Written, conversion, metadata, prepare};
 use crate::core::Core;
@@ -13,6 +13,7 @@ use crate::field::{FieldError, Path};
 use crate::http::media::Shape;
 use crate::kinds::rules;
 use crate::meta;
+use crate::ownership::{self, Writer};
 use crate::request::Request;
 use crate::resource::{Generation, ResourceInfo, StatusUpdate};
 use crate::status::Status;
@@ -23,7 +24,15 @@ use crate::table::IncludeObject;
 const TRIES: usize = 50;
 
 /// Returns the new object for the current one with its type.
-pub(crate) type Change<'a> = &'a dyn Fn(&Value) -> Result<Value, Status>;
+pub(crate) type Change<'a> = &'a dyn Fn(&Value) -> Result<Changed, Status>;
+
+/// A new object, before the rules of an update.
+pub(crate) enum Changed {
+    /// What differs belongs to the manager of the request.
+    Object(Value),
+    /// Its managedFields name the owners of its fields.
+    Owned(Value),
+}
 
 /// Replaces an object by `body`; creates it where the resource allows that.
 ///
@@ -38,10 +47,11 @@ pub(crate) fn replace(core: &Core, request: &Request, mut body: Value) -> Result
         .get(&request.info.storage, key.as_str())
         .is_none();
     if absent && request.info.create_on_update && request.subresource.is_empty() {
+        check_right(core, request)?;
         meta::metadata_mut(&mut body).remove("resourceVersion");
         return super::create::create(core, request, body);
     }
-    change(core, request, &|_| Ok(body.clone()))
+    change(core, request, &|_| Ok(Changed::Object(body.clone())))
 }
 
 /// Checks that the body of a PUT has the name in the path.
@@ -105,9 +115,20 @@ fn settle(
     request: &Request,
     current: &Object,
     old: &Value,
-    mut new: Value,
+    new: Changed,
 ) -> Result<Value, Status> {
     let info = &request.info;
+    let (mut new, managers) = match new {
+        Changed::Owned(new) => {
+            let managers = new["metadata"].get("managedFields").cloned();
+            (new, managers)
+        }
+        Changed::Object(new) => {
+            let decoded = ownership::as_decoded(request, &new);
+            let managers = Writer::new(core, request).update(Some(old), &decoded);
+            (new, managers)
+        }
+    };
     check_preconditions(request, current, &new)?;
     meta::metadata_mut(&mut new).insert(
         "resourceVersion".to_owned(),
@@ -121,6 +142,7 @@ fn settle(
     }
     metadata::refuse_deletion_by_update(request, old, &new)?;
     metadata::carry_over(old, &mut new);
+    metadata::set_managers(&mut new, managers);
     request.warnings.extend(metadata::warnings(info, &new));
     rules::before_update(request, old, &mut new);
     prepare::default(request, &mut new);
@@ -140,6 +162,7 @@ fn settle(
     let map = meta::object_mut(&mut new);
     map.remove("apiVersion");
     map.remove("kind");
+    ownership::keep_times(current.value(), &mut new);
     Ok(new)
 }
 

@@ -11,5 +11,6 @@ mod control_plane;
 mod kinds;
 mod kubectl;
 mod mutated;
+mod owners;
 mod protobuf;
 mod rules;

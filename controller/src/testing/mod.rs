@@ -48,7 +48,6 @@
 //! | the wall clock set | [`Clock::jump`] of [`Cluster::clock`] |
 //! | its own server: RBAC, tokens, history | [`Setup::api_server`] |
 //! | its own manager | [`Cluster::manager`], [`Cluster::start`] |
-//! | server-side apply | a real server: the built-in one has none, and answers 415 |
 //! | a process that is killed | [`Running::crash`] |
 //!
 //! A test that has a runtime already (`#[tokio::test(start_paused = true)]`) starts with [`Cluster::in_process`] or

@@ -2,9 +2,6 @@
 //!
 //! The table is strict: a listed case that passes fails the run.
 
-const MANAGED: &str = "managedFields are not kept";
-const APPLY: &str = "server-side apply is not supported: 415 with a text about it";
-
 /// A case with another answer.
 pub struct Difference {
     /// The title of the case.
@@ -39,32 +36,6 @@ impl Difference {
 
 /// The differences of the built-in server.
 pub const BUILT_IN: &[Difference] = &[
-    Difference {
-        case: "MF-1: managedFields name the manager, by default the user agent",
-        reason: MANAGED,
-        expected: &["+ .metadata.managedFields: (absent)"],
-    },
-    Difference {
-        case: "MF-1: managedFields of a custom resource and of its status",
-        reason: MANAGED,
-        expected: &["+ .metadata.managedFields: (absent)"],
-    },
-    Difference {
-        case: "SSA-1: an apply creates a missing object, and a second one changes nothing",
-        reason: APPLY,
-        expected: &[
-            "+ < 415",
-            "+ .message: \"server-side apply (application/apply-patch+yaml) is not supported",
-        ],
-    },
-    Difference {
-        case: "SSA-1: a conflicting apply names the other manager, and force overrides it",
-        reason: APPLY,
-        expected: &[
-            "+ < 415",
-            "+ .message: \"server-side apply (application/apply-patch+yaml) is not supported",
-        ],
-    },
     Difference {
         case: "E-3: odd YAML: keys that are not text, duplicate keys, and unreadable documents",
         reason: "YAML is read by serde-saphyr: a key that is not text stays as it is written, and a duplicate key is not reported",

@@ -290,21 +290,6 @@ async fn bodies_of_other_types_get_415_and_large_ones_413() {
     );
     let large = send("application/json", "x".repeat(4 << 20)).await.unwrap();
     assert_eq!(large.code, 413);
-    let apply = try_send(
-        &server,
-        http::Method::PATCH,
-        &format!("{MAPS}/a?fieldManager=m"),
-        "application/apply-patch+yaml",
-        map("a").to_string(),
-    )
-    .await
-    .unwrap();
-    assert_eq!(apply.code, 415);
-    assert!(
-        apply.message().contains("server-side apply"),
-        "{}",
-        apply.message()
-    );
     let yaml = send(
         "application/yaml",
         "metadata: {name: a}\ndata: {k: v}\n".into(),

@@ -1,0 +1,21 @@
+//! Owners of fields: the manager that set each field, in which version, and what follows for a write.
+//!
+//! Everything is a function of the live object, the new or applied one, the manager and the time.
+//! [`Operation::update`] records a write that is made already, [`Operation::apply`] merges one.
+//! (apimachinery: `util/managedfields`; structured-merge-diff: package `merge`.)
+
+mod cap;
+mod conflict;
+mod entry;
+mod error;
+mod kind;
+mod last_applied;
+mod managers;
+mod operation;
+mod scale;
+mod updater;
+
+pub(crate) use error::ApplyError;
+pub(crate) use kind::{Kind, Version};
+pub(crate) use operation::Operation;
+pub(crate) use scale::ScaleFields;

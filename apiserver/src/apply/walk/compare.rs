@@ -1,0 +1,243 @@
+//! What differs between two values.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::super::literal;
+use super::super::path::Element;
+use super::super::schema::{ItemsBy, List, Map, Schema, TypeId};
+use super::super::set::Set;
+use super::item;
+use super::problem::{Problems, problem, within};
+use super::shape::{Shape, shapes};
+use super::validate::scalar_problem;
+
+/// The paths that differ between an old and a new value. A path is in one of the sets only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Comparison {
+    /// Only the old value has them.
+    pub(crate) removed: Set,
+    /// Both have them, with other values.
+    pub(crate) modified: Set,
+    /// Only the new value has them.
+    pub(crate) added: Set,
+}
+
+/// Compares `old` with `new`.
+///
+/// # Errors
+/// Parts that are not of their type in both.
+pub(crate) fn compare(
+    schema: &Schema,
+    of: TypeId,
+    old: &Value,
+    new: &Value,
+) -> Result<Comparison, Problems> {
+    let mut walk = Walk {
+        schema,
+        path: Vec::new(),
+        comparison: Comparison::default(),
+    };
+    let problems = walk.visit(of, Some(old), Some(new));
+    if problems.is_empty() {
+        Ok(walk.comparison)
+    } else {
+        Err(problems)
+    }
+}
+
+// === impl Comparison ===
+
+impl Comparison {
+    /// The comparison without these fields and what is below them.
+    pub(crate) fn without(&self, ignored: &Set) -> Self {
+        Self {
+            removed: self.removed.recursive_difference(ignored),
+            modified: self.modified.recursive_difference(ignored),
+            added: self.added.recursive_difference(ignored),
+        }
+    }
+}
+
+struct Walk<'a> {
+    schema: &'a Schema,
+    path: Vec<Element>,
+    comparison: Comparison,
+}
+
+// === impl Walk ===
+
+impl Walk<'_> {
+    fn visit(&mut self, of: TypeId, old: Option<&Value>, new: Option<&Value>) -> Problems {
+        let schema = self.schema;
+        let mut problems = Problems::new();
+        match shapes(schema.atom(of), old, new) {
+            Err(problem) => problems.push(problem),
+            Ok((first, last)) => {
+                if let Some(first) = first {
+                    problems.extend(self.visit_shape(first, old, new));
+                }
+                problems.extend(self.visit_shape(last, old, new));
+            }
+        }
+        if old.is_none() {
+            self.comparison.added.insert(&self.path);
+        } else if new.is_none() {
+            self.comparison.removed.insert(&self.path);
+        }
+        problems
+    }
+
+    fn visit_shape(
+        &mut self,
+        shape: Shape<'_>,
+        old: Option<&Value>,
+        new: Option<&Value>,
+    ) -> Problems {
+        match shape {
+            Shape::Scalar(scalar) => {
+                let first = scalar_problem(scalar, old, "lhs: ");
+                let second = scalar_problem(scalar, new, "rhs: ");
+                if let (Some(first), Some(second)) = (first, second) {
+                    return vec![problem(first), problem(second)];
+                }
+                self.leaf(old, new);
+                Problems::new()
+            }
+            Shape::List(list) => {
+                let none = Vec::new();
+                let old_items = old.and_then(Value::as_array).unwrap_or(&none);
+                let new_items = new.and_then(Value::as_array).unwrap_or(&none);
+                let is_empty = old_items.is_empty() && new_items.is_empty();
+                if list.by == ItemsBy::Nothing || is_empty {
+                    self.leaf(old, new);
+                    return Problems::new();
+                }
+                self.visit_items(list, old_items, new_items)
+            }
+            Shape::Map(map) => {
+                let none = serde_json::Map::new();
+                let old_fields = old.and_then(Value::as_object).unwrap_or(&none);
+                let new_fields = new.and_then(Value::as_object).unwrap_or(&none);
+                if map.atomic || (old_fields.is_empty() && new_fields.is_empty()) {
+                    self.leaf(old, new);
+                    return Problems::new();
+                }
+                self.visit_fields(map, old_fields, new_fields)
+            }
+        }
+    }
+
+    /// A value that is one whole.
+    fn leaf(&mut self, old: Option<&Value>, new: Option<&Value>) {
+        if let (Some(old), Some(new)) = (old, new)
+            && !literal::equal(old, new)
+        {
+            self.comparison.modified.insert(&self.path);
+        }
+    }
+
+    fn visit_fields(
+        &mut self,
+        map: &Map,
+        old: &serde_json::Map<String, Value>,
+        new: &serde_json::Map<String, Value>,
+    ) -> Problems {
+        let mut problems = Problems::new();
+        let added = new.keys().filter(|name| !old.contains_key(*name));
+        for name in old.keys().chain(added) {
+            let Some(of) = map.entry(name) else { continue };
+            let element = Element::field(name.as_str());
+            problems.extend(self.visit_part(of, element, old.get(name), new.get(name)));
+        }
+        problems
+    }
+
+    fn visit_part(
+        &mut self,
+        of: TypeId,
+        element: Element,
+        old: Option<&Value>,
+        new: Option<&Value>,
+    ) -> Problems {
+        self.path.push(element);
+        let mut problems = self.visit(of, old, new);
+        if let Some(element) = self.path.pop() {
+            within(&element, &mut problems);
+        }
+        problems
+    }
+
+    fn visit_items(&mut self, list: &List, old: &[Value], new: &[Value]) -> Problems {
+        let mut problems = Problems::new();
+        let mut groups: BTreeMap<Element, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
+        for (items, is_new) in [(old, false), (new, true)] {
+            for (at, item) in items.iter().enumerate() {
+                match item::element(self.schema, list, item) {
+                    Ok(element) => {
+                        let group = groups.entry(element).or_default();
+                        let side = if is_new { &mut group.1 } else { &mut group.0 };
+                        side.push(item);
+                    }
+                    Err(why) => problems.push(problem(format!("element {at}: {why}"))),
+                }
+            }
+        }
+        for (element, (old, new)) in groups {
+            problems.extend(self.visit_group(list, element, &old, &new));
+        }
+        problems
+    }
+
+    /// The items of one identity. Duplicates are one value.
+    fn visit_group(
+        &mut self,
+        list: &List,
+        element: Element,
+        old: &[&Value],
+        new: &[&Value],
+    ) -> Problems {
+        let path = || {
+            let mut path = self.path.clone();
+            path.push(element.clone());
+            path
+        };
+        match (old, new) {
+            ([] | [_], [] | [_]) => {
+                let (old, new) = (old.first().copied(), new.first().copied());
+                self.visit_part(list.items, element, old, new)
+            }
+            ([_, _, ..], [_, _, ..]) => {
+                let same = old.len() == new.len()
+                    && old
+                        .iter()
+                        .zip(new)
+                        .all(|(old, new)| literal::equal(old, new));
+                if !same {
+                    let path = path();
+                    self.comparison.modified.insert(&path);
+                }
+                Problems::new()
+            }
+            ([_, _, ..], new) => {
+                let path = path();
+                let problems = match new.first() {
+                    Some(new) => self.visit_part(list.items, element, None, Some(*new)),
+                    None => Problems::new(),
+                };
+                self.comparison.removed.insert(&path);
+                problems
+            }
+            (old, _) => {
+                let path = path();
+                let problems = match old.first() {
+                    Some(old) => self.visit_part(list.items, element, Some(*old), None),
+                    None => Problems::new(),
+                };
+                self.comparison.added.insert(&path);
+                problems
+            }
+        }
+    }
+}

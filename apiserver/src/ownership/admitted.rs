@@ -1,0 +1,96 @@
+//! The object as a real server decodes it: with defaults, and before admission and the strategy of its kind.
+//!
+//! Ownership follows that object. What is set later, such as the address of a Service, has no owner.
+
+use serde_json::Value;
+
+use crate::kinds::rules;
+use crate::meta;
+use crate::request::Request;
+
+/// Fields that [`rules::default`] sets and a real server sets after decoding, by group and plural.
+const SET_LATER: &[(&str, &str, &[&str])] = &[
+    (
+        "",
+        "pods",
+        &[
+            "/spec/preemptionPolicy",
+            "/spec/priority",
+            "/spec/tolerations",
+        ],
+    ),
+    (
+        "",
+        "services",
+        &["/spec/ipFamilies", "/spec/ipFamilyPolicy"],
+    ),
+    (
+        "batch",
+        "jobs",
+        &["/spec/selector", "/spec/template/metadata/labels"],
+    ),
+];
+
+/// What only the server sets; a creation drops what the client sent.
+const SYSTEM: &[&str] = &[
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "selfLink",
+    "uid",
+];
+
+/// A decoded object with the defaults that decoding sets. Its managedFields stay as they were sent.
+pub(crate) fn as_decoded(request: &Request, sent: &Value) -> Value {
+    let info = &request.info;
+    let mut object = sent.clone();
+    if let Some(schema) = info.structural() {
+        schema.default(&mut object);
+    }
+    rules::default(info, &mut object);
+    let later = SET_LATER
+        .iter()
+        .find(|(group, plural, _)| (*group, *plural) == (&*info.group, &*info.plural));
+    for path in later.map_or(&[][..], |(_, _, paths)| paths) {
+        restore(sent, &mut object, path);
+    }
+    drop_empty_metadata(&mut object);
+    restore(sent, &mut object, "/metadata/managedFields");
+    object
+}
+
+/// [`as_decoded`] for an object about to be created.
+pub(crate) fn as_decoded_new(request: &Request, sent: &Value) -> Value {
+    let mut object = as_decoded(request, sent);
+    let metadata = meta::metadata_mut(&mut object);
+    metadata.retain(|name, _| !SYSTEM.contains(&name.as_str()));
+    object
+}
+
+/// Decoding reads metadata as a Go type, which leaves out what is empty.
+fn drop_empty_metadata(object: &mut Value) {
+    meta::metadata_mut(object).retain(|_, value| match value {
+        Value::Null => false,
+        Value::Object(map) => !map.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        _ => true,
+    });
+}
+
+/// Gives the field at `path` the value that it has in `sent`.
+fn restore(sent: &Value, object: &mut Value, path: &str) {
+    let Some((parent, field)) = path.rsplit_once('/') else {
+        return;
+    };
+    let Some(parent) = object.pointer_mut(parent).and_then(Value::as_object_mut) else {
+        return;
+    };
+    match sent.pointer(path) {
+        Some(value) => {
+            parent.insert(field.to_owned(), value.clone());
+        }
+        None => {
+            parent.remove(field);
+        }
+    }
+}

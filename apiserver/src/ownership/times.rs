@@ -1,0 +1,72 @@
+//! The times of entries, when nothing else changes.
+
+use serde_json::Value;
+
+/// Gives the entries of `new` the times of `old` if nothing else differs, so that the write changes nothing.
+///
+/// (apiserver: `IgnoreManagedFieldsTimestampsTransformer`.)
+pub(crate) fn keep_times(old: &Value, new: &mut Value) {
+    let Some(before) = old["metadata"]["managedFields"].as_array() else {
+        return;
+    };
+    let Some(after) = new
+        .pointer("/metadata/managedFields")
+        .and_then(Value::as_array)
+    else {
+        return;
+    };
+    let is_same = before.len() == after.len()
+        && before != after
+        && before.iter().zip(after).all(|(before, after)| {
+            let fields = before.as_object().into_iter().flatten();
+            fields
+                .filter(|(name, _)| *name != "time")
+                .all(|(name, value)| after.get(name) == Some(value))
+        });
+    if !is_same {
+        return;
+    }
+    let Some(entries) = new.pointer_mut("/metadata/managedFields") else {
+        return;
+    };
+    let after = std::mem::replace(entries, Value::Array(before.clone()));
+    if new != old
+        && let Some(entries) = new.pointer_mut("/metadata/managedFields")
+    {
+        *entries = after;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object(time: &str, data: &str) -> Value {
+        json!({
+            "metadata": {"managedFields": [{"manager": "a", "time": time, "fieldsV1": {"f:data": {}}}]},
+            "data": data,
+        })
+    }
+
+    #[test]
+    fn a_time_alone_is_not_a_change() {
+        let old = object("2026-01-01T00:00:00Z", "x");
+        let mut new = object("2026-01-01T00:00:01Z", "x");
+        keep_times(&old, &mut new);
+        assert_eq!(new, old);
+    }
+
+    #[test]
+    fn a_time_with_another_change_stays() {
+        let old = object("2026-01-01T00:00:00Z", "x");
+        for mut new in [
+            object("2026-01-01T00:00:01Z", "y"),
+            json!({"metadata": {"managedFields": [{"manager": "b", "time": "2026-01-01T00:00:01Z"}]}, "data": "x"}),
+        ] {
+            let sent = new.clone();
+            keep_times(&old, &mut new);
+            assert_eq!(new, sent);
+        }
+    }
+}
