@@ -3,7 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::pods::put;
-use super::strategy::Strategy;
+use super::strategy::{Context, Strategy};
+use super::webhook_rules;
+use crate::field::Errors;
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo};
 use crate::table::cells::{aged, integer, length, or_unset, plain, string, text};
@@ -55,6 +57,10 @@ impl Strategy for Webhooks {
                 put(service, "port", 443);
             }
         }
+    }
+
+    fn validate(&self, _: &Context<'_>, object: &Value, _: Option<&Value>, errors: &mut Errors) {
+        webhook_rules::validate(object, errors);
     }
 }
 

@@ -6,6 +6,7 @@ use super::required;
 use super::strategy::{Context, Strategy};
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
+use crate::names;
 use crate::resource::{Column, ResourceInfo, SelectableField};
 use crate::table::cells::{NONE, aged, items, or_none, plain, string, text};
 use crate::table::duration;
@@ -59,8 +60,8 @@ impl Strategy for SigningRequests {
         ]
     }
 
-    fn name_problems(&self, _: &str) -> Vec<String> {
-        Vec::new()
+    fn name_problems(&self, name: &str) -> Vec<String> {
+        names::path_segment(name)
     }
 
     fn prepare_create(&self, context: &Context<'_>, request: &mut Value) {

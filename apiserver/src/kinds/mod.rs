@@ -28,6 +28,7 @@ mod nodes;
 pub(crate) mod pod_spec;
 pub(crate) mod pods;
 pub(crate) mod policy;
+mod quota_rules;
 mod rbac;
 mod registration;
 mod required;
@@ -37,9 +38,11 @@ mod selectors;
 pub(crate) mod service_rules;
 mod services;
 mod storage;
+mod storage_rules;
 pub(crate) mod strategy;
 #[cfg(test)]
 mod tests;
+mod webhook_rules;
 pub(crate) mod workload_rules;
 mod workloads;
 

@@ -75,6 +75,9 @@ impl Strategy for Pods {
             _ => return,
         };
         new["spec"] = spec;
+        for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
+            meta::copy(old, new, field);
+        }
     }
 
     fn default(&self, _: &ResourceInfo, pod: &mut Value) {

@@ -2,15 +2,16 @@
 
 use serde_json::{Value, json};
 
+use super::pod_spec::{labels, tolerations};
 use super::rbac::created_at;
-use super::required;
-use super::selectors;
 use super::strategy::{Context, Strategy};
 use super::workload_rules::{count_or_percent, not_more_than_all};
+use super::{immutable, quota_rules, required, selectors};
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
+use crate::names;
 use crate::resource::{Column, Generation, ResourceInfo};
-use crate::table::cells::{aged, boolean, integer, plain, string, text};
+use crate::table::cells::{aged, boolean, integer, items, plain, string, text};
 use crate::table::{count, number};
 
 /// When Pods that are not ready may be evicted.
@@ -122,6 +123,10 @@ impl Strategy for Quotas {
             text("Limit", |value, _| used(value, true)),
             aged(),
         ]
+    }
+
+    fn validate(&self, _: &Context<'_>, quota: &Value, old: Option<&Value>, errors: &mut Errors) {
+        quota_rules::validate(quota, old, errors);
     }
 }
 
@@ -262,5 +267,40 @@ impl Strategy for RuntimeClasses {
 
     fn columns(&self) -> Vec<Column> {
         vec![text("Handler", |value, _| plain(&value["handler"])), aged()]
+    }
+
+    fn validate(&self, _: &Context<'_>, class: &Value, old: Option<&Value>, errors: &mut Errors) {
+        let path = Path::new("handler");
+        if let Some(old) = old {
+            // Only this is checked again.
+            immutable::field(&class["handler"], &old["handler"], &path, errors);
+            return;
+        }
+        let handler = string(&class["handler"]);
+        if handler.is_empty() {
+            errors.push(FieldError::required(&path, ""));
+        } else {
+            for problem in names::dns_label(handler) {
+                errors.push(FieldError::invalid(&path, handler, problem));
+            }
+        }
+        let (scheduling, path) = (&class["scheduling"], Path::new("scheduling"));
+        labels(
+            &scheduling["nodeSelector"],
+            &path.child("nodeSelector"),
+            errors,
+        );
+        tolerations(scheduling, &path, errors);
+        let all = items(&scheduling["tolerations"]);
+        let key = |one: &Value| {
+            let fields = ["key", "operator", "value", "effect"];
+            fields.map(|field| string(&one[field]).to_owned())
+        };
+        for (at, one) in all.iter().enumerate() {
+            if all[..at].iter().any(|other| key(other) == key(one)) {
+                let path = path.child("tolerations").index(at);
+                errors.push(FieldError::duplicate(&path, one.clone()));
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::pods::{self, put};
 use super::rbac::created_at;
 use super::required;
+use super::storage_rules;
 use super::strategy::{Context, Strategy};
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
@@ -391,6 +392,10 @@ impl Strategy for Drivers {
         if items(spec.get("volumeLifecycleModes").unwrap_or(&Value::Null)).is_empty() {
             spec.insert("volumeLifecycleModes".to_owned(), json!(["Persistent"]));
         }
+    }
+
+    fn validate(&self, _: &Context<'_>, driver: &Value, old: Option<&Value>, errors: &mut Errors) {
+        storage_rules::driver(driver, old, errors);
     }
 }
 

@@ -6,6 +6,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine as _, alphabet};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use regex::Regex;
@@ -177,6 +179,16 @@ fn is_mac(text: &str) -> bool {
     grouped(':', 2, &[6, 8, 20]) || grouped('-', 2, &[6, 8, 20]) || grouped('.', 4, &[3, 4, 10])
 }
 
+/// Base64 as Go writes the bytes that it reads from `text`: without line breaks, and with the last bits zero.
+pub(super) fn canonical_bytes(text: &str) -> Option<String> {
+    const LENIENT: GeneralPurpose = GeneralPurpose::new(
+        &alphabet::STANDARD,
+        GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+    );
+    let text = text.replace(['\n', '\r'], "");
+    Some(LENIENT.encode(LENIENT.decode(text).ok()?))
+}
+
 /// Where standard base64 with padding is broken, as Go's decoder reports it.
 pub(super) fn base64_error(text: &str) -> Option<usize> {
     let (mut count, mut padding) = (0, 0);
@@ -306,6 +318,19 @@ mod tests {
     use super::*;
 
     /// As in kube-apiserver 1.36.
+    #[test]
+    fn bytes_are_written_as_go_writes_them() {
+        for (text, expected) in [
+            ("YQ==", Some("YQ==")),
+            ("YW\nFh\r\n", Some("YWFh")),
+            ("YR==", Some("YQ==")),
+            ("", Some("")),
+            ("YQ", None),
+        ] {
+            assert_eq!(canonical_bytes(text).as_deref(), expected, "{text:?}");
+        }
+    }
+
     #[test]
     fn formats_accept_what_a_real_server_accepts() {
         let cases = [

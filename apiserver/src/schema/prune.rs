@@ -239,12 +239,13 @@ pub(super) fn canonical_times(schema: &Schema, value: &mut Value) {
     let schema = schema.target();
     match value {
         Value::String(text) => {
-            let micro = match schema.limits.format.as_deref() {
-                Some("date-time") => false,
-                Some("micro-time") => true,
-                _ => return,
+            let canonical = match schema.limits.format.as_deref() {
+                Some("date-time") => format::canonical_time(text, false),
+                Some("micro-time") => format::canonical_time(text, true),
+                Some("byte") => format::canonical_bytes(text),
+                _ => None,
             };
-            if let Some(canonical) = format::canonical_time(text, micro) {
+            if let Some(canonical) = canonical {
                 *text = canonical;
             }
         }

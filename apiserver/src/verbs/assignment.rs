@@ -109,8 +109,11 @@ fn disrupt(core: &Core, request: &Request, pod: &Value, dry_run: bool) -> Result
     let prefix = format!("{}/", request.namespace);
     let budgets = core.store.list(BUDGETS, &prefix).1;
     let mut matching = budgets.iter().filter(|budget| {
-        LabelSelector::from_value(&budget.value()["spec"]["selector"])
-            .is_ok_and(|selector| selector.matches_object(pod))
+        let selector = &budget.value()["spec"]["selector"];
+        // A budget without one guards no Pod.
+        !selector.is_null()
+            && LabelSelector::from_value(selector)
+                .is_ok_and(|selector| selector.matches_object(pod))
     });
     let Some(budget) = matching.next() else {
         return Ok(());
@@ -133,31 +136,7 @@ fn disrupt(core: &Core, request: &Request, pod: &Value, dry_run: bool) -> Result
         return Ok(());
     }
     let name = budget.name();
-    let refuse = |seconds: u32, why: String| {
-        Err(Status::new(
-            429,
-            "TooManyRequests",
-            "Cannot evict pod as it would violate the pod's disruption budget.",
-        )
-        .with_retry_after(seconds)
-        .with_cause(BUDGET, "", why))
-    };
-    if number("observedGeneration") < meta::generation(budget.value()) {
-        return refuse(
-            10,
-            format!("The disruption budget {name} is still being processed by the server."),
-        );
-    }
-    if number("disruptionsAllowed") <= 0 {
-        let why = if healthy <= wanted {
-            format!(
-                "The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently"
-            )
-        } else {
-            format!("The disruption budget {name} does not allow evicting pods currently")
-        };
-        return refuse(0, why);
-    }
+    allows(budget.value(), name)?;
     if dry_run {
         return Ok(());
     }
@@ -171,6 +150,8 @@ fn disrupt(core: &Core, request: &Request, pod: &Value, dry_run: bool) -> Result
         ..request.clone()
     };
     update::change(core, &of_budget, &|old| {
+        // Another eviction may have taken the last disruption in between.
+        allows(old, name)?;
         let mut new = old.clone();
         let status = meta::map_at(meta::object_mut(&mut new), "status");
         let left = status["disruptionsAllowed"].as_i64().unwrap_or_default() - 1;
@@ -180,6 +161,44 @@ fn disrupt(core: &Core, request: &Request, pod: &Value, dry_run: bool) -> Result
         Ok(Changed::Owned(new))
     })?;
     Ok(())
+}
+
+/// Whether a budget allows a disruption now. (kubernetes: `checkAndDecrement`.)
+///
+/// # Errors
+/// 429 when it allows none.
+fn allows(budget: &Value, name: &str) -> Result<(), Status> {
+    let status = &budget["status"];
+    let number = |field: &str| status[field].as_i64().unwrap_or_default();
+    let refuse = |seconds: u32, why: String| {
+        Err(Status::new(
+            429,
+            "TooManyRequests",
+            "Cannot evict pod as it would violate the pod's disruption budget.",
+        )
+        .with_retry_after(seconds)
+        .with_cause(BUDGET, "", why))
+    };
+    if number("observedGeneration") < meta::generation(budget) {
+        return refuse(
+            10,
+            format!("The disruption budget {name} is still being processed by the server."),
+        );
+    }
+    if number("disruptionsAllowed") > 0 {
+        return Ok(());
+    }
+    let (healthy, wanted) = (number("currentHealthy"), number("desiredHealthy"));
+    refuse(
+        0,
+        if healthy <= wanted {
+            format!(
+                "The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently"
+            )
+        } else {
+            format!("The disruption budget {name} does not allow evicting pods currently")
+        },
+    )
 }
 
 fn check_name(request: &Request, object: &Value, kind: &str) -> Result<(), Status> {

@@ -52,19 +52,9 @@ pub(crate) fn validate(info: &ResourceInfo, object: &Value) -> Errors {
 fn validate_finalizers(info: &ResourceInfo, object: &Value, path: &Path, errors: &mut Errors) {
     let path = path.child("finalizers");
     let finalizers = meta::strings(object, "finalizers");
-    for (at, finalizer) in finalizers.iter().enumerate() {
-        let problems = names::qualified_name(finalizer);
-        let plain = problems.is_empty() && !is_qualified(finalizer);
-        for problem in problems {
-            errors.push(FieldError::invalid(&path.index(at), *finalizer, problem));
-        }
-        // The cleanup finalizer of a definition has no domain either.
-        if plain && !info.custom && info.storage != definitions::STORAGE {
-            errors.push(FieldError::invalid(
-                &path.index(at),
-                *finalizer,
-                "name is neither a standard finalizer name nor is it fully qualified",
-            ));
+    for finalizer in &finalizers {
+        for problem in names::qualified_name(finalizer) {
+            errors.push(FieldError::invalid(&path, *finalizer, problem));
         }
     }
     if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
@@ -73,6 +63,19 @@ fn validate_finalizers(info: &ResourceInfo, object: &Value, path: &Path, errors:
             serde_json::json!(finalizers),
             "finalizer orphan and foregroundDeletion cannot be both set",
         ));
+    }
+    // The cleanup finalizer of a definition has no domain either.
+    if info.custom || info.storage == definitions::STORAGE {
+        return;
+    }
+    for (at, finalizer) in finalizers.iter().enumerate() {
+        if !is_qualified(finalizer) {
+            errors.push(FieldError::invalid(
+                &path.index(at),
+                *finalizer,
+                "name is neither a standard finalizer name nor is it fully qualified",
+            ));
+        }
     }
 }
 

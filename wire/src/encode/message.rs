@@ -1,13 +1,20 @@
 //! The fields of a message from the members of a JSON object, last to first.
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use base64::alphabet;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Map, Value};
 
 use super::backward::Backward;
 use crate::error::{Cause, Error};
 use crate::table::{Field, Message, Shape, Table, Type, Union};
 use crate::time::{self, ZERO};
+
+/// As Go's decoder: the bits after the last byte may have any value.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
 
 /// Maximum depth of messages.
 const MAX_DEPTH: usize = 200;
@@ -106,6 +113,7 @@ impl<'a> Encoder<'a> {
             Type::Text => self.buffer.field(number, text(value)?.as_bytes()),
             Type::Bytes => {
                 let text = text(value)?;
+                let text = text.replace(['\n', '\r'], "");
                 let bytes = BASE64.decode(text).map_err(|error| {
                     Cause::Custom(format!("a text that is not base64: {error}"))
                 })?;

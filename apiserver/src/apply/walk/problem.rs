@@ -1,5 +1,7 @@
 //! What is wrong with a value.
 
+use std::fmt::Write as _;
+
 use super::super::path::Element;
 
 /// One thing that is wrong with a value, and where.
@@ -29,16 +31,25 @@ pub(super) fn within(element: &Element, problems: &mut Problems) {
     }
 }
 
+/// The most problems that a text shows. A real server shows all.
+const MOST: usize = 100;
+
 /// All problems as one text: a line for each if there are more than one.
 pub(crate) fn text(problems: &[Problem]) -> String {
     let line = |problem: &Problem| match problem.path.as_str() {
         "" => problem.message.clone(),
         path => format!("{path}: {}", problem.message),
     };
-    match problems {
-        [one] => line(one),
-        all => all.iter().fold("errors:".to_owned(), |text, problem| {
-            format!("{text}\n  {}", line(problem))
-        }),
+    if let [one] = problems {
+        return line(one);
     }
+    let mut text = "errors:".to_owned();
+    for problem in problems.iter().take(MOST) {
+        text.push_str("\n  ");
+        text.push_str(&line(problem));
+    }
+    if let Some(more) = problems.len().checked_sub(MOST).filter(|more| *more > 0) {
+        let _ = write!(text, "\n  and {more} more");
+    }
+    text
 }

@@ -332,6 +332,9 @@ async fn an_eviction_needs_a_disruption_that_the_budget_allows() {
         .expect_ok();
     let budget = json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}});
     post(&server, BUDGETS, &budget).await.expect_ok();
+    // It guards no Pod; a Pod with two budgets could not be evicted.
+    let without_selector = json!({"metadata": {"name": "none"}, "spec": {"minAvailable": 1}});
+    post(&server, BUDGETS, &without_selector).await.expect_ok();
     let allow = |number: i64| json!({"status": {"observedGeneration": 1, "disruptionsAllowed": number, "currentHealthy": 1, "desiredHealthy": 1}});
     let eviction =
         json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
@@ -352,6 +355,33 @@ async fn an_eviction_needs_a_disruption_that_the_budget_allows() {
     let left = get(&server, &format!("{BUDGETS}/b")).await.expect_ok();
     assert_eq!(left["status"]["disruptionsAllowed"], 0);
     assert!(left["status"]["disruptedPods"]["p"].is_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resize_of_a_pod_changes_nothing_but_resources() {
+    let server = server().await;
+    post(&server, PODS, &pod("p")).await.expect_ok();
+    let patch = json!({
+        "metadata": {"labels": {"team": "b"}, "annotations": {"a": "b"}, "finalizers": ["example.com/f"]},
+        "spec": {"hostname": "h", "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]},
+    });
+    let path = format!("{PODS}/p/resize");
+    let resized = merge(&server, &path, &patch).await.expect_ok();
+    let container = &resized["spec"]["containers"][0];
+    assert_eq!(container["resources"]["requests"]["cpu"], "1");
+    assert_eq!(resized["spec"]["hostname"], Value::Null);
+    for field in ["labels", "annotations", "finalizers"] {
+        assert_eq!(resized["metadata"][field], Value::Null, "{field}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrapped_base64_is_stored_as_go_writes_it() {
+    const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+    let server = server().await;
+    let secret = json!({"metadata": {"name": "s"}, "data": {"a": "YWJj\nZGU=\n", "b": "YR=="}});
+    let stored = post(&server, SECRETS, &secret).await.expect_ok();
+    assert_eq!(stored["data"], json!({"a": "YWJjZGU=", "b": "YQ=="}));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,298 @@
+//! The checks of webhook configurations. Conditions in CEL are not compiled.
+
+use serde_json::Value;
+
+use super::selectors;
+use crate::field::{Errors, FieldError, Path};
+use crate::names;
+use crate::table::cells::{items, string};
+
+/// The versions of AdmissionReview that a server can send.
+const REVIEWS: &[&str] = &["v1", "v1beta1"];
+const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
+const SCOPES: &[&str] = &["*", "Cluster", "Namespaced"];
+/// The most conditions of a webhook.
+const MOST_CONDITIONS: usize = 64;
+
+/// Checks a configuration.
+pub(super) fn validate(object: &Value, errors: &mut Errors) {
+    let mut known: Vec<&str> = Vec::new();
+    for (at, hook) in items(&object["webhooks"]).iter().enumerate() {
+        let path = Path::new("webhooks").index(at);
+        webhook(hook, &path, errors);
+        reviews(hook, &path.child("admissionReviewVersions"), errors);
+        let name = string(&hook["name"]);
+        if known.contains(&name) && !name.is_empty() {
+            errors.push(FieldError::duplicate(&path.child("name"), name));
+        }
+        known.push(name);
+    }
+}
+
+fn webhook(hook: &Value, path: &Path, errors: &mut Errors) {
+    fully_qualified(string(&hook["name"]), &path.child("name"), errors);
+    for (at, one) in items(&hook["rules"]).iter().enumerate() {
+        rule(one, &path.child("rules").index(at), errors);
+    }
+    for (field, allowed) in [
+        ("failurePolicy", &["Fail", "Ignore"][..]),
+        ("matchPolicy", &["Equivalent", "Exact"]),
+        ("reinvocationPolicy", &["IfNeeded", "Never"]),
+        ("sideEffects", &["None", "NoneOnDryRun"]),
+    ] {
+        let value = &hook[field];
+        if !value.is_null() && !allowed.contains(&string(value)) {
+            errors.push(FieldError::not_supported(
+                &path.child(field),
+                value.clone(),
+                allowed,
+            ));
+        }
+    }
+    if hook["sideEffects"].is_null() {
+        errors.push(FieldError::required(
+            &path.child("sideEffects"),
+            "must specify one of None, NoneOnDryRun",
+        ));
+    }
+    let seconds = hook["timeoutSeconds"].as_i64();
+    if let Some(seconds) = seconds.filter(|seconds| !(1..=30).contains(seconds)) {
+        errors.push(FieldError::invalid(
+            &path.child("timeoutSeconds"),
+            seconds,
+            "the timeout value must be between 1 and 30 seconds",
+        ));
+    }
+    for field in ["namespaceSelector", "objectSelector"] {
+        selectors::validate(&hook[field], &path.child(field), errors);
+    }
+    client_config(&hook["clientConfig"], &path.child("clientConfig"), errors);
+    conditions(
+        &hook["matchConditions"],
+        &path.child("matchConditions"),
+        errors,
+    );
+}
+
+/// Checks a domain name of at least three parts.
+fn fully_qualified(name: &str, path: &Path, errors: &mut Errors) {
+    if name.is_empty() {
+        errors.push(FieldError::required(path, ""));
+        return;
+    }
+    let problems = names::dns_subdomain(name);
+    if !problems.is_empty() {
+        errors.push(FieldError::invalid(path, name, problems.join(",")));
+    } else if name.split('.').count() < 3 {
+        errors.push(FieldError::invalid(
+            path,
+            name,
+            "should be a domain with at least three segments separated by dots",
+        ));
+    }
+}
+
+fn reviews(hook: &Value, path: &Path, errors: &mut Errors) {
+    let versions = items(&hook["admissionReviewVersions"]);
+    if versions.is_empty() {
+        errors.push(FieldError::required(
+            path,
+            format!("must specify one of {}", REVIEWS.join(", ")),
+        ));
+        return;
+    }
+    for (at, version) in versions.iter().enumerate() {
+        let text = string(version);
+        if versions[..at].contains(version) {
+            errors.push(FieldError::invalid(
+                &path.index(at),
+                text,
+                "duplicate version",
+            ));
+            continue;
+        }
+        for problem in names::dns_1035_label(text) {
+            errors.push(FieldError::invalid(&path.index(at), text, problem));
+        }
+    }
+    if !versions
+        .iter()
+        .any(|version| REVIEWS.contains(&string(version)))
+    {
+        errors.push(FieldError::invalid(
+            path,
+            hook["admissionReviewVersions"].clone(),
+            format!("must include at least one of {}", REVIEWS.join(", ")),
+        ));
+    }
+}
+
+/// A list of which `*` is the only item, if it is one of them.
+fn alone(list: &Value, path: &Path, others: &str, errors: &mut Errors) {
+    let values = items(list);
+    if values.is_empty() {
+        errors.push(FieldError::required(path, ""));
+    } else if values.len() > 1 && values.iter().any(|value| value == "*") {
+        errors.push(FieldError::invalid(
+            path,
+            list.clone(),
+            format!("if '*' is present, must not specify other {others}"),
+        ));
+    }
+}
+
+fn rule(rule: &Value, path: &Path, errors: &mut Errors) {
+    for (field, others) in [
+        ("operations", "operations"),
+        ("apiGroups", "API groups"),
+        ("apiVersions", "API versions"),
+    ] {
+        alone(&rule[field], &path.child(field), others, errors);
+    }
+    for (at, operation) in items(&rule["operations"]).iter().enumerate() {
+        if !OPERATIONS.contains(&string(operation)) {
+            errors.push(FieldError::not_supported(
+                &path.child("operations").index(at),
+                operation.clone(),
+                OPERATIONS,
+            ));
+        }
+    }
+    for (at, version) in items(&rule["apiVersions"]).iter().enumerate() {
+        if string(version).is_empty() {
+            let path = path.child("apiVersions").index(at);
+            errors.push(FieldError::required(&path, ""));
+        }
+    }
+    resources(&rule["resources"], &path.child("resources"), errors);
+    let scope = &rule["scope"];
+    if !scope.is_null() && !SCOPES.contains(&string(scope)) {
+        errors.push(FieldError::not_supported(
+            &path.child("scope"),
+            scope.clone(),
+            SCOPES,
+        ));
+    }
+}
+
+fn resources(list: &Value, path: &Path, errors: &mut Errors) {
+    let all: Vec<&str> = items(list).iter().map(string).collect();
+    if all.is_empty() {
+        errors.push(FieldError::required(path, ""));
+    }
+    for (at, one) in all.iter().enumerate() {
+        if one.is_empty() {
+            errors.push(FieldError::required(&path.index(at), ""));
+            continue;
+        }
+        let Some((resource, part)) = one.split_once('/') else {
+            continue;
+        };
+        for general in [format!("{resource}/*"), format!("*/{part}")] {
+            if all[..at].contains(&general.as_str()) {
+                errors.push(FieldError::invalid(
+                    &path.index(at),
+                    *one,
+                    format!("if '{general}' is present, must not specify {one}"),
+                ));
+            }
+        }
+    }
+    if all.len() > 1 && all.contains(&"*/*") {
+        errors.push(FieldError::invalid(
+            path,
+            list.clone(),
+            "if '*/*' is present, must not specify other resources",
+        ));
+    }
+    let last_whole = all
+        .iter()
+        .rfind(|one| !one.is_empty() && !one.contains('/'));
+    if all.contains(&"*") && last_whole.is_some_and(|last| *last != "*") {
+        errors.push(FieldError::invalid(
+            path,
+            list.clone(),
+            "if '*' is present, must not specify other resources without subresources",
+        ));
+    }
+}
+
+fn client_config(config: &Value, path: &Path, errors: &mut Errors) {
+    let (url, service) = (&config["url"], &config["service"]);
+    if url.is_null() == service.is_null() {
+        errors.push(FieldError::required(
+            path,
+            "exactly one of url or service is required",
+        ));
+        return;
+    }
+    if service.is_null() {
+        return;
+    }
+    let path = path.child("service");
+    // kube-apiserver exchanges the two.
+    for (missing, named) in [("namespace", "name"), ("name", "namespace")] {
+        if string(&service[missing]).is_empty() {
+            errors.push(FieldError::required(&path.child(named), ""));
+        }
+    }
+    let port = service["port"].as_i64().unwrap_or(0);
+    if !(1..=65535).contains(&port) {
+        errors.push(FieldError::invalid(
+            &path.child("port"),
+            port,
+            "port is not valid: must be between 1 and 65535, inclusive",
+        ));
+    }
+    url_path(string(&service["path"]), &path.child("path"), errors);
+}
+
+fn url_path(text: &str, path: &Path, errors: &mut Errors) {
+    if text.is_empty() || text == "/" {
+        return;
+    }
+    let mut refuse = |problem: String| errors.push(FieldError::invalid(path, text, problem));
+    if !text.starts_with('/') {
+        refuse("must start with a '/'".to_owned());
+    }
+    // The first character is not looked at, whatever it is.
+    let rest = text.get(1..).unwrap_or_default();
+    for (at, segment) in rest
+        .strip_suffix('/')
+        .unwrap_or(rest)
+        .split('/')
+        .enumerate()
+    {
+        if segment.is_empty() {
+            refuse(format!("segment[{at}] may not be empty"));
+            continue;
+        }
+        for problem in names::dns_subdomain(segment) {
+            refuse(format!("segment[{at}]: {problem}"));
+        }
+    }
+}
+
+fn conditions(list: &Value, path: &Path, errors: &mut Errors) {
+    let all = items(list);
+    if all.len() > MOST_CONDITIONS {
+        errors.push(FieldError::too_many(path, all.len(), 64));
+    }
+    for (at, condition) in all.iter().enumerate() {
+        let path = path.index(at);
+        if string(&condition["expression"]).trim().is_empty() {
+            errors.push(FieldError::required(&path.child("expression"), ""));
+        }
+        let (name, path) = (string(&condition["name"]), path.child("name"));
+        if name.is_empty() {
+            errors.push(FieldError::required(&path, ""));
+            continue;
+        }
+        for problem in names::qualified_name(name) {
+            errors.push(FieldError::invalid(&path, name, problem));
+        }
+        if all[..at].iter().any(|other| string(&other["name"]) == name) {
+            errors.push(FieldError::duplicate(&path, name));
+        }
+    }
+}
