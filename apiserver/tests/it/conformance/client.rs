@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 const FILLING: &[u8] = b"storage is (re)initializing";
 const FILLING_PAUSE: Duration = Duration::from_millis(100);
 

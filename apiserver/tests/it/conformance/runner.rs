@@ -25,7 +25,7 @@ use crate::conformance::recorded;
 const ADMIN: &str = "conformance-administrator";
 /// The number of cases that run at once.
 const AT_ONCE: usize = 12;
-const CASE_WITHIN: Duration = Duration::from_secs(60);
+const CASE_WITHIN: Duration = Duration::from_secs(150);
 
 /// One case.
 #[derive(Clone, Copy)]
