@@ -12,6 +12,22 @@ use serde_json::Value;
 /// thread's stack overflows soon after.
 pub(crate) const MAX_DEPTH: usize = 126;
 
+/// Maximum depth of a stored object. The owners of its fields nest four levels deeper than the fields, a list two more, and
+/// a line of the data directory one: `serde_json` has to read all of them.
+pub(crate) const MAX_STORED_DEPTH: usize = 120;
+
+/// Whether arrays and objects nest deeper than `levels`.
+pub(crate) fn is_deeper(value: &Value, levels: usize) -> bool {
+    let Some(rest) = levels.checked_sub(1) else {
+        return value.is_array() || value.is_object();
+    };
+    match value {
+        Value::Array(items) => items.iter().any(|item| is_deeper(item, rest)),
+        Value::Object(members) => members.values().any(|member| is_deeper(member, rest)),
+        _ => false,
+    }
+}
+
 /// A JSON text, in the order it was written.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node {
@@ -430,6 +446,14 @@ mod tests {
             parse(nested(100_000).as_bytes()).unwrap_err().to_string(),
             "exceeded max depth"
         );
+    }
+
+    #[test]
+    fn depth_counts_arrays_and_objects() {
+        let value = serde_json::json!({"a": [{"b": 1}], "c": 2});
+        assert!(is_deeper(&value, 2));
+        assert!(!is_deeper(&value, 3));
+        assert!(!is_deeper(&Value::from(1), 0));
     }
 
     #[test]

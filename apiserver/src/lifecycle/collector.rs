@@ -261,6 +261,10 @@ fn drop_references(core: &Core, info: &Arc<ResourceInfo>, object: &Arc<Object>, 
                 metadata.remove("ownerReferences");
             }
         }
+        if new == *current.value() {
+            // A client has removed them in between.
+            return;
+        }
         Writer::internal(core, info, "", CONTROLLERS).record(current.value(), &mut new);
         let key = current.key();
         let expected = Expected::Version(current.version());

@@ -17,12 +17,10 @@ pub(crate) fn keep_times(old: &Value, new: &mut Value) {
     };
     let is_same = before.len() == after.len()
         && before != after
-        && before.iter().zip(after).all(|(before, after)| {
-            let fields = before.as_object().into_iter().flatten();
-            fields
-                .filter(|(name, _)| *name != "time")
-                .all(|(name, value)| after.get(name) == Some(value))
-        });
+        && before
+            .iter()
+            .zip(after)
+            .all(|(before, after)| untimed(before).eq(untimed(after)));
     if !is_same {
         return;
     }
@@ -35,6 +33,12 @@ pub(crate) fn keep_times(old: &Value, new: &mut Value) {
     {
         *entries = after;
     }
+}
+
+/// The fields of an entry except its time.
+fn untimed(entry: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    let fields = entry.as_object().into_iter().flatten();
+    fields.filter(|(name, _)| *name != "time")
 }
 
 #[cfg(test)]
@@ -63,6 +67,7 @@ mod tests {
         for mut new in [
             object("2026-01-01T00:00:01Z", "y"),
             json!({"metadata": {"managedFields": [{"manager": "b", "time": "2026-01-01T00:00:01Z"}]}, "data": "x"}),
+            json!({"metadata": {"managedFields": [{"manager": "a", "subresource": "status", "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:data": {}}}]}, "data": "x"}),
         ] {
             let sent = new.clone();
             keep_times(&old, &mut new);

@@ -9,7 +9,7 @@ use super::{metadata, replicas};
 use crate::core::Core;
 use crate::field::{FieldError, Path, quote};
 use crate::http::media;
-use crate::json_text::{self, Node};
+use crate::json_text::{self, MAX_STORED_DEPTH, Node};
 use crate::kinds::rules;
 use crate::meta;
 use crate::protobuf;
@@ -320,12 +320,19 @@ pub(crate) fn default(request: &Request, object: &mut Value) {
 /// Checks a new object, or a changed one against the `old`.
 ///
 /// # Errors
-/// 422 with every invalid field.
+/// 422 with every invalid field; 413 for an object that nests too deep to be read again.
 pub(crate) fn validate(
     request: &Request,
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
+    let parts = object.as_object().into_iter().flatten();
+    let mut parts = parts.filter(|(name, _)| *name != "metadata");
+    if parts.any(|(_, part)| json_text::is_deeper(part, MAX_STORED_DEPTH - 1)) {
+        return Err(Status::too_large(format_args!(
+            "the object has more than {MAX_STORED_DEPTH} levels of arrays and objects"
+        )));
+    }
     let mut errors = metadata::validate(&request.info, object);
     if let Some(old) = old {
         errors.extend(metadata::validate_update(old, object));
