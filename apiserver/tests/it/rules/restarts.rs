@@ -174,6 +174,44 @@ async fn definitions_and_unfinished_deletions_go_on_after_a_restart() {
 }
 
 #[tokio::test]
+async fn the_deepest_object_is_read_again_after_a_restart() {
+    let directory = Directory::new("deep");
+    let open = || async {
+        reeve_apiserver::ApiServer::builder()
+            .data_dir(&directory.0)
+            .start()
+            .await
+            .unwrap()
+    };
+    let first = open().await;
+    post(&first, CRDS, &foos()).await.expect_ok();
+    post(&first, FOOS, &foo("a")).await.expect_ok();
+    let path = format!("{FOOS}/a/status");
+    // Levels of the status; the object is one more.
+    let nested = |levels: usize| {
+        let inner = (1..levels).fold(
+            serde_json::json!({}),
+            |inner, _| serde_json::json!({"a": inner}),
+        );
+        serde_json::json!({"status": inner})
+    };
+    let refused = merge(&first, &path, &nested(120)).await;
+    assert_eq!(refused.code, 413, "{}", refused.message());
+    assert!(refused.message().contains("120 levels"));
+    let deepest = merge(&first, &path, &nested(119)).await.expect_ok();
+    assert!(deepest["metadata"]["managedFields"][1]["fieldsV1"].is_object());
+    first.shutdown().await.unwrap();
+
+    let second = open().await;
+    let found = get(&second, &format!("{FOOS}/a")).await.expect_ok();
+    assert_eq!(found, deepest);
+    assert_eq!(
+        get(&second, FOOS).await.expect_ok()["items"][0]["status"],
+        deepest["status"]
+    );
+}
+
+#[tokio::test]
 async fn a_directory_in_use_is_refused() {
     let directory = Directory::new("in-use");
     let builder = || reeve_apiserver::ApiServer::builder().data_dir(&directory.0);
