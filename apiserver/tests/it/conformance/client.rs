@@ -11,6 +11,9 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
+use reeve_apiserver::control_plane::ControlPlane;
+use reeve_apiserver::rbac::{MASTERS, User};
+use reeve_apiserver::{ApiServer, Serving};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -65,14 +68,39 @@ impl Client {
         }
     }
 
-    pub fn with_token(address: SocketAddr, token: &str) -> Self {
+    fn with_token(address: SocketAddr, token: &str) -> Self {
         Self {
             token: Some(token.to_owned()),
             ..Self::plain(address)
         }
     }
 
-    pub fn with_tls(address: SocketAddr, authority_pem: &str, token: &str) -> Self {
+    /// The administrator of a new built-in server with RBAC, which serves until the first two are dropped.
+    pub async fn built_in() -> (ApiServer, Serving, Self) {
+        const TOKEN: &str = "administrator";
+        let server = ApiServer::builder()
+            .rbac()
+            .token(TOKEN, User::new("reeve-admin", [MASTERS]))
+            .start()
+            .await
+            .expect("the built-in server starts");
+        let address: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let serving = server.serve(address).await.expect("it listens");
+        let client = Self::with_token(serving.local_addr(), TOKEN);
+        (server, serving, client)
+    }
+
+    /// The administrator of a real server.
+    pub fn real(control_plane: &ControlPlane) -> Self {
+        let address = control_plane.url().trim_start_matches("https://");
+        Self::with_tls(
+            address.parse().expect("an address"),
+            control_plane.certificate_authority(),
+            control_plane.admin_token(),
+        )
+    }
+
+    fn with_tls(address: SocketAddr, authority_pem: &str, token: &str) -> Self {
         let mut roots = tokio_rustls::rustls::RootCertStore::empty();
         let authority =
             CertificateDer::from_pem_slice(authority_pem.as_bytes()).expect("a certificate");

@@ -1,14 +1,12 @@
 //! Starts a server, prepares the shared kinds, and runs the cases, some at a time.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use reeve_apiserver::assets;
 use reeve_apiserver::control_plane::ControlPlane;
-use reeve_apiserver::rbac::{MASTERS, User};
 use reeve_apiserver::{ApiServer, Serving};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -21,8 +19,6 @@ use crate::conformance::client::Client;
 use crate::conformance::differences::Difference;
 use crate::conformance::recorded;
 
-/// The administrator's token of the built-in server.
-const ADMIN: &str = "conformance-administrator";
 /// The number of cases that run at once.
 const AT_ONCE: usize = 12;
 const CASE_WITHIN: Duration = Duration::from_secs(150);
@@ -80,15 +76,7 @@ impl Entry {
 
 impl Target {
     pub async fn built_in() -> (Serving, Self) {
-        let server = ApiServer::builder()
-            .rbac()
-            .token(ADMIN, User::new("reeve-admin", [MASTERS]))
-            .start()
-            .await
-            .expect("the built-in server starts");
-        let address: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-        let serving = server.serve(address).await.expect("it listens");
-        let client = Client::with_token(serving.local_addr(), ADMIN);
+        let (server, serving, client) = Client::built_in().await;
         let target = Self::new(client, Compact::BuiltIn(server), false);
         prepare(&target.shared).await;
         (serving, target)
@@ -104,16 +92,7 @@ impl Target {
             .start()
             .await
             .expect("the control plane starts");
-        let address = control_plane
-            .url()
-            .trim_start_matches("https://")
-            .parse()
-            .expect("an address");
-        let client = Client::with_tls(
-            address,
-            control_plane.certificate_authority(),
-            control_plane.admin_token(),
-        );
+        let client = Client::real(&control_plane);
         let etcd = control_plane
             .etcd_url()
             .trim_start_matches("http://")

@@ -4,21 +4,18 @@
 //! versions, uids and times. `IGNORED` lists what differs, with the reason. Needs `KUBEBUILDER_ASSETS`.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 use reeve_apiserver::assets;
 use reeve_apiserver::control_plane::ControlPlane;
-use reeve_apiserver::rbac::{MASTERS, User};
 use reeve_apiserver::{ApiServer, Serving};
 use serde_json::{Value, json};
 
 use crate::conformance::client::Client;
 
 const MANIFESTS: &str = include_str!("manifests.json");
-const TOKEN: &str = "kinds-administrator";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -198,15 +195,7 @@ async fn a_fresh_server_has_the_objects_of_a_real_one() {
 }
 
 async fn built_in() -> ((ApiServer, Serving), Client) {
-    let server = ApiServer::builder()
-        .rbac()
-        .token(TOKEN, User::new("reeve-admin", [MASTERS]))
-        .start()
-        .await
-        .expect("the built-in server starts");
-    let address: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-    let serving = server.serve(address).await.expect("it listens");
-    let client = Client::with_token(serving.local_addr(), TOKEN);
+    let (server, serving, client) = Client::built_in().await;
     ((server, serving), client)
 }
 
@@ -215,16 +204,7 @@ async fn real() -> Option<(ControlPlane, Client)> {
         .start()
         .await
         .expect("the control plane starts");
-    let address = control_plane
-        .url()
-        .trim_start_matches("https://")
-        .parse()
-        .expect("an address");
-    let client = Client::with_tls(
-        address,
-        control_plane.certificate_authority(),
-        control_plane.admin_token(),
-    );
+    let client = Client::real(&control_plane);
     Some((control_plane, client))
 }
 

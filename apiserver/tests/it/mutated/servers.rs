@@ -1,19 +1,15 @@
 //! The two servers, and what they answer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
 use parking_lot::Mutex;
 use reeve_apiserver::control_plane::ControlPlane;
-use reeve_apiserver::rbac::{MASTERS, User};
 use reeve_apiserver::{ApiServer, Serving};
 use serde_json::Value;
 
 use crate::conformance::client::{Client, Reply};
-
-const ADMIN: &str = "administrator";
 
 /// A server.
 pub struct Server {
@@ -43,25 +39,12 @@ pub fn manifests(text: &str) -> Vec<Value> {
 impl Server {
     /// It serves until the first two are dropped.
     pub async fn built_in() -> (ApiServer, Serving, Self) {
-        let server = ApiServer::builder()
-            .rbac()
-            .token(ADMIN, User::new("admin", [MASTERS]))
-            .start()
-            .await
-            .expect("the built-in server starts");
-        let address: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-        let serving = server.serve(address).await.expect("it listens");
-        let client = Client::with_token(serving.local_addr(), ADMIN);
+        let (server, serving, client) = Client::built_in().await;
         (server, serving, Self::new(client))
     }
 
     pub fn real(control_plane: &ControlPlane) -> Self {
-        let address = control_plane.url().trim_start_matches("https://");
-        Self::new(Client::with_tls(
-            address.parse().expect("an address"),
-            control_plane.certificate_authority(),
-            control_plane.admin_token(),
-        ))
+        Self::new(Client::real(control_plane))
     }
 
     fn new(client: Client) -> Self {

@@ -40,12 +40,7 @@ impl Servers {
             .start()
             .await
             .expect("the control plane starts");
-        let address = control_plane.url().trim_start_matches("https://");
-        let real = Client::with_tls(
-            address.parse().expect("an address"),
-            control_plane.certificate_authority(),
-            control_plane.admin_token(),
-        );
+        let real = Client::real(&control_plane);
         let server = ApiServer::builder().start().await.expect("it starts");
         let address: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         let serving = server.serve(address).await.expect("it listens");
