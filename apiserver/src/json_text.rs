@@ -86,6 +86,8 @@ impl Node {
         match self {
             Self::Null => Value::Null,
             Self::Bool(bool) => Value::Bool(*bool),
+            // Go reads it as an integer.
+            Self::Number(text) if text == "-0" => Value::from(0),
             Self::Number(text) => serde_json::from_str(text).unwrap_or_default(),
             Self::String(text) => Value::String(text.clone()),
             Self::Array(items) => Value::Array(items.iter().map(Self::to_value).collect()),

@@ -11,9 +11,14 @@ use super::document::{base_path, document, hash};
 use super::v2;
 use crate::registry::{Served, Version};
 
-/// OpenAPI documents by path, each cached until a resource of its group and version changes.
+/// OpenAPI documents, each cached until a resource that it describes changes.
 #[derive(Debug, Default)]
-pub(crate) struct OpenApiCache(Mutex<HashMap<String, Document>>);
+pub(crate) struct OpenApiCache {
+    /// By path, each of a group and version.
+    documents: Mutex<HashMap<String, Document>>,
+    /// The v2 document, and the versions that it describes.
+    v2: Mutex<Option<(Vec<Version>, Bytes)>>,
+}
 
 /// The OpenAPI document of a group and version.
 #[derive(Clone, Debug)]
@@ -29,7 +34,7 @@ impl OpenApiCache {
     /// The document of a group and version.
     pub(crate) fn document(&self, group: &str, version: &Version) -> Document {
         let path = base_path(group, &version.name);
-        if let Some(cached) = self.0.lock().get(&path)
+        if let Some(cached) = self.documents.lock().get(&path)
             && same(&cached.of, version)
         {
             return cached.clone();
@@ -40,7 +45,7 @@ impl OpenApiCache {
             content: Bytes::from(value.to_string().into_bytes()),
             hash: hash(&value),
         };
-        self.0.lock().insert(path, document.clone());
+        self.documents.lock().insert(path, document.clone());
         document
     }
 
@@ -57,16 +62,28 @@ impl OpenApiCache {
         }
         json!({"paths": paths})
     }
-}
 
-impl OpenApiCache {
     /// The v2 document of all groups, in JSON.
     pub(crate) fn v2(&self, served: &Served) -> Bytes {
+        let versions = || served.groups.iter().flat_map(|group| &group.versions);
+        // The lock is held while the document is made, so that requests at once make it once.
+        let mut cached = self.v2.lock();
+        if let Some((of, content)) = &*cached
+            && of.len() == versions().count()
+            && of
+                .iter()
+                .zip(versions())
+                .all(|(one, other)| same(one, other))
+        {
+            return content.clone();
+        }
         let documents = served.groups.iter().flat_map(|group| {
             let versions = group.versions.iter();
             versions.map(|version| document(&group.name, version))
         });
-        Bytes::from(v2::merge(documents).to_string().into_bytes())
+        let content = Bytes::from(v2::merge(documents).to_string().into_bytes());
+        *cached = Some((versions().cloned().collect(), content.clone()));
+        content
     }
 }
 

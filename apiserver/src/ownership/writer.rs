@@ -78,7 +78,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Sets the managedFields of `new`, which is written over `old`. Both are in the stored form.
+    /// Sets the managedFields of `new`, which is written over `old`. Both are in the stored form. Objects that do not fit
+    /// the present type keep the owners they have: they were stored under an earlier one.
     pub(crate) fn record(&self, old: &Value, new: &mut Value) {
         let typed = |stored: &Value| {
             let mut object = stored.clone();
@@ -87,12 +88,9 @@ impl<'a> Writer<'a> {
             map.insert("kind".to_owned(), self.info.kind.clone().into());
             object
         };
-        let managers = self.update(Some(&typed(old)), &typed(new));
-        let metadata = meta::metadata_mut(new);
-        match managers {
-            Some(managers) => metadata.insert("managedFields".to_owned(), managers),
-            None => metadata.remove("managedFields"),
-        };
+        if let Some(managers) = self.update(Some(&typed(old)), &typed(new)) {
+            meta::metadata_mut(new).insert("managedFields".to_owned(), managers);
+        }
     }
 
     /// `managedFields` after a write of `new` over `live`; `live` is `None` for a creation. Both have the form of the

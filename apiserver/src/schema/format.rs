@@ -3,6 +3,7 @@
 //! Lenient and strict in the same places as a real server: `01.2.3.4` is an IPv4 address, `1 day` a
 //! duration, the empty string not a date. (kube-openapi: `pkg/validation/strfmt`.)
 
+use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
@@ -260,15 +261,25 @@ pub(super) fn time_error(text: &str, micro: bool) -> Option<String> {
     {
         rest = fraction.trim_start_matches(|character: char| character.is_ascii_digit());
     }
+    let mut outside = None;
     let zone = match rest.strip_prefix('Z') {
         Some(after) => Some(after),
         None => rest.strip_prefix(['+', '-']).and_then(|zone| {
-            digits(zone, 2)?;
+            let hours = digits(zone, 2)?;
             let minutes = zone.get(2..)?.strip_prefix(':')?;
-            digits(minutes, 2)?;
+            outside = match (hours, digits(minutes, 2)?) {
+                (25.., _) => Some("hour"),
+                (_, 61..) => Some("minute"),
+                _ => None,
+            };
             minutes.get(2..)
         }),
     };
+    if let Some(part) = outside {
+        return Some(format!(
+            "parsing time {quoted}: time zone offset {part} out of range"
+        ));
+    }
     match zone {
         None => refuse(rest, "Z07:00"),
         Some("") if text.get(..10).is_some_and(|date| !is_date(date)) => {
@@ -292,9 +303,23 @@ fn digits(text: &str, length: usize) -> Option<u32> {
         .flatten()
 }
 
+/// A time without the digits after its nanoseconds, which Go leaves out.
+fn nanoseconds(text: &str) -> Cow<'_, str> {
+    const DIGITS: usize = 9;
+    let Some((seconds, rest)) = text.split_once(['.', ',']) else {
+        return Cow::Borrowed(text);
+    };
+    let zone = rest.trim_start_matches(|character: char| character.is_ascii_digit());
+    let fraction = &rest[..rest.len() - zone.len()];
+    match fraction.get(..DIGITS) {
+        Some(kept) => Cow::Owned(format!("{seconds}.{kept}{zone}")),
+        None => Cow::Borrowed(text),
+    }
+}
+
 /// A time in UTC, with microseconds or none, in the format of Go's types; `None` when it is invalid.
 pub(super) fn canonical_time(text: &str, micro: bool) -> Option<String> {
-    let time: Timestamp = text.parse().ok()?;
+    let time: Timestamp = nanoseconds(text).parse().ok()?;
     let format = if micro {
         "%Y-%m-%dT%H:%M:%S%.6fZ"
     } else {
@@ -317,7 +342,34 @@ pub(super) fn is_quantity(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// As in kube-apiserver 1.36.
+    #[test]
+    fn times_are_written_as_go_writes_them() {
+        for (text, micro, expected) in [
+            ("2026-01-01T01:00:00+01:00", false, "2026-01-01T00:00:00Z"),
+            (
+                "2026-01-01T00:00:00.1234567891234Z",
+                false,
+                "2026-01-01T00:00:00Z",
+            ),
+            (
+                "2026-01-01T00:00:00.1234567891234Z",
+                true,
+                "2026-01-01T00:00:00.123456Z",
+            ),
+        ] {
+            assert_eq!(canonical_time(text, micro).as_deref(), Some(expected));
+        }
+        let offset = |zone: &str| time_error(&format!("2026-01-01T00:00:00{zone}"), false);
+        assert_eq!(offset("+23:59"), None);
+        for (zone, part) in [("+99:00", "hour"), ("-01:99", "minute")] {
+            let error = offset(zone).unwrap();
+            assert!(
+                error.ends_with(&format!("offset {part} out of range")),
+                "{error}"
+            );
+        }
+    }
+
     #[test]
     fn bytes_are_written_as_go_writes_them() {
         for (text, expected) in [

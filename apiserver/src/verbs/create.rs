@@ -131,6 +131,7 @@ pub(crate) fn check_right(core: &Core, request: &Request) -> Result<(), Status> 
     let attributes = Attributes {
         version: info.version.clone(),
         ..Attributes::resource("create", &info.group, &info.plural)
+            .subresource(&request.subresource)
             .in_namespace(&request.namespace)
             .named(&request.name)
     };

@@ -104,8 +104,13 @@ impl Updater<'_> {
                 .map_err(failed("failed to compare objects"))
         };
         let own = compared(self.version, live, new)?;
-        let mut by_version: BTreeMap<String, Comparison> = BTreeMap::new();
-        by_version.insert(self.api_version.to_owned(), own.clone());
+        // With what it modified or added, which other managers lose.
+        let with_changed = |changes: Comparison| {
+            let changed = changes.modified.union(&changes.added);
+            (changes, changed)
+        };
+        let mut by_version: BTreeMap<String, (Comparison, Set)> = BTreeMap::new();
+        by_version.insert(self.api_version.to_owned(), with_changed(own.clone()));
         for (_, entry) in managers.iter() {
             if by_version.contains_key(&entry.api_version) {
                 continue;
@@ -115,7 +120,8 @@ impl Updater<'_> {
             };
             let live = self.converted(live, &entry.api_version, version)?;
             let new = self.converted(new, &entry.api_version, version)?;
-            by_version.insert(entry.api_version.clone(), compared(version, &live, &new)?);
+            let changes = with_changed(compared(version, &live, &new)?);
+            by_version.insert(entry.api_version.clone(), changes);
         }
         let mut conflicts = Vec::new();
         managers.retain(|id, entry| {
@@ -123,14 +129,15 @@ impl Updater<'_> {
                 return Some(entry);
             }
             // A version that is not served any more has no owners.
-            let changes = by_version.get(&entry.api_version)?;
-            let changed = changes.modified.union(&changes.added);
-            let taken = entry.fields.intersection(&changed);
-            conflicts.extend(Conflict::all(&entry, &taken));
+            let (changes, changed) = by_version.get(&entry.api_version)?;
+            let taken = entry.fields.intersection(changed);
+            if !force {
+                conflicts.extend(Conflict::all(&entry, &taken));
+            }
             let fields = entry.fields.difference(&taken).difference(&changes.removed);
             Some(entry.with_fields(fields))
         });
-        if !force && !conflicts.is_empty() {
+        if !conflicts.is_empty() {
             return Err(ApplyError::Conflicts(conflicts));
         }
         managers.retain(|_, entry| (!entry.fields.is_empty()).then_some(entry));
