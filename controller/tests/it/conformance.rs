@@ -143,6 +143,11 @@ fn below(module: &Path) -> Vec<PathBuf> {
 #[test]
 fn each_test_that_the_table_names_is_in_the_named_file() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).to_owned();
+    // The table names files of other crates too, which a package does not have.
+    if !root.with_file_name("CONTRIBUTING.md").is_file() {
+        eprintln!("not checked: the crate is not in the repository");
+        return;
+    }
     let table = fs::read_to_string(root.join("CONFORMANCE.md")).unwrap();
     let mut check = Check {
         root,
