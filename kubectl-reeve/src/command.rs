@@ -17,6 +17,7 @@ use crate::error::Error;
   kubectl reeve deploy/website -n website-system
   kubectl reeve queues deploy/website --name website --limit 1000
   kubectl reeve -l app=website --watch
+  kubectl reeve log deploy/website --set info,reeve_informer=debug --for 10m
   kubectl reeve --address http://127.0.0.1:8080 -o json")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -46,12 +47,35 @@ pub(crate) enum ViewOf {
     Election(Target),
     /// Show the own writes that the caches do not show yet
     Writes(Target),
+    /// Show the levels of the log, or change them while the program runs
+    Log(Log),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Target {
     /// The program, as in `kubectl reeve TARGET`
     target: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Log {
+    #[command(flatten)]
+    of: Target,
+
+    #[command(flatten)]
+    change: Option<Change>,
+}
+
+/// A change of the levels of the log.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub(crate) struct Change {
+    /// The new levels of each program: debug, or info,reeve_informer=debug
+    #[arg(long = "set", value_name = "LEVELS", required = false)]
+    pub(crate) levels: String,
+
+    /// The time after which the earlier levels come back, at most 24h: 10m, 1h30m. Default: the levels stay
+    #[arg(long = "for", value_name = "TIME", requires = "levels", value_parser = time)]
+    pub(crate) lasts: Option<String>,
 }
 
 /// Where the program is.
@@ -166,6 +190,15 @@ pub(crate) enum View {
     Writes,
 }
 
+/// What each program is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// Its report, with at most so many keys of a queue and objects of an informer.
+    Report(u16),
+    /// The levels of its log, after the change.
+    Log(Option<Change>),
+}
+
 /// The place of the programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -190,12 +223,19 @@ pub fn command() -> clap::Command {
 impl Arguments {
     pub(crate) fn shown(&self) -> View {
         match self.view {
-            None => View::Summary,
+            None | Some(ViewOf::Log(_)) => View::Summary,
             Some(ViewOf::Controllers(_)) => View::Controllers,
             Some(ViewOf::Queues(_)) => View::Queues,
             Some(ViewOf::Informers(_)) => View::Informers,
             Some(ViewOf::Election(_)) => View::Election,
             Some(ViewOf::Writes(_)) => View::Writes,
+        }
+    }
+
+    pub(crate) fn asked(&self) -> Asked {
+        match &self.view {
+            Some(ViewOf::Log(log)) => Asked::Log(log.change.clone()),
+            _ => Asked::Report(self.limit()),
         }
     }
 
@@ -209,7 +249,8 @@ impl Arguments {
             | ViewOf::Queues(of)
             | ViewOf::Informers(of)
             | ViewOf::Election(of)
-            | ViewOf::Writes(of) => of.target.as_deref(),
+            | ViewOf::Writes(of)
+            | ViewOf::Log(Log { of, .. }) => of.target.as_deref(),
         });
         let targets = [self.target.as_deref(), of_view].into_iter().flatten();
         let targets = targets.map(target);
@@ -227,7 +268,7 @@ impl Arguments {
     }
 
     /// The most keys of a queue.
-    pub(crate) fn limit(&self) -> u16 {
+    fn limit(&self) -> u16 {
         let by_view = if self.shown() == View::Summary {
             10
         } else {
@@ -254,6 +295,15 @@ fn target(text: &str) -> Result<Place, Error> {
         _ => return Err(Error::UnknownKind(text.to_owned())),
     };
     Ok(Place::Object(kind.to_owned(), name.to_owned()))
+}
+
+/// A time such as 10m, which the program reads. It is part of a URL.
+fn time(text: &str) -> Result<String, String> {
+    if text.chars().all(|each| each.is_ascii_alphanumeric()) {
+        Ok(text.to_owned())
+    } else {
+        Err("a time such as 10m or 1h30m".to_owned())
+    }
 }
 
 fn base(url: &str) -> String {
@@ -309,6 +359,31 @@ mod tests {
         ] {
             assert_eq!(place(line).unwrap(), (view, wanted), "{line}");
         }
+    }
+
+    #[test]
+    fn a_line_asks_for_a_report_or_for_the_levels_of_the_log() {
+        let asked = |line: &str| Arguments::try_parse_from(line.split(' ')).map(|of| of.asked());
+        let change = |lasts: Option<&str>| {
+            Asked::Log(Some(Change {
+                levels: "debug".into(),
+                lasts: lasts.map(Into::into),
+            }))
+        };
+        for (line, wanted) in [
+            ("reeve web-0", Asked::Report(10)),
+            ("reeve queues web-0", Asked::Report(100)),
+            ("reeve queues web-0 --limit 7", Asked::Report(7)),
+            ("reeve log web-0", Asked::Log(None)),
+            ("reeve log web-0 --set debug", change(None)),
+            (
+                "reeve log --set debug --for 10m -l a=b",
+                change(Some("10m")),
+            ),
+        ] {
+            assert_eq!(asked(line).unwrap(), wanted, "{line}");
+        }
+        assert!(asked("reeve log web-0 --for 10m").is_err());
     }
 
     #[test]

@@ -50,6 +50,12 @@ pub(crate) enum Error {
         "no debug pages there (404): the pages are off, --port is another server's, or it is not a program on Reeve"
     )]
     NoPages,
+    #[error(
+        "the levels of the log are not served there (404): the program has to pass them to its manager (log_levels)"
+    )]
+    NoLog,
+    #[error("--watch repeats, and --set changes the levels once: use one of the two")]
+    WatchedChange,
     #[error("the page answered with status {code}: {text}")]
     Status { code: u16, text: String },
     #[error(

@@ -3,10 +3,10 @@
 use std::error::Error as _;
 use std::time::Duration;
 
-use reqwest::{Certificate, Client, StatusCode};
+use reqwest::{Certificate, Client, RequestBuilder, StatusCode};
 use serde_json::{Map, Value};
 
-use crate::command::Access;
+use crate::command::{Access, Asked, Change};
 use crate::error::Error;
 
 /// The time limit of one page.
@@ -60,12 +60,39 @@ impl Pages {
         })
     }
 
-    /// All reports of the program at `base`, with at most `limit` keys of a queue. Of a program without the page of all
-    /// reports, those of its pages.
+    /// What the program at `base` answers.
     ///
     /// # Errors
-    /// When no page answers with a report.
-    pub(crate) async fn report(&self, base: &str, limit: u16) -> Result<Value, Error> {
+    /// When no page answers, or the levels of the log are refused.
+    pub(crate) async fn ask(&self, base: &str, asked: &Asked) -> Result<Value, Error> {
+        match asked {
+            Asked::Report(limit) => self.report(base, *limit).await,
+            Asked::Log(change) => self.log(base, change.as_ref()).await,
+        }
+    }
+
+    /// The levels of the log, after the change.
+    async fn log(&self, base: &str, change: Option<&Change>) -> Result<Value, Error> {
+        let url = format!("{base}/debug/log");
+        let no_log = |error| match error {
+            Error::NoPages => Error::NoLog,
+            error => error,
+        };
+        if let Some(Change { levels, lasts }) = change {
+            let url = match lasts {
+                Some(lasts) => format!("{url}?for={lasts}"),
+                None => url.clone(),
+            };
+            let put = self.client.put(&url).body(levels.clone());
+            self.send(&url, put).await.map_err(no_log)?;
+        }
+        let shown = self.get(&format!("{url}?format=json")).await;
+        shown.map_err(no_log)
+    }
+
+    /// All reports of the program, with at most `limit` keys of a queue. Of a program without the page of all reports,
+    /// those of its pages.
+    async fn report(&self, base: &str, limit: u16) -> Result<Value, Error> {
         let query = format!("format=json&limit={limit}");
         match self.get(&format!("{base}/debug?{query}")).await {
             Err(Error::NoPages) => {}
@@ -86,7 +113,14 @@ impl Pages {
     }
 
     async fn get(&self, url: &str) -> Result<Value, Error> {
-        let mut request = self.client.get(url);
+        let body = self.send(url, self.client.get(url)).await?;
+        match serde_json::from_slice(&body) {
+            Ok(report @ Value::Object(_)) => Ok(report),
+            _ => Err(Error::NotReport(excerpt(&body))),
+        }
+    }
+
+    async fn send(&self, url: &str, mut request: RequestBuilder) -> Result<Vec<u8>, Error> {
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
         }
@@ -94,20 +128,14 @@ impl Pages {
         let status = answer.status();
         let body = answer.bytes().await.map_err(|error| failed(url, &error))?;
         match status {
-            StatusCode::OK => {}
-            StatusCode::NOT_FOUND => return Err(Error::NoPages),
-            StatusCode::UNAUTHORIZED => return Err(Error::Unauthorized),
-            StatusCode::FORBIDDEN => return Err(Error::Forbidden(excerpt(&body))),
-            _ => {
-                return Err(Error::Status {
-                    code: status.as_u16(),
-                    text: excerpt(&body),
-                });
-            }
-        }
-        match serde_json::from_slice(&body) {
-            Ok(report @ Value::Object(_)) => Ok(report),
-            _ => Err(Error::NotReport(excerpt(&body))),
+            StatusCode::OK => Ok(body.to_vec()),
+            StatusCode::NOT_FOUND => Err(Error::NoPages),
+            StatusCode::UNAUTHORIZED => Err(Error::Unauthorized),
+            StatusCode::FORBIDDEN => Err(Error::Forbidden(excerpt(&body))),
+            _ => Err(Error::Status {
+                code: status.as_u16(),
+                text: excerpt(&body),
+            }),
         }
     }
 }

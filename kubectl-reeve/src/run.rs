@@ -11,7 +11,7 @@ use reeve_clock::Clock;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::command::{Arguments, Color, Format, Place};
+use crate::command::{Arguments, Asked, Color, Format, Place, Source};
 use crate::error::Error;
 use crate::kubectl::{Forward, Pod};
 use crate::pages::Pages;
@@ -34,6 +34,7 @@ struct Answer {
 /// The programs and the connections to them, which stay open between refreshes.
 struct Session<'a> {
     arguments: &'a Arguments,
+    asked: Asked,
     place: Place,
     pages: Pages,
     forwards: HashMap<String, Forward>,
@@ -72,8 +73,13 @@ async fn until_stopped(arguments: &Arguments) -> Result<bool, Error> {
 }
 
 async fn run(arguments: &Arguments) -> Result<bool, Error> {
+    let asked = arguments.asked();
+    if arguments.output.watch && matches!(asked, Asked::Log(Some(_))) {
+        return Err(Error::WatchedChange);
+    }
     let mut session = Session {
         arguments,
+        asked,
         place: arguments.place()?,
         pages: Pages::new(&arguments.source.access)?,
         forwards: HashMap::new(),
@@ -109,9 +115,8 @@ async fn run(arguments: &Arguments) -> Result<bool, Error> {
 impl Session<'_> {
     /// The report of each program, the leader's first.
     async fn answers(&mut self) -> Result<Vec<Answer>, Error> {
-        let limit = self.arguments.limit();
         if let Place::Address(url) = &self.place {
-            let report = self.pages.report(url, limit).await;
+            let report = self.pages.ask(url, &self.asked).await;
             let from = url.clone();
             return Ok(vec![Answer { from, report }]);
         }
@@ -121,7 +126,8 @@ impl Session<'_> {
         let known = &mut self.forwards;
         let waits = pods.into_iter().map(|pod| {
             let forward = known.remove(&pod.name);
-            self.arguments.answer_of(&self.pages, pod, forward)
+            let (source, asked) = (&self.arguments.source, &self.asked);
+            source.answer_of(&self.pages, asked, pod, forward)
         });
         let mut answers = Vec::new();
         for (name, forward, report) in join_all(waits).await {
@@ -136,13 +142,14 @@ impl Session<'_> {
     }
 }
 
-// === impl Arguments ===
+// === impl Source ===
 
-impl Arguments {
-    /// The report of a Pod, and the port that stays forwarded unless the request failed.
+impl Source {
+    /// The answer of a Pod, and the port that stays forwarded unless the request failed.
     async fn answer_of(
         &self,
         pages: &Pages,
+        asked: &Asked,
         pod: Pod,
         known: Option<Forward>,
     ) -> (String, Option<Forward>, Result<Value, Error>) {
@@ -151,20 +158,20 @@ impl Arguments {
         }
         let forward = match known {
             Some(forward) => forward,
-            None => match self.source.forward(&pod).await {
+            None => match self.forward(&pod).await {
                 Ok(forward) => forward,
                 Err(error) => return (pod.name, None, Err(error)),
             },
         };
-        let access = &self.source.access;
+        let access = &self.access;
         let host = access.tls_server_name.as_deref().unwrap_or("127.0.0.1");
         let base = |scheme| format!("{scheme}://{host}:{}", forward.port);
         let mut report = Err(Error::Scheme(String::new()));
         if !access.https {
-            report = pages.report(&base("http"), self.limit()).await;
+            report = pages.ask(&base("http"), asked).await;
         }
         if let Err(Error::Scheme(_)) = report {
-            report = pages.report(&base("https"), self.limit()).await;
+            report = pages.ask(&base("https"), asked).await;
         }
         match report {
             Err(error @ (Error::Request(_) | Error::Refused(_))) => {
@@ -221,6 +228,11 @@ fn show(arguments: &Arguments, answer: &Answer, screen: &mut Screen) {
             return;
         }
     };
+    if let Asked::Log(_) = arguments.asked() {
+        screen.line(&answer.from, Style::Bold);
+        screen.line(&format!("  {}", levels(document)), Style::Plain);
+        return;
+    }
     let mut report = Report::of(document);
     let leads = if report.leads() { "  (leads)" } else { "" };
     let instance = report.instance.as_deref().unwrap_or_default();
@@ -248,6 +260,19 @@ fn show(arguments: &Arguments, answer: &Answer, screen: &mut Screen) {
     let now = report.time.unwrap_or_else(|| Clock::system().now());
     let view = arguments.shown();
     Frame { view, now }.show(&report, screen);
+}
+
+/// The levels of a log, and their end.
+fn levels(document: &Value) -> String {
+    let text = |name: &str| document[name].as_str().unwrap_or("?").to_owned();
+    match &document["secondsLeft"] {
+        Value::Null => text("levels"),
+        left => format!(
+            "{} for another {left} s, then {}",
+            text("levels"),
+            text("base")
+        ),
+    }
 }
 
 fn print(text: &str) -> std::io::Result<()> {

@@ -5,11 +5,13 @@ use std::net::SocketAddr;
 use k8s_openapi::api::core::v1::ConfigMap;
 use reeve_controller::debug::Pages;
 use reeve_controller::metrics_server::Certificate;
+use reeve_controller::options::LogOptions;
 use reeve_controller::testing::{Cluster, Running};
 use reeve_controller::{
     Context, Controller, MetricsServer, Outcome, Request, leader_election, reconcile,
 };
 use serde_json::{Value, json};
+use tracing_subscriber::prelude::*;
 
 use super::plugin::{Output, at};
 
@@ -139,6 +141,56 @@ async fn a_program_without_pages_is_named_as_one() {
     assert_eq!(output.code, Some(1));
     assert!(
         output.text.contains("no debug pages there (404)"),
+        "{output:?}"
+    );
+    running.end().await;
+}
+
+#[tokio::test]
+async fn the_levels_of_the_log_are_shown_and_changed_for_a_time() {
+    let cluster = Cluster::in_process().await;
+    let mut options = LogOptions::default();
+    options.log_level = Some("warn".into());
+    let subscriber = tracing_subscriber::registry().with(options.layer("info"));
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let manager = cluster.manager().metrics_server(anywhere());
+    let manager = manager.log_levels(options.levels().unwrap());
+    let manager = manager.build().await.unwrap();
+    let address = manager.metrics_address().unwrap().to_string();
+    let running = cluster.start(&manager);
+
+    let shown = at(&address, &["log"]).await;
+    assert_eq!(shown.text, format!("http://{address}\n  warn\n"));
+    let changed = at(&address, &["log", "--set", "error", "--for", "10m"]).await;
+    assert_eq!((changed.code, changed.errors.as_str()), (Some(0), ""));
+    let (_, line) = changed.text.split_once("\n  ").unwrap();
+    assert!(
+        line.starts_with("error for another ") && line.ends_with(" s, then warn\n"),
+        "{line}"
+    );
+    let json = at(&address, &["log", "-o", "json"]).await.text;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["programs"][0]["report"]["levels"], "error");
+
+    let refused = at(&address, &["log", "--set", "loud"]).await;
+    assert_eq!(refused.code, Some(1));
+    assert!(
+        refused.text.contains("\"loud\" is not a level"),
+        "{refused:?}"
+    );
+    let repeated = at(&address, &["log", "--set", "info", "--watch"]).await;
+    assert!(repeated.errors.contains("--watch repeats"), "{repeated:?}");
+    running.end().await;
+}
+
+#[tokio::test]
+async fn a_program_without_levels_is_named_as_one() {
+    let cluster = Cluster::in_process().await;
+    let (running, address) = start(&cluster, "greeter-0", anywhere()).await;
+    let output = at(&address.to_string(), &["log"]).await;
+    assert_eq!(output.code, Some(1));
+    assert!(
+        output.text.contains("levels of the log are not served"),
         "{output:?}"
     );
     running.end().await;
