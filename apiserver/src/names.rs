@@ -12,6 +12,8 @@ const DNS_SUBDOMAIN_TEXT: &str = "a lowercase RFC 1123 subdomain must consist of
 const WILDCARD_TEXT: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character";
 const DNS_1035_LABEL_TEXT: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character";
 
+const CONFIG_KEY_TEXT: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+
 /// Errors of a label key, an annotation key in lower case, or a finalizer.
 pub(crate) fn qualified_name(value: &str) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -135,6 +137,28 @@ pub(crate) fn dns_1035_label(value: &str) -> Vec<String> {
     wrong
 }
 
+/// Errors of a key of a ConfigMap or Secret.
+pub(crate) fn config_key(value: &str) -> Vec<String> {
+    let is_in_set = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    let is_key = !value.is_empty() && value.chars().all(is_in_set);
+    let rules = [
+        (value.len() > 253, "must be no more than 253 bytes"),
+        (!is_key, CONFIG_KEY_TEXT),
+        (value == ".", "must not be '.'"),
+        (value == "..", "must not be '..'"),
+        (
+            value.starts_with("..") && value.len() > 2,
+            "must not start with '..'",
+        ),
+    ];
+    broken(&rules)
+}
+
+fn broken(rules: &[(bool, &str)]) -> Vec<String> {
+    let broken = rules.iter().filter(|(broken, _)| *broken);
+    broken.map(|(_, text)| (*text).to_owned()).collect()
+}
+
 /// Errors of the name of a port.
 pub(crate) fn port_name(value: &str) -> Vec<String> {
     let is_in_set = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -154,11 +178,7 @@ pub(crate) fn port_name(value: &str) -> Vec<String> {
             "must not begin or end with a hyphen",
         ),
     ];
-    rules
-        .into_iter()
-        .filter(|(broken, _)| *broken)
-        .map(|(_, text)| text.to_owned())
-        .collect()
+    broken(&rules)
 }
 
 /// Errors of a name that is one segment of a path (Roles, bindings).

@@ -1,16 +1,27 @@
 //! ConfigMaps, Secrets and ServiceAccounts.
 
 use base64::Engine as _;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::check;
 use super::pods::put;
 use super::strategy::{Context, Strategy};
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
+use crate::names;
 use crate::resource::{Column, ResourceInfo, SelectableField};
-use crate::table::cells::{aged, described, number_of, plain, text};
+use crate::table::cells::{aged, described, number_of, plain, string, text};
 
-const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+const BASIC: &str = "kubernetes.io/basic-auth";
+const DOCKER: &str = "kubernetes.io/dockerc";
+/// The keys that a Secret of a type needs.
+const SECRET_KEYS: &[(&str, &[&str])] = &[
+    (BASIC, &["username", "password"]),
+    ("kubernetes.io/dockercfg", &[".dockercfg"]),
+    ("kubernetes.io/dockerconfigjson", &[".dockerconfigjson"]),
+    ("kubernetes.io/ssh-auth", &["ssh-privatekey"]),
+    ("kubernetes.io/tls", &["tls.crt", "tls.key"]),
+];
 
 /// ConfigMaps.
 #[derive(Debug)]
@@ -119,29 +130,34 @@ fn config_keys(object: &Value, fields: &[&str], errors: &mut Errors) {
             .map(|(key, _)| key)
         {
             let path = Path::new(field).key(key);
-            let fine = !key.is_empty()
-                && key
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
-            if !fine {
-                errors.push(FieldError::invalid(&path, key.as_str(), CONFIG_KEY));
-            }
+            check::refuse(key, names::config_key, &path, errors);
         }
     }
 }
 
-/// Checks the required keys of a Secret of a known type.
+/// Checks what a Secret of a known type needs.
 fn secret(object: &Value, errors: &mut Errors) {
-    let needed: &[&str] = match object["type"].as_str().unwrap_or_default() {
-        "kubernetes.io/tls" => &["tls.crt", "tls.key"],
-        "kubernetes.io/ssh-auth" => &["ssh-privatekey"],
-        "kubernetes.io/dockerconfigjson" => &[".dockerconfigjson"],
-        "kubernetes.io/dockercfg" => &[".dockercfg"],
-        _ => &[],
+    let (data, path) = (&object["data"], Path::new("data"));
+    let kind = string(&object["type"]);
+    let Some((_, keys)) = SECRET_KEYS.iter().find(|(known, _)| *known == kind) else {
+        return;
     };
-    for key in needed {
-        if object["data"].get(*key).is_none() {
-            errors.push(FieldError::required(&Path::new("data").key(key), ""));
+    let (basic, json) = (kind == BASIC, kind.starts_with(DOCKER));
+    if basic && keys.iter().any(|key| data.get(*key).is_some()) {
+        // One of its keys is enough.
+        return;
+    }
+    for key in *keys {
+        let path = path.key(key);
+        let Some(value) = data.get(*key) else {
+            errors.push(FieldError::required(&path, ""));
+            continue;
+        };
+        let bytes = base64::engine::general_purpose::STANDARD.decode(string(value));
+        let map = bytes.map(|bytes| serde_json::from_slice::<Option<Map<String, Value>>>(&bytes));
+        if json && !matches!(map, Ok(Ok(_))) {
+            let (hidden, text) = ("<secret contents redacted>", "must be a JSON object");
+            errors.push(FieldError::invalid(&path, hidden, text));
         }
     }
 }

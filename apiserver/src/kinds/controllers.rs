@@ -3,10 +3,9 @@
 use serde_json::{Value, json};
 
 use super::pods::{self, put};
-use super::required;
 use super::strategy::{Context, Strategy};
-use super::workload_rules;
-use super::workloads::{replica_columns, replicas_field};
+use super::workloads::{default_failure_policy, replica_columns, replicas_field};
+use super::{job_rules, workload_rules};
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo};
@@ -209,19 +208,15 @@ impl Strategy for CronJobs {
         put(spec, "successfulJobsHistoryLimit", 3);
         put(spec, "failedJobsHistoryLimit", 1);
         let job = meta::map_at(meta::map_at(spec, "jobTemplate"), "spec");
+        default_failure_policy(job);
         let template = job.entry("template").or_insert_with(|| json!({}));
         pods::default_template(template);
     }
 
-    fn validate(
-        &self,
-        context: &Context<'_>,
-        object: &Value,
-        old: Option<&Value>,
-        errors: &mut Errors,
-    ) {
+    fn validate(&self, _: &Context<'_>, object: &Value, old: Option<&Value>, errors: &mut Errors) {
         let name = meta::text(object, "name");
-        required::validate(context.info, object, errors);
+        let former = old.map(|old| &old["spec"]);
+        job_rules::cron_job(&object["spec"], former, &Path::new("spec"), errors);
         if old.is_none() && name.len() > LONGEST {
             errors.push(FieldError::invalid(
                 &Path::new("metadata").child("name"),

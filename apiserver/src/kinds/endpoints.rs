@@ -4,9 +4,8 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::pod_spec::{one_of, port_number};
+use super::check::{self, one_of, port_number, refuse};
 use super::pods::put;
-use super::required;
 use super::strategy::{Context, Strategy};
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
@@ -18,6 +17,11 @@ use crate::table::networking::endpoints;
 const LINK_LOCAL: &str = "may not be in the link-local range (169.254.0.0/16, fe80::/10)";
 const LINK_MULTICAST: &str =
     "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)";
+
+const ADDRESS_TYPES: &[&str] = &["FQDN", "IPv4", "IPv6"];
+/// The most endpoints of a slice, and addresses of one.
+const MOST_ENDPOINTS: usize = 1000;
+const MOST_ADDRESSES: usize = 100;
 
 /// Endpoints.
 #[derive(Debug)]
@@ -78,11 +82,7 @@ impl Strategy for Endpoints {
 
 fn address(address: &Value, path: &Path, errors: &mut Errors) {
     let (text, at) = (string(&address["ip"]), path.child("ip"));
-    let ip: Option<IpAddr> = text.parse().ok();
-    if ip.is_none() {
-        let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-        errors.push(FieldError::invalid(&at, text, detail));
-    }
+    let ip = check::ip(text, &at, errors);
     let hostname = string(&address["hostname"]);
     if !hostname.is_empty() {
         refuse(hostname, names::dns_label, &path.child("hostname"), errors);
@@ -90,19 +90,26 @@ fn address(address: &Value, path: &Path, errors: &mut Errors) {
     if let Some(node) = address["nodeName"].as_str() {
         refuse(node, names::dns_subdomain, &path.child("nodeName"), errors);
     }
+    match ip {
+        None => errors.push(FieldError::invalid(&at, text, "must be a valid IP address")),
+        Some(ip) => reachable(ip, text, &at, errors),
+    }
+}
+
+/// Refuses addresses that lead to no other host.
+pub(super) fn reachable(ip: IpAddr, text: &str, path: &Path, errors: &mut Errors) {
     let problem = match ip {
-        None => "must be a valid IP address".to_owned(),
-        Some(ip) if ip.is_unspecified() => format!("may not be unspecified ({text})"),
-        Some(ip) if ip.is_loopback() => {
+        ip if ip.is_unspecified() => format!("may not be unspecified ({text})"),
+        ip if ip.is_loopback() => {
             "may not be in the loopback range (127.0.0.0/8, ::1/128)".to_owned()
         }
-        Some(IpAddr::V4(ip)) if ip.is_link_local() => LINK_LOCAL.to_owned(),
-        Some(IpAddr::V6(ip)) if ip.is_unicast_link_local() => LINK_LOCAL.to_owned(),
-        Some(IpAddr::V4(ip)) if ip.octets()[..3] == [224, 0, 0] => LINK_MULTICAST.to_owned(),
-        Some(IpAddr::V6(ip)) if ip.segments()[0] & 0xff0f == 0xff02 => LINK_MULTICAST.to_owned(),
-        Some(_) => return,
+        IpAddr::V4(ip) if ip.is_link_local() => LINK_LOCAL.to_owned(),
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => LINK_LOCAL.to_owned(),
+        IpAddr::V4(ip) if ip.octets()[..3] == [224, 0, 0] => LINK_MULTICAST.to_owned(),
+        IpAddr::V6(ip) if ip.segments()[0] & 0xff0f == 0xff02 => LINK_MULTICAST.to_owned(),
+        _ => return,
     };
-    errors.push(FieldError::invalid(&at, text, problem));
+    errors.push(FieldError::invalid(path, text, problem));
 }
 
 fn port(port: &Value, needs_name: bool, path: &Path, errors: &mut Errors) {
@@ -123,12 +130,6 @@ fn port(port: &Value, needs_name: bool, path: &Path, errors: &mut Errors) {
     if let Some(protocol) = port["appProtocol"].as_str() {
         let path = path.child("appProtocol");
         refuse(protocol, names::qualified_name, &path, errors);
-    }
-}
-
-fn refuse(text: &str, rule: fn(&str) -> Vec<String>, path: &Path, errors: &mut Errors) {
-    for problem in rule(text) {
-        errors.push(FieldError::invalid(path, text, problem));
     }
 }
 
@@ -170,14 +171,18 @@ impl Strategy for EndpointSlices {
         }
     }
 
-    fn validate(
-        &self,
-        context: &Context<'_>,
-        slice: &Value,
-        old: Option<&Value>,
-        errors: &mut Errors,
-    ) {
-        required::validate(context.info, slice, errors);
+    fn validate(&self, _: &Context<'_>, slice: &Value, old: Option<&Value>, errors: &mut Errors) {
+        slice_ports(slice, errors);
+        // Addresses of an earlier release stay valid.
+        if old.is_none_or(|old| old["endpoints"] != slice["endpoints"]) {
+            slice_endpoints(slice, errors);
+        }
+        check::one_of(
+            &slice["addressType"],
+            &Path::new("addressType"),
+            ADDRESS_TYPES,
+            errors,
+        );
         if old.is_some_and(|old| old["addressType"] != slice["addressType"]) {
             errors.push(FieldError::invalid(
                 &Path::new("addressType"),
@@ -185,6 +190,79 @@ impl Strategy for EndpointSlices {
                 "field is immutable",
             ));
         }
+    }
+}
+
+fn slice_ports(slice: &Value, errors: &mut Errors) {
+    let all = items(&slice["ports"]);
+    for (at, port) in all.iter().enumerate() {
+        let path = Path::new("ports").index(at);
+        let name = string(&port["name"]);
+        check::optional(&port["name"], names::dns_label, &path.child("name"), errors);
+        if all[..at].iter().any(|other| string(&other["name"]) == name) {
+            errors.push(FieldError::duplicate(&path.child("name"), name));
+        }
+        let protocol = &port["protocol"];
+        check::supported(
+            protocol,
+            &path.child("protocol"),
+            &["SCTP", "TCP", "UDP"],
+            errors,
+        );
+        if let Some(protocol) = port["appProtocol"].as_str() {
+            let path = path.child("appProtocol");
+            refuse(protocol, names::qualified_name, &path, errors);
+        }
+    }
+}
+
+fn slice_endpoints(slice: &Value, errors: &mut Errors) {
+    let all = items(&slice["endpoints"]);
+    if all.len() > MOST_ENDPOINTS {
+        let path = Path::new("endpoints");
+        errors.push(FieldError::too_many(&path, all.len(), 1000));
+        return;
+    }
+    for (at, endpoint) in all.iter().enumerate() {
+        let path = Path::new("endpoints").index(at);
+        let addresses = items(&endpoint["addresses"]);
+        let at = path.child("addresses");
+        match addresses.len() {
+            0 => errors.push(FieldError::required(&at, "must contain at least 1 address")),
+            more if more > MOST_ADDRESSES => errors.push(FieldError::too_many(&at, more, 100)),
+            _ => {}
+        }
+        for (index, address) in addresses.iter().enumerate() {
+            let text = string(address);
+            slice_address(&slice["addressType"], text, &at, index, errors);
+        }
+        for (field, rule) in [
+            ("nodeName", names::dns_subdomain as check::Rule),
+            ("hostname", names::dns_label),
+        ] {
+            if let Some(name) = endpoint[field].as_str() {
+                refuse(name, rule, &path.child(field), errors);
+            }
+        }
+    }
+}
+
+fn slice_address(kind: &Value, text: &str, list: &Path, at: usize, errors: &mut Errors) {
+    let path = list.index(at);
+    let family = string(kind);
+    match family {
+        "IPv4" | "IPv6" => {
+            let Some(ip) = check::ip(text, &path, errors) else {
+                return;
+            };
+            if ip.is_ipv4() != (family == "IPv4") {
+                let problem = format!("must be an {family} address");
+                errors.push(FieldError::invalid(list, text, problem));
+            }
+            reachable(ip, text, &path, errors);
+        }
+        "FQDN" => refuse(text, names::dns_subdomain, &path, errors),
+        _ => {}
     }
 }
 

@@ -288,7 +288,8 @@ fn with_scheduling_of(mut template: Value, new: &Value) -> Value {
     template
 }
 
-fn restore(object: &mut Value, from: &Value, field: &str) {
+/// Sets a field to its value in `from`, also to a missing one.
+pub(super) fn restore(object: &mut Value, from: &Value, field: &str) {
     let Some(map) = object.as_object_mut() else {
         return;
     };

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::pod_spec::port_number;
+use super::check::{self, port_number};
 use crate::field::{Errors, FieldError, Path};
 use crate::names;
 
@@ -48,7 +48,15 @@ pub(crate) fn validate(object: &Value, errors: &mut Errors) {
         }
     }
     for (at, tls) in spec["tls"].as_array().into_iter().flatten().enumerate() {
-        let path = path.child("tls").index(at).child("hosts");
+        let path = path.child("tls").index(at);
+        let secret = &tls["secretName"];
+        check::optional(
+            secret,
+            names::dns_subdomain,
+            &path.child("secretName"),
+            errors,
+        );
+        let path = path.child("hosts");
         for (at, name) in tls["hosts"].as_array().into_iter().flatten().enumerate() {
             // An address is valid here, as it has the form of a name; an empty name is not.
             host_name(name.as_str().unwrap_or_default(), &path.index(at), errors);
@@ -138,6 +146,11 @@ fn backend(backend: &Value, path: &Path, errors: &mut Errors) {
             "cannot set both resource and service backends",
         )),
         (false, true) => {
+            let (group, at) = (
+                &resource["apiGroup"],
+                path.child("resource").child("apiGroup"),
+            );
+            check::optional(group, names::dns_subdomain, &at, errors);
             for field in ["kind", "name"] {
                 let text = resource[field].as_str().unwrap_or_default();
                 let path = path.child("resource").child(field);

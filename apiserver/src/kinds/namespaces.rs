@@ -3,15 +3,20 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::check;
 use super::strategy::{Context, Strategy};
+use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 use crate::names;
 use crate::resource::{Column, ResourceInfo, SelectableField};
 use crate::status::{GroupResource, Status};
-use crate::table::cells::{aged, plain, text};
+use crate::table::cells::{aged, items, plain, string, text};
 
 /// Namespaces that cannot be deleted.
 const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
+
+/// The finalizers without a domain.
+const STANDARD_FINALIZERS: &[&str] = &[FINALIZER, "orphan", "foregroundDeletion"];
 
 /// The entry of `spec.finalizers` that stands for the contents of the namespace.
 pub(crate) const FINALIZER: &str = "kubernetes";
@@ -61,6 +66,21 @@ impl Strategy for Namespaces {
         if !name.is_empty() {
             let labels = meta::map_at(meta::metadata_mut(object), "labels");
             labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());
+        }
+    }
+
+    fn validate(&self, _: &Context<'_>, object: &Value, old: Option<&Value>, errors: &mut Errors) {
+        if old.is_some() {
+            return;
+        }
+        let path = Path::new("spec").child("finalizers");
+        for finalizer in items(&object["spec"]["finalizers"]) {
+            let name = string(finalizer);
+            check::refuse(name, names::qualified_name, &path, errors);
+            if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
+                let text = "name is neither a standard finalizer name nor is it fully qualified";
+                errors.push(FieldError::invalid(&path, name, text));
+            }
         }
     }
 

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
+use super::check::port;
 use super::immutable;
-use super::pod_spec::port;
 use super::selectors;
 use crate::field::{Errors, FieldError, Path};
 use crate::names;
@@ -153,7 +153,13 @@ fn ip_block(block: &Value, known: &[&str], path: &Path, errors: &mut Errors) {
     }
 }
 
-fn network(text: &str, known: &[&str], path: &Path, errors: &mut Errors) -> Option<Network> {
+/// Refuses a text that is not a network, unless it is one of `known`.
+pub(super) fn network(
+    text: &str,
+    known: &[&str],
+    path: &Path,
+    errors: &mut Errors,
+) -> Option<Network> {
     let network = Network::parse(text);
     if network.is_none() && !known.contains(&text) {
         errors.push(FieldError::invalid(
@@ -167,8 +173,8 @@ fn network(text: &str, known: &[&str], path: &Path, errors: &mut Errors) -> Opti
 
 /// The first bits that the addresses of a network have in common.
 #[derive(Clone, Copy)]
-struct Network {
-    address: IpAddr,
+pub(super) struct Network {
+    pub(super) address: IpAddr,
     bits: u32,
 }
 
@@ -217,7 +223,8 @@ pub(super) fn ingress_class(class: &Value, old: Option<&Value>, errors: &mut Err
 }
 
 /// Checks a name such as `example.com/controller`.
-fn domain_prefixed_path(name: &str, path: &Path, errors: &mut Errors) {
+/// Refuses a name that is not a domain and a path.
+pub(super) fn domain_prefixed_path(name: &str, path: &Path, errors: &mut Errors) {
     if name.is_empty() {
         errors.push(FieldError::required(path, ""));
         return;

@@ -1,11 +1,16 @@
 //! Nodes.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::strategy::{Context, Strategy};
+use super::{check, immutable, network_rules};
+use crate::field::{Errors, FieldError, Path};
 use crate::meta;
+use crate::names;
 use crate::resource::{Column, ResourceInfo, SelectableField};
 use crate::table::cells::{NONE, aged, items, joined, plain, string, text, wide};
+
+const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// Nodes.
 #[derive(Debug)]
@@ -29,6 +34,7 @@ impl Strategy for Nodes {
     }
 
     fn default(&self, _: &ResourceInfo, node: &mut Value) {
+        one_network(meta::map_at(meta::object_mut(node), "spec"));
         let capacity = node["status"]["capacity"].clone();
         if capacity.is_object() && node["status"]["allocatable"].is_null() {
             let status = meta::map_at(meta::object_mut(node), "status");
@@ -40,8 +46,99 @@ impl Strategy for Nodes {
         true
     }
 
+    fn validate(&self, _: &Context<'_>, node: &Value, old: Option<&Value>, errors: &mut Errors) {
+        taints(&node["spec"], errors);
+        for list in ["capacity", "allocatable"] {
+            let amounts = node["status"][list].as_object();
+            for (name, amount) in amounts.into_iter().flatten() {
+                let path = Path::new("status").child(list).child(name);
+                check::resource_amount(amount, &path, errors);
+            }
+        }
+        networks(&node["spec"], errors);
+        if let Some(old) = old {
+            assigned_once(&node["spec"], &old["spec"], errors);
+        }
+    }
+
     fn columns(&self) -> Vec<Column> {
         nodes()
+    }
+}
+
+/// Makes `podCIDR` and the first of `podCIDRs` the same. The first field decides, as old clients know no other.
+fn one_network(spec: &mut Map<String, Value>) {
+    let one = spec.get("podCIDR").map_or("", string).to_owned();
+    let first = spec.get("podCIDRs").and_then(|all| all.get(0));
+    let first = first.map(|first| string(first).to_owned());
+    match first {
+        Some(first) if one.is_empty() => spec.insert("podCIDR".to_owned(), first.into()),
+        first if !one.is_empty() && first.as_ref() != Some(&one) => {
+            spec.insert("podCIDRs".to_owned(), json!([one]))
+        }
+        _ => None,
+    };
+}
+
+/// Checks the taints. kube-apiserver names them as if they were metadata.
+fn taints(spec: &Value, errors: &mut Errors) {
+    let all = items(&spec["taints"]);
+    for (at, taint) in all.iter().enumerate() {
+        let path = Path::new("metadata").child("taints").index(at);
+        let key = string(&taint["key"]);
+        check::refuse(key, names::qualified_name, &path.child("key"), errors);
+        let value = string(&taint["value"]);
+        let problems = names::label_value(value);
+        if !problems.is_empty() {
+            let text = problems.join(";");
+            errors.push(FieldError::invalid(&path.child("value"), value, text));
+        }
+        check::one_of(&taint["effect"], &path.child("effect"), EFFECTS, errors);
+        let is_same = |other: &Value| {
+            string(&other["key"]) == key && string(&other["effect"]) == string(&taint["effect"])
+        };
+        if all[..at].iter().any(is_same) {
+            let mut error = FieldError::duplicate(&path, taint.clone());
+            "taints must be unique by key and effect pair".clone_into(&mut error.detail);
+            errors.push(error);
+        }
+    }
+}
+
+/// Checks the networks of the Pods: one, or one of each family.
+fn networks(spec: &Value, errors: &mut Errors) {
+    let (all, path) = (
+        items(&spec["podCIDRs"]),
+        Path::new("spec").child("podCIDRs"),
+    );
+    let mut families = Vec::new();
+    for (at, one) in all.iter().enumerate() {
+        let network = network_rules::network(string(one), &[], &path.index(at), errors);
+        families.extend(network.map(|network| network.address.is_ipv4()));
+    }
+    if all.len() < 2 {
+        return;
+    }
+    let is_pair = all.len() == 2 && families.len() == 2 && families[0] != families[1];
+    if !is_pair {
+        let text = "may specify no more than one CIDR for each IP family";
+        errors.push(FieldError::invalid(&path, spec["podCIDRs"].clone(), text));
+    }
+}
+
+/// Refuses changes of what is assigned once.
+fn assigned_once(spec: &Value, old: &Value, errors: &mut Errors) {
+    let path = Path::new("spec");
+    for (field, name) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
+        let was_set = !items(&old[field]).is_empty() || !string(&old[field]).is_empty();
+        if was_set && !immutable::is_same(&spec[field], &old[field]) {
+            let text = format!("node updates may not change {name} except from \"\" to valid");
+            errors.push(FieldError::forbidden(&path.child(field), text));
+        }
+    }
+    if string(&spec["externalID"]) != string(&old["externalID"]) {
+        let text = "may not be updated";
+        errors.push(FieldError::forbidden(&path.child("externalID"), text));
     }
 }
 

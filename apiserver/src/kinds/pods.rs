@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 
 use super::strategy::{Context, Strategy};
 use super::{immutable, pod_spec};
-use crate::field::{Errors, Path};
+use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo, SelectableField, StatusUpdate};
-use crate::table::cells::{aged, or_none, text, wide};
+use crate::table::cells::{self, aged, or_none, string, text, wide};
 use crate::table::pods::{readiness_gates, ready, restarts, status};
 
 /// Pods.
@@ -96,7 +96,8 @@ impl Strategy for Pods {
         errors: &mut Errors,
     ) {
         let path = Path::new("spec");
-        pod_spec::validate(&pod["spec"], &Value::Null, &path, errors);
+        pod_spec::validate(&pod["spec"], &path, errors);
+        tokens_have_an_account(&pod["spec"], &path, errors);
         // The other subresources change what the object itself may not.
         if let (Some(old), "") = (old, context.subresource) {
             immutable::pod(pod, old, errors);
@@ -118,6 +119,27 @@ impl Strategy for Pods {
             .or_else(|| pod["spec"]["terminationGracePeriodSeconds"].as_i64())
             .unwrap_or(30)
             .max(0)
+    }
+}
+
+/// Refuses tokens of a Pod without a service account. The template of a workload gets one later.
+fn tokens_have_an_account(spec: &Value, path: &Path, errors: &mut Errors) {
+    if !string(&spec["serviceAccountName"]).is_empty() {
+        return;
+    }
+    for (at, volume) in cells::items(&spec["volumes"]).iter().enumerate() {
+        let sources = cells::items(&volume["projected"]["sources"]);
+        for (index, source) in sources.iter().enumerate() {
+            if !source["serviceAccountToken"].is_null() {
+                let path = path.child("volumes").index(at).child("projected");
+                let path = path.child("sources").index(index);
+                let text = "must not be specified when serviceAccountName is not set";
+                errors.push(FieldError::forbidden(
+                    &path.child("serviceAccountToken"),
+                    text,
+                ));
+            }
+        }
     }
 }
 
@@ -180,12 +202,24 @@ fn default_spec(spec: &mut Map<String, Value>) {
     put(spec, "schedulerName", "default-scheduler");
     put(spec, "securityContext", json!({}));
     put(spec, "terminationGracePeriodSeconds", 30);
-    for list in ["containers", "initContainers"] {
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
         for container in items(spec, list) {
             default_container(container);
         }
     }
+    let in_host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
+    for list in ["containers", "initContainers"] {
+        for port in items(spec, list).flat_map(|container| items(container, "ports")) {
+            let number = port.get("containerPort").cloned();
+            if let Some(number) = number.filter(|_| in_host_network) {
+                put(port, "hostPort", number);
+            }
+        }
+    }
     for volume in items(spec, "volumes") {
+        if volume.keys().all(|field| field == "name") {
+            volume.insert("emptyDir".to_owned(), json!({}));
+        }
         for source in ["configMap", "secret", "downwardAPI", "projected"] {
             if let Some(source) = volume.get_mut(source).and_then(Value::as_object_mut) {
                 put(source, "defaultMode", 420);
@@ -199,6 +233,10 @@ fn default_spec(spec: &mut Map<String, Value>) {
         }
         if let Some(sources) = volume.get_mut("projected").and_then(Value::as_object_mut) {
             for source in items(sources, "sources") {
+                let token = source.get_mut("serviceAccountToken");
+                if let Some(token) = token.and_then(Value::as_object_mut) {
+                    put(token, "expirationSeconds", 3600);
+                }
                 if let Some(files) = source.get_mut("downwardAPI").and_then(Value::as_object_mut) {
                     default_downward_files(files);
                 }
@@ -238,7 +276,7 @@ pub(crate) fn default_claim(claim: &mut Map<String, Value>) {
     put(claim, "metadata", json!({}));
     let spec = meta::map_at(claim, "spec");
     put(spec, "resources", json!({}));
-    put(spec, "volumeMode", "Filesystem");
+    set(spec, "volumeMode", "Filesystem");
 }
 
 fn default_container(container: &mut Map<String, Value>) {
@@ -268,6 +306,15 @@ fn default_container(container: &mut Map<String, Value>) {
             default_probe(probe);
         }
     }
+    if let Some(hooks) = container
+        .get_mut("lifecycle")
+        .and_then(Value::as_object_mut)
+    {
+        hooks
+            .values_mut()
+            .filter_map(Value::as_object_mut)
+            .for_each(default_http);
+    }
 }
 
 fn default_probe(probe: &mut Map<String, Value>) {
@@ -275,7 +322,15 @@ fn default_probe(probe: &mut Map<String, Value>) {
     put(probe, "periodSeconds", 10);
     put(probe, "successThreshold", 1);
     put(probe, "failureThreshold", 3);
-    if let Some(get) = probe.get_mut("httpGet").and_then(Value::as_object_mut) {
+    if let Some(grpc) = probe.get_mut("grpc").and_then(Value::as_object_mut) {
+        put(grpc, "service", "");
+    }
+    default_http(probe);
+}
+
+/// Sets defaults of the request of a probe or a hook.
+fn default_http(handler: &mut Map<String, Value>) {
+    if let Some(get) = handler.get_mut("httpGet").and_then(Value::as_object_mut) {
         put(get, "path", "/");
         put(get, "scheme", "HTTP");
     }
@@ -286,10 +341,22 @@ fn is_latest(image: &str) -> bool {
         .split_once('@')
         .map_or((image, false), |(name, _)| (name, true));
     let last = name.rsplit('/').next().unwrap_or_default();
+    if !is_repository(last.split(':').next().unwrap_or_default()) {
+        // A name that is none has no tag.
+        return false;
+    }
     match last.rsplit_once(':') {
         Some((_, tag)) => tag == "latest",
         None => !digest,
     }
+}
+
+/// Whether the last part of a name has its form: lower case letters and digits with single separators.
+fn is_repository(name: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    name.starts_with(is_part)
+        && name.ends_with(is_part)
+        && name.chars().all(|c| is_part(c) || "._-".contains(c))
 }
 
 fn requests_from_limits(container: &mut Map<String, Value>) {
@@ -342,6 +409,11 @@ fn items<'a>(
         .filter_map(Value::as_object_mut)
 }
 
+/// Sets a field that is absent, of a type for which an empty text is not the same.
+pub(crate) fn set(map: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
+    map.entry(field).or_insert_with(|| value.into());
+}
+
 /// Sets a field that is absent, null or an empty text.
 pub(crate) fn put(map: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
     let absent = map
@@ -364,6 +436,8 @@ mod tests {
             ("nginx:1.27", false),
             ("localhost:5000/nginx", true),
             ("nginx@sha256:00", false),
+            ("NGINX", false),
+            ("-nginx", false),
         ] {
             assert_eq!(is_latest(image), latest, "{image}");
         }

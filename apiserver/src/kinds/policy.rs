@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::pod_spec::{labels, tolerations};
+use super::check::{self, labels};
+use super::pod_spec::tolerations;
 use super::rbac::created_at;
 use super::strategy::{Context, Strategy};
 use super::workload_rules::{count_or_percent, not_more_than_all};
-use super::{immutable, quota_rules, required, selectors};
+use super::{immutable, limit_rules, quota_rules, selectors};
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 use crate::names;
@@ -181,6 +182,10 @@ impl Strategy for LimitRanges {
             }
         }
     }
+
+    fn validate(&self, _: &Context<'_>, range: &Value, _: Option<&Value>, errors: &mut Errors) {
+        limit_rules::validate(range, errors);
+    }
 }
 
 // === impl PriorityClasses ===
@@ -210,14 +215,7 @@ impl Strategy for PriorityClasses {
             .or_insert_with(|| "PreemptLowerPriority".into());
     }
 
-    fn validate(
-        &self,
-        context: &Context<'_>,
-        class: &Value,
-        old: Option<&Value>,
-        errors: &mut Errors,
-    ) {
-        required::validate(context.info, class, errors);
+    fn validate(&self, _: &Context<'_>, class: &Value, old: Option<&Value>, errors: &mut Errors) {
         let value = count(&class["value"]);
         let name = meta::text(class, "name");
         let known = SYSTEM_CLASSES
@@ -236,14 +234,16 @@ impl Strategy for PriorityClasses {
                 format!("maximum allowed value of a user defined priority is {HIGHEST}"),
             ));
         }
-        if let Some(old) = old
-            && old["value"] != class["value"]
-        {
+        let (policy, path) = (&class["preemptionPolicy"], Path::new("preemptionPolicy"));
+        check::one_of(policy, &path, check::PREEMPTION_POLICIES, errors);
+        let Some(old) = old else { return };
+        if old["value"] != class["value"] {
             errors.push(FieldError::forbidden(
                 &Path::new("value"),
                 "may not be changed in an update.",
             ));
         }
+        immutable::field(policy, &old["preemptionPolicy"], &path, errors);
     }
 }
 
@@ -272,17 +272,14 @@ impl Strategy for RuntimeClasses {
     fn validate(&self, _: &Context<'_>, class: &Value, old: Option<&Value>, errors: &mut Errors) {
         let path = Path::new("handler");
         if let Some(old) = old {
-            // Only this is checked again.
             immutable::field(&class["handler"], &old["handler"], &path, errors);
-            return;
         }
-        let handler = string(&class["handler"]);
-        if handler.is_empty() {
-            errors.push(FieldError::required(&path, ""));
-        } else {
-            for problem in names::dns_label(handler) {
-                errors.push(FieldError::invalid(&path, handler, problem));
-            }
+        check::name(&class["handler"], names::dns_label, &path, errors);
+        let overhead = class["overhead"]["podFixed"].as_object();
+        for (name, amount) in overhead.into_iter().flatten() {
+            let path = Path::new("overhead").child("limits").key(name);
+            check::container_resource(name, &path, errors);
+            check::resource_amount(amount, &path, errors);
         }
         let (scheduling, path) = (&class["scheduling"], Path::new("scheduling"));
         labels(

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::pods::put;
 use super::strategy::{Context, Strategy};
+use super::{check, selectors};
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 use crate::names;
@@ -80,9 +81,7 @@ impl Strategy for Bindings {
 
     fn default(&self, _: &ResourceInfo, object: &mut Value) {
         let map = meta::object_mut(object);
-        if let Some(reference) = map.get_mut("roleRef").and_then(Value::as_object_mut) {
-            put(reference, "apiGroup", GROUP);
-        }
+        put(meta::map_at(map, "roleRef"), "apiGroup", GROUP);
         let subjects = map.get_mut("subjects").and_then(Value::as_array_mut);
         for subject in subjects.into_iter().flatten() {
             let person = matches!(subject["kind"].as_str(), Some("User" | "Group"));
@@ -114,6 +113,22 @@ fn subjects(value: &Value, kind: &str) -> Value {
 
 /// Checks the rules of a Role or ClusterRole.
 fn role(object: &Value, errors: &mut Errors) {
+    let (aggregation, path) = (&object["aggregationRule"], Path::new("aggregationRule"));
+    let (chosen, path) = (
+        items(&aggregation["clusterRoleSelectors"]),
+        path.child("clusterRoleSelectors"),
+    );
+    if !aggregation.is_null() && chosen.is_empty() {
+        let text = "at least one clusterRoleSelector required if aggregationRule is non-nil";
+        errors.push(FieldError::required(&path, text));
+    }
+    for (at, selector) in chosen.iter().enumerate() {
+        selectors::validate(selector, &path.index(at), errors);
+        if !selectors::is_valid(selector) {
+            let (shown, text) = (selector.clone(), "invalid label selector");
+            errors.push(FieldError::invalid(&path.index(at), shown, text));
+        }
+    }
     for (at, rule) in object["rules"].as_array().into_iter().flatten().enumerate() {
         let path = Path::new("rules").index(at);
         let empty = |field: &str| rule[field].as_array().is_none_or(Vec::is_empty);
@@ -151,6 +166,8 @@ fn role(object: &Value, errors: &mut Errors) {
 /// Checks the role and the subjects of a RoleBinding or ClusterRoleBinding.
 fn new_binding(object: &Value, errors: &mut Errors) {
     let path = Path::new("roleRef");
+    let group = &object["roleRef"]["apiGroup"];
+    check::supported(group, &path.child("apiGroup"), &[GROUP], errors);
     let kind = object["roleRef"]["kind"].as_str().unwrap_or_default();
     let allowed: &[&str] = if object["kind"] == "RoleBinding" {
         &["Role", "ClusterRole"]
@@ -182,14 +199,19 @@ fn new_binding(object: &Value, errors: &mut Errors) {
         if text("name").is_empty() {
             errors.push(FieldError::required(&path.child("name"), ""));
         }
+        let of_group = path.child("apiGroup");
         match text("kind") {
-            "User" | "Group" => {}
-            "ServiceAccount"
-                if object["kind"] == "ClusterRoleBinding" && text("namespace").is_empty() =>
-            {
-                errors.push(FieldError::required(&path.child("namespace"), ""));
+            "User" | "Group" => check::supported(&subject["apiGroup"], &of_group, &[GROUP], errors),
+            "ServiceAccount" => {
+                let name = &subject["name"];
+                check::optional(name, names::dns_subdomain, &path.child("name"), errors);
+                if !text("apiGroup").is_empty() {
+                    check::supported(&subject["apiGroup"], &of_group, &[""], errors);
+                }
+                if object["kind"] == "ClusterRoleBinding" && text("namespace").is_empty() {
+                    errors.push(FieldError::required(&path.child("namespace"), ""));
+                }
             }
-            "ServiceAccount" => {}
             other => errors.push(FieldError::not_supported(
                 &path.child("kind"),
                 other,

@@ -16,7 +16,8 @@ pub(super) fn validate(info: &ResourceInfo, object: &Value, errors: &mut Errors)
     }
 }
 
-fn structure(of: &Type, object: &Value, path: &Path, errors: &mut Errors) {
+/// Checks a value of a type.
+pub(super) fn structure(of: &Type, object: &Value, path: &Path, errors: &mut Errors) {
     // The metadata of a template has rules of its own.
     if of.name == "meta.v1.ObjectMeta" || !object.is_object() {
         return;

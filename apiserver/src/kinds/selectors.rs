@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::pod_spec::labels;
+use super::check::labels;
 use crate::field::{Errors, FieldError, Path};
 use crate::names;
 use crate::table::cells::{items, string};

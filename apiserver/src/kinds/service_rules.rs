@@ -6,19 +6,30 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::pod_spec::{labels, one_of, port, port_number};
+use super::check::{self, labels, one_of, port, port_number};
+use super::endpoints::reachable;
+use super::network_rules::network;
 use super::services::is_accessible;
 use crate::field::{Errors, FieldError, Path};
 use crate::names;
+use crate::table::cells::{self, string};
 
 /// Limits of the session affinity.
 const AFFINITY_SECONDS: std::ops::RangeInclusive<i64> = 1..=86_400;
 
 /// Checks a Service.
-pub(crate) fn validate(object: &Value, errors: &mut Errors) {
+pub(crate) fn validate(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     let spec = &object["spec"];
     let path = Path::new("spec");
     let kind = spec["type"].as_str().unwrap_or_default();
+    let before = errors.len();
+    if kind != "ExternalName" {
+        families(spec, &path, errors);
+    }
+    if errors.len() > before {
+        // Without families no addresses can be allocated, which comes before the other checks.
+        return;
+    }
     let is_headless = spec["clusterIP"] == "None";
     let has_ports = spec["ports"]
         .as_array()
@@ -63,6 +74,7 @@ pub(crate) fn validate(object: &Value, errors: &mut Errors) {
             "must not be set when session affinity is None",
         ));
     }
+    external_addresses(spec, old, &path, errors);
     one_of(
         &spec["type"],
         &path.child("type"),
@@ -70,7 +82,7 @@ pub(crate) fn validate(object: &Value, errors: &mut Errors) {
         errors,
     );
     numbers(spec, kind, &path, errors);
-    load_balancer(spec, kind, &path, errors);
+    load_balancer(spec, old, kind, &path, errors);
     traffic(object, kind, &path, errors);
 }
 
@@ -149,6 +161,10 @@ fn ports(spec: &Value, path: &Path, errors: &mut Errors) {
             errors,
         );
         port(&entry["targetPort"], &path.child("targetPort"), errors);
+        if let Some(protocol) = entry["appProtocol"].as_str() {
+            let path = path.child("appProtocol");
+            check::refuse(protocol, names::qualified_name, &path, errors);
+        }
     }
 }
 
@@ -185,8 +201,51 @@ fn numbers(spec: &Value, kind: &str, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn load_balancer(spec: &Value, kind: &str, path: &Path, errors: &mut Errors) {
+/// Checks the addresses outside of the cluster; those of an earlier release stay valid.
+fn external_addresses(spec: &Value, old: Option<&Value>, path: &Path, errors: &mut Errors) {
+    let known = old.map_or(&Value::Null, |old| &old["spec"]["externalIPs"]);
+    let all = cells::items(&spec["externalIPs"]);
+    for (at, text) in all.iter().enumerate() {
+        let path = path.child("externalIPs").index(at);
+        let text = string(text);
+        if cells::items(known).iter().any(|known| known == text) {
+            continue;
+        }
+        if let Some(ip) = check::ip(text, &path, errors) {
+            reachable(ip, text, &path, errors);
+        }
+    }
+}
+
+/// Checks the families of the addresses.
+fn families(spec: &Value, path: &Path, errors: &mut Errors) {
+    const POLICIES: &[&str] = &["PreferDualStack", "RequireDualStack", "SingleStack"];
+    let all = cells::items(&spec["ipFamilies"]);
+    for (at, family) in all.iter().enumerate() {
+        let path = path.child("ipFamilies").index(at);
+        check::supported(family, &path, &["IPv4", "IPv6"], errors);
+        if all[..at].contains(family) {
+            errors.push(FieldError::duplicate(&path, family.clone()));
+        }
+    }
+    let policy = &spec["ipFamilyPolicy"];
+    check::allowed(policy, &path.child("ipFamilyPolicy"), POLICIES, errors);
+}
+
+fn load_balancer(spec: &Value, old: Option<&Value>, kind: &str, path: &Path, errors: &mut Errors) {
     const ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
+    let of = |spec: &Value| -> Vec<String> {
+        let ranges = cells::items(&spec["loadBalancerSourceRanges"]).iter();
+        ranges
+            .map(|range| string(range).trim().to_owned())
+            .collect()
+    };
+    let known = old.map(|old| of(&old["spec"])).unwrap_or_default();
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    for (at, range) in of(spec).iter().enumerate() {
+        let path = path.child("LoadBalancerSourceRanges").index(at);
+        network(range, &known, &path, errors);
+    }
     if kind == "LoadBalancer" {
         return;
     }

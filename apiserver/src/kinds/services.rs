@@ -69,7 +69,7 @@ impl Strategy for Services {
         if let Some(old) = old {
             service_rules::kept_address(service, old, errors);
         }
-        service_rules::validate(service, errors);
+        service_rules::validate(service, old, errors);
     }
 
     fn validate_status(&self, service: &Value, _: &Value, errors: &mut Errors) {

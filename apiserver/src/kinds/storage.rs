@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::pods::{self, put};
+use super::pods::{self, put, set};
 use super::rbac::created_at;
 use super::required;
 use super::storage_rules;
@@ -121,31 +121,14 @@ impl Strategy for Volumes {
     fn default(&self, _: &ResourceInfo, volume: &mut Value) {
         let spec = meta::map_at(meta::object_mut(volume), "spec");
         put(spec, "persistentVolumeReclaimPolicy", "Retain");
-        put(spec, "volumeMode", "Filesystem");
+        set(spec, "volumeMode", "Filesystem");
         if let Some(source) = spec.get_mut("hostPath").and_then(Value::as_object_mut) {
             put(source, "type", "");
         }
     }
 
-    fn validate(
-        &self,
-        context: &Context<'_>,
-        volume: &Value,
-        _: Option<&Value>,
-        errors: &mut Errors,
-    ) {
-        let spec = &volume["spec"];
-        let path = Path::new("spec");
-        if items(&spec["accessModes"]).is_empty() {
-            errors.push(FieldError::required(&path.child("accessModes"), ""));
-        }
-        if spec["capacity"]
-            .as_object()
-            .is_none_or(serde_json::Map::is_empty)
-        {
-            errors.push(FieldError::required(&path.child("capacity"), ""));
-        }
-        required::validate(context.info, volume, errors);
+    fn validate(&self, _: &Context<'_>, volume: &Value, old: Option<&Value>, errors: &mut Errors) {
+        storage_rules::volume(volume, old, errors);
     }
 }
 
@@ -230,28 +213,8 @@ impl Strategy for Claims {
         put(meta::map_at(map, "status"), "phase", "Pending");
     }
 
-    fn validate(
-        &self,
-        context: &Context<'_>,
-        claim: &Value,
-        _: Option<&Value>,
-        errors: &mut Errors,
-    ) {
-        let spec = &claim["spec"];
-        let path = Path::new("spec");
-        if items(&spec["accessModes"]).is_empty() {
-            errors.push(FieldError::required(
-                &path.child("accessModes"),
-                "at least 1 access mode is required",
-            ));
-        }
-        if spec["resources"]["requests"]["storage"].is_null() {
-            errors.push(FieldError::required(
-                &path.child("resources").key("storage"),
-                "",
-            ));
-        }
-        required::validate(context.info, claim, errors);
+    fn validate(&self, _: &Context<'_>, claim: &Value, old: Option<&Value>, errors: &mut Errors) {
+        storage_rules::claim(claim, old, errors);
     }
 }
 
@@ -307,28 +270,12 @@ impl Strategy for Classes {
 
     fn default(&self, _: &ResourceInfo, class: &mut Value) {
         let class = meta::object_mut(class);
-        put(class, "reclaimPolicy", "Delete");
-        put(class, "volumeBindingMode", "Immediate");
+        set(class, "reclaimPolicy", "Delete");
+        set(class, "volumeBindingMode", "Immediate");
     }
 
-    fn validate(
-        &self,
-        context: &Context<'_>,
-        class: &Value,
-        old: Option<&Value>,
-        errors: &mut Errors,
-    ) {
-        required::validate(context.info, class, errors);
-        let Some(old) = old else { return };
-        for (field, why) in [
-            ("parameters", "updates to parameters are forbidden."),
-            ("provisioner", "updates to provisioner are forbidden."),
-            ("reclaimPolicy", "updates to reclaimPolicy are forbidden."),
-        ] {
-            if class[field] != old[field] {
-                errors.push(FieldError::forbidden(&Path::new(field), why));
-            }
-        }
+    fn validate(&self, _: &Context<'_>, class: &Value, old: Option<&Value>, errors: &mut Errors) {
+        storage_rules::class(class, old, errors);
     }
 }
 

@@ -2,14 +2,16 @@
 //!
 //! (kubernetes: `pkg/apis/apps/validation`, `pkg/apis/batch/validation`.)
 
-use serde_json::Value;
+use std::collections::BTreeSet;
 
-use super::immutable;
-use super::pod_spec::{self, labels, not_negative, one_of};
-use super::selectors;
+use serde_json::{Value, json};
+
+use super::check::{self, labels, not_negative};
 use super::workloads::Workload;
+use super::{immutable, job_rules, pod_spec, selectors, storage_rules};
 use crate::field::{Errors, FieldError, Path};
 use crate::names;
+use crate::table::cells::{items, string};
 
 const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%'";
 
@@ -20,13 +22,13 @@ pub(crate) fn validate(kind: Workload, object: &Value, old: Option<&Value>, erro
     match kind {
         Workload::Deployment => deployment(spec, &path, errors),
         Workload::ReplicaSet => replica_set(spec, &path, errors),
-        Workload::StatefulSet => stateful_set(spec, &path, errors),
+        Workload::StatefulSet => stateful_set(spec, old.is_none(), &path, errors),
         Workload::DaemonSet => daemon_set(spec, &path, errors),
         Workload::Job => {
-            job(spec, &path, errors);
+            job_rules::job(spec, &path, errors);
             if old.is_some() {
                 // A real server checks an update twice, and reports errors twice.
-                job(spec, &path, errors);
+                job_rules::job(spec, &path, errors);
             }
         }
     }
@@ -104,7 +106,8 @@ fn replica_set(spec: &Value, path: &Path, errors: &mut Errors) {
     selected_template(spec, kind, "invalid label selector", path, errors);
 }
 
-fn stateful_set(spec: &Value, path: &Path, errors: &mut Errors) {
+/// An update cannot change the claims and the name of the Service, which are not checked again.
+fn stateful_set(spec: &Value, is_new: bool, path: &Path, errors: &mut Errors) {
     let policy = spec["podManagementPolicy"].as_str().unwrap_or_default();
     if !matches!(policy, "OrderedReady" | "Parallel") {
         errors.push(FieldError::invalid(
@@ -135,10 +138,56 @@ fn stateful_set(spec: &Value, path: &Path, errors: &mut Errors) {
             "must be 'RollingUpdate' or 'OnDelete'",
         )),
     }
+    let retention = &spec["persistentVolumeClaimRetentionPolicy"];
+    for field in ["whenDeleted", "whenScaled"] {
+        let path = path
+            .child("persistentVolumeClaimRetentionPolicy")
+            .child(field);
+        check::allowed(&retention[field], &path, &["Retain", "Delete"], errors);
+    }
+    let claims = items(&spec["volumeClaimTemplates"]);
+    for (at, claim) in claims.iter().enumerate().filter(|_| is_new) {
+        let path = path.child("volumeClaimTemplates").index(at).child("spec");
+        storage_rules::claim_spec(&claim["spec"], &path, errors);
+    }
     for field in ["replicas", "minReadySeconds"] {
         not_negative(&spec[field], &path.child(field), errors);
     }
-    selected_template(spec, ("statefulset", "StatefulSet"), "", path, errors);
+    let at = path.child("ordinals.start");
+    not_negative(&spec["ordinals"]["start"], &at, errors);
+    if is_new {
+        let (name, path) = (&spec["serviceName"], path.child("serviceName"));
+        check::optional(name, names::dns_label, &path, errors);
+    }
+    let spec = with_claims_as_volumes(spec);
+    selected_template(&spec, ("statefulset", "StatefulSet"), "", path, errors);
+}
+
+/// The spec as its Pods get it: with a volume for each claim, and without names.
+fn with_claims_as_volumes(spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    let claims: BTreeSet<String> = items(&spec["volumeClaimTemplates"])
+        .iter()
+        .map(|claim| string(&claim["metadata"]["name"]).to_owned())
+        .collect();
+    let Some(pod) = spec.pointer_mut("/template/spec") else {
+        return spec;
+    };
+    for field in ["subdomain", "hostname"] {
+        pod[field] = Value::Null;
+    }
+    if !claims.is_empty() {
+        let source =
+            |name: &String| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
+        let mut volumes: Vec<Value> = claims.iter().map(source).collect();
+        let own = items(&pod["volumes"]).iter();
+        volumes.extend(
+            own.filter(|one| !claims.contains(string(&one["name"])))
+                .cloned(),
+        );
+        pod["volumes"] = volumes.into();
+    }
+    spec
 }
 
 fn daemon_set(spec: &Value, path: &Path, errors: &mut Errors) {
@@ -192,54 +241,6 @@ fn daemon_set(spec: &Value, path: &Path, errors: &mut Errors) {
     );
 }
 
-fn job(spec: &Value, path: &Path, errors: &mut Errors) {
-    for field in [
-        "parallelism",
-        "completions",
-        "activeDeadlineSeconds",
-        "backoffLimit",
-        "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex",
-        "maxFailedIndexes",
-    ] {
-        not_negative(&spec[field], &path.child(field), errors);
-    }
-    let mode = spec["completionMode"].as_str().unwrap_or_default();
-    one_of(
-        &spec["completionMode"],
-        &path.child("completionMode"),
-        &["NonIndexed", "Indexed"],
-        errors,
-    );
-    if mode == "Indexed" && spec["completions"].is_null() {
-        errors.push(FieldError::required(
-            &path.child("completions"),
-            "when completion mode is Indexed",
-        ));
-    }
-    pod_template(spec, path, errors);
-    let restart = path.child("template").child("spec").child("restartPolicy");
-    match spec["template"]["spec"]["restartPolicy"].as_str() {
-        Some("OnFailure" | "Never") => {}
-        Some("Always" | "") | None => errors.push(FieldError::required(
-            &restart,
-            "valid values: \"OnFailure\", \"Never\"",
-        )),
-        Some(other) => errors.push(FieldError::not_supported(
-            &restart,
-            other,
-            &["OnFailure", "Never"],
-        )),
-    }
-    if spec["selector"].is_null() {
-        errors.push(FieldError::required(&path.child("selector"), ""));
-    }
-    selectors::validate(&spec["selector"], &path.child("selector"), errors);
-    if selectors::is_valid(&spec["selector"]) {
-        labels_match(spec, path, errors);
-    }
-}
-
 /// The selector, which is required and must select the template, and the template. `kind`: the kind in the texts;
 /// `invalid`: the text about a selector that cannot be used, without which the template is not checked.
 fn selected_template(
@@ -279,7 +280,8 @@ fn empty_selector(spec: &Value, kind: &str, path: &Path) -> FieldError {
     )
 }
 
-fn labels_match(spec: &Value, path: &Path, errors: &mut Errors) {
+/// Refuses a selector that does not select the template.
+pub(super) fn labels_match(spec: &Value, path: &Path, errors: &mut Errors) {
     let labels = &spec["template"]["metadata"]["labels"];
     if !selectors::matches(&spec["selector"], labels) {
         errors.push(not_selected(labels, path));
@@ -315,19 +317,16 @@ fn template(spec: &Value, kind: &str, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn pod_template(spec: &Value, path: &Path, errors: &mut Errors) {
+/// Checks the template of a spec.
+pub(super) fn pod_template(spec: &Value, path: &Path, errors: &mut Errors) {
     let path = path.child("template");
-    labels(
-        &spec["template"]["metadata"]["labels"],
-        &path.child("labels"),
-        errors,
-    );
-    pod_spec::validate(
-        &spec["template"]["spec"],
-        &spec["volumeClaimTemplates"],
-        &path.child("spec"),
-        errors,
-    );
+    let metadata = &spec["template"]["metadata"];
+    labels(&metadata["labels"], &path.child("labels"), errors);
+    for (key, _) in metadata["annotations"].as_object().into_iter().flatten() {
+        let path = path.child("annotations");
+        check::refuse(&key.to_lowercase(), names::qualified_name, &path, errors);
+    }
+    pod_spec::validate(&spec["template"]["spec"], &path.child("spec"), errors);
 }
 
 fn deployment_strategy(strategy: &Value, path: &Path, errors: &mut Errors) {

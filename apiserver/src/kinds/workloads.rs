@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::pods::{self, put};
+use super::pods::{self, put, set};
 use super::strategy::{Context, Strategy};
 use super::workload_rules;
 use crate::field::Errors;
@@ -167,8 +167,8 @@ fn default(kind: &Workload, object: &mut Value) {
             put(strategy, "type", "RollingUpdate");
             if strategy["type"] == "RollingUpdate" {
                 let rolling = meta::map_at(strategy, "rollingUpdate");
-                put(rolling, "maxUnavailable", "25%");
-                put(rolling, "maxSurge", "25%");
+                set(rolling, "maxUnavailable", "25%");
+                set(rolling, "maxSurge", "25%");
             }
         }
         Workload::ReplicaSet => put(spec, "replicas", 1),
@@ -199,8 +199,8 @@ fn default(kind: &Workload, object: &mut Value) {
             put(strategy, "type", "RollingUpdate");
             if strategy["type"] == "RollingUpdate" {
                 let rolling = meta::map_at(strategy, "rollingUpdate");
-                put(rolling, "maxUnavailable", 1);
-                put(rolling, "maxSurge", 0);
+                set(rolling, "maxUnavailable", 1);
+                set(rolling, "maxSurge", 0);
             }
         }
         Workload::Job => job(spec, &uid, &name, is_new),
@@ -219,6 +219,22 @@ fn labels(object: Option<&Value>) -> Option<&Map<String, Value>> {
     (!labels.is_empty()).then_some(labels)
 }
 
+/// Completes the conditions of a policy for failed Pods, of a Job or of a template.
+pub(super) fn default_failure_policy(spec: &mut Map<String, Value>) {
+    let rules = spec.get_mut("podFailurePolicy");
+    let rules = rules.and_then(|policy| policy.get_mut("rules")?.as_array_mut());
+    for rule in rules.into_iter().flatten() {
+        let conditions = rule.get_mut("onPodConditions");
+        let conditions = conditions.and_then(Value::as_array_mut);
+        for condition in conditions.into_iter().flatten() {
+            if condition.is_null() {
+                *condition = json!({});
+            }
+            put(meta::object_mut(condition), "status", "True");
+        }
+    }
+}
+
 fn job(spec: &mut Map<String, Value>, uid: &str, name: &str, is_new: bool) {
     put(spec, "backoffLimit", 6);
     put(spec, "completionMode", "NonIndexed");
@@ -227,7 +243,12 @@ fn job(spec: &mut Map<String, Value>, uid: &str, name: &str, is_new: bool) {
     }
     put(spec, "parallelism", 1);
     put(spec, "manualSelector", false);
-    put(spec, "podReplacementPolicy", "TerminatingOrFailed");
+    let replacement = match spec.get("podFailurePolicy") {
+        None => "TerminatingOrFailed",
+        Some(_) => "Failed",
+    };
+    put(spec, "podReplacementPolicy", replacement);
+    default_failure_policy(spec);
     put(spec, "suspend", false);
     // The selector is chosen once; an update that leaves it out is refused.
     if spec["manualSelector"] == Value::Bool(true) || !is_new {

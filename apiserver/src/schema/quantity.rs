@@ -87,6 +87,17 @@ pub(crate) fn compare(left: &str, right: &str) -> Option<Ordering> {
     Some(value(left)?.cmp(&value(right)?))
 }
 
+/// The nearest number; `None` when the text is not a quantity, or has more digits than supported.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "the nearest number is enough for ratios"
+)]
+pub(crate) fn nearest(text: &str) -> Option<f64> {
+    let written = read(text)?;
+    let value = written.amount.mantissa as f64 * 10_f64.powi(written.amount.scale);
+    Some(if written.negative { -value } else { value })
+}
+
 fn read(text: &str) -> Option<Written> {
     let unsigned = text.trim_start_matches(['+', '-']);
     let digits = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.');
