@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use reeve_clock::Clock;
 use tokio::sync::watch;
 
+use crate::admission::Chain;
 use crate::authn::Authenticator;
 use crate::definitions::Installed;
 use crate::faults::Faults;
 use crate::identity::Identity;
-use crate::kinds;
+use crate::kinds::{self, Claims};
 use crate::openapi::OpenApiCache;
 use crate::rbac::PolicyCache;
 use crate::record::Record;
@@ -43,8 +43,10 @@ pub(crate) struct Core {
     pub(crate) faults: Faults,
     pub(crate) record: Record,
     pub(crate) options: Options,
-    /// Held from the choice of a Service's addresses and node ports until the Service is stored.
-    pub(crate) service_allocation: Mutex<()>,
+    /// The steps of admission.
+    pub(crate) admission: Chain,
+    /// Addresses and node ports of Services that are being written.
+    pub(crate) claims: Claims,
     /// Changes when open watches must end.
     pub(crate) closing: watch::Sender<u64>,
     /// False while the server is down: no request is answered.
@@ -60,6 +62,7 @@ impl Core {
         clock: Clock,
         authenticator: Authenticator,
         identity: Identity,
+        admission: Chain,
         options: Options,
     ) -> Arc<Self> {
         let registry = Registry::default();
@@ -80,7 +83,8 @@ impl Core {
             policy: PolicyCache::default(),
             open_api: OpenApiCache::default(),
             options,
-            service_allocation: Mutex::default(),
+            admission,
+            claims: Claims::default(),
             closing: watch::Sender::new(0),
             up: watch::Sender::new(true),
         })

@@ -141,7 +141,7 @@ async fn dispatch(
     }
     if review && path.resource == "bindings" && path.verb == "create" {
         let (body, _) = prepare::read(&request, content_type(call), &call.body)?;
-        return bound(core, request, &body);
+        return bound(core, request, body).await;
     }
     if review {
         return crate::questions::review(
@@ -166,9 +166,9 @@ async fn dispatch(
         "binding" | "eviction" if path.resource == "pods" && path.verb == "create" => {
             let (body, _) = prepare::read(&request, content_type(call), &call.body)?;
             let done = if path.subresource == "binding" {
-                assignment::bind(core, &request, &body)?
+                assignment::bind(core, &request, body).await?
             } else {
-                assignment::evict(core, &request, &body)?
+                assignment::evict(core, &request, body).await?
             };
             return written(&request, done);
         }
@@ -216,19 +216,19 @@ async fn dispatch(
         }
         "create" => {
             let body = prepare::decode(core, &request, content_type(call), &call.body)?;
-            written(&request, create::create(core, &request, body)?)
+            written(&request, create::create(core, &request, body).await?)
         }
         "update" => {
             let body = prepare::decode(core, &request, content_type(call), &call.body)?;
-            written(&request, update::replace(core, &request, body)?)
+            written(&request, update::replace(core, &request, body).await?)
         }
         "patch" => {
-            let patched = patch::patch(core, &request, content_type(call), &call.body)?;
+            let patched = patch::patch(core, &request, content_type(call), &call.body).await?;
             written(&request, patched)
         }
         "delete" => {
             let options = delete::Options::read(&request.query, content_type(call), &call.body)?;
-            written(&request, delete::delete(core, &request, &options)?)
+            written(&request, delete::delete(core, &request, &options).await?)
         }
         "deletecollection" => {
             let options = delete::Options::read(&request.query, content_type(call), &call.body)?;
@@ -240,21 +240,21 @@ async fn dispatch(
 }
 
 /// POST of a Binding, which names its Pod.
-fn bound(
+async fn bound(
     core: &Core,
     request: Request,
-    binding: &serde_json::Value,
+    binding: serde_json::Value,
 ) -> Result<Response<Body>, Status> {
     let Some(info) = core.registry.of_storage("pods") else {
         return Err(Status::no_such_resource());
     };
     let of_pod = Request {
         info,
-        name: crate::meta::text(binding, "name").to_owned(),
+        name: crate::meta::text(&binding, "name").to_owned(),
         subresource: "binding".to_owned(),
         ..request.clone()
     };
-    let done = assignment::bind(core, &of_pod, binding)?;
+    let done = assignment::bind(core, &of_pod, binding).await?;
     written(&request, done)
 }
 
@@ -281,10 +281,10 @@ async fn subresource(
         }
         ("update", None) => {
             let body = prepare::decode(core, request, content_type(call), &call.body)?;
-            written(request, update::replace(core, request, body)?)
+            written(request, update::replace(core, request, body).await?)
         }
         ("patch", None) => {
-            let patched = patch::patch(core, request, content_type(call), &call.body)?;
+            let patched = patch::patch(core, request, content_type(call), &call.body).await?;
             written(request, patched)
         }
         ("get", Some(scale)) => {
@@ -293,10 +293,11 @@ async fn subresource(
         }
         ("update", Some(scale)) => {
             let (body, _) = prepare::read(request, content_type(call), &call.body)?;
-            written(request, scale::replace(core, request, scale, &body)?)
+            written(request, scale::replace(core, request, scale, &body).await?)
         }
         ("patch", Some(scale)) => {
-            let patched = scale::patch(core, request, scale, content_type(call), &call.body)?;
+            let patched =
+                scale::patch(core, request, scale, content_type(call), &call.body).await?;
             written(request, patched)
         }
         ("create" | "delete", _) if request.info.custom => {

@@ -28,6 +28,7 @@
 //! Time, uids and randomness come from the [`Clock`](reeve_clock::Clock) of the builder.
 
 mod access;
+mod admission;
 mod apply;
 pub mod assets;
 pub mod authn;

@@ -9,6 +9,7 @@ use kube_client::Client;
 use reeve_clock::Clock;
 use tokio::task::JoinHandle;
 
+use crate::admission::{Admission, Chain};
 use crate::authn::{Anonymous, Authenticator, Settings};
 use crate::core::{Core, Options};
 use crate::faults::Faults;
@@ -50,6 +51,7 @@ pub struct Builder {
     history: History,
     event_ttl: Option<Duration>,
     record_requests: bool,
+    admission: Vec<Arc<dyn Admission>>,
     options: Options,
     tokens: Vec<(String, User)>,
     admin_token: Option<String>,
@@ -142,6 +144,13 @@ impl Builder {
         self
     }
 
+    /// Adds a step of admission after those of the server.
+    #[cfg(test)]
+    pub(crate) fn admission(mut self, step: Arc<dyn Admission>) -> Self {
+        self.admission.push(step);
+        self
+    }
+
     /// Starts the server. Only [`ApiServer::client`] reaches it until [`ApiServer::serve`] opens
     /// a socket.
     ///
@@ -159,11 +168,19 @@ impl Builder {
         let store = store.with_event_ttl(self.event_ttl);
         let identity = Identity::open(self.data_dir.as_deref(), &clock)?;
         let authenticator = self.authenticator(&identity);
-        let core = Core::new(store, clock, authenticator, identity, self.options);
+        let admission = Chain::of_server(self.admission);
+        let core = Core::new(
+            store,
+            clock,
+            authenticator,
+            identity,
+            admission,
+            self.options,
+        );
         if !self.record_requests {
             core.record.turn_off();
         }
-        lifecycle::start(&core);
+        lifecycle::start(&core).await;
         let lifecycle = tokio::spawn(lifecycle::run(core.clone()));
         Ok(ApiServer {
             core,
@@ -201,6 +218,7 @@ impl ApiServer {
             history: History::default(),
             event_ttl: Some(EVENT_TTL),
             record_requests: true,
+            admission: Vec::new(),
             options: Options {
                 minor: MINOR,
                 rbac: false,

@@ -313,6 +313,12 @@ impl Status {
         .with_cause("ResourceVersionTooLarge", "", "Too large resource version")
     }
 
+    /// 504: the request took too long.
+    pub(crate) fn timeout() -> Self {
+        let why = "request did not complete within requested timeout - context deadline exceeded";
+        Self::new(504, "Timeout", format!("Timeout: {why}"))
+    }
+
     /// 500.
     pub(crate) fn internal(why: impl fmt::Display) -> Self {
         Self::new(

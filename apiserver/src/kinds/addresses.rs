@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde_json::{Value, json};
 
+use super::claims::{Choice, Claim};
 use super::services::{has_address, has_node_ports, node_port, node_ports};
 use crate::core::Core;
 use crate::field::{FieldError, Path, quote};
@@ -19,27 +20,33 @@ const FIRST_ADDRESS: u32 = 0x0a60_000a;
 const LAST_ADDRESS: u32 = 0x0a60_fffe;
 const NODE_PORTS: std::ops::RangeInclusive<u64> = 30_000..=32_767;
 
-/// Chooses missing addresses and node ports, and claims the given ones. The caller holds
-/// [`Core::service_allocation`] until the Service is stored, so that no other write chooses the same.
+/// Chooses missing addresses and node ports, and claims them with the given ones until the Service is stored, so that no
+/// other write chooses the same.
 ///
 /// # Errors
 /// 422 for a value that another Service has or that no Service can have; 500 when none is left.
-pub(crate) fn allocate(
-    core: &Core,
+pub(crate) fn allocate<'a>(
+    core: &'a Core,
     request: &Request,
     old: Option<&Value>,
     object: &mut Value,
-) -> Result<(), Status> {
+) -> Result<Claim<'a>, Status> {
+    let mut choice = core.claims.choose();
     if has_address(object) && old.is_none_or(|old| !has_address(old)) {
-        allocate_address(core, request, object)?;
+        allocate_address(core, request, object, &mut choice)?;
     }
     if has_node_ports(object) {
-        allocate_node_ports(core, request, old, object)?;
+        allocate_node_ports(core, request, old, object, &mut choice)?;
     }
-    Ok(())
+    Ok(choice.claim())
 }
 
-fn allocate_address(core: &Core, request: &Request, object: &mut Value) -> Result<(), Status> {
+fn allocate_address(
+    core: &Core,
+    request: &Request,
+    object: &mut Value,
+    choice: &mut Choice<'_>,
+) -> Result<(), Status> {
     let name = meta::text(object, "name").to_owned();
     let spec = meta::map_at(meta::object_mut(object), "spec");
     let first = spec.get("clusterIPs").and_then(|all| all.get(0));
@@ -59,6 +66,7 @@ fn allocate_address(core: &Core, request: &Request, object: &mut Value) -> Resul
         services
             .iter()
             .filter_map(|service| service.value()["spec"]["clusterIP"].as_str()?.parse().ok())
+            .chain(choice.addresses())
             .collect()
     };
     let address = match wanted {
@@ -73,7 +81,6 @@ fn allocate_address(core: &Core, request: &Request, object: &mut Value) -> Resul
                         quote(&name)
                     ))
                 })?
-                .to_string()
         }
         Some(text) => {
             let path = Path::new("spec").child("clusterIPs");
@@ -110,9 +117,14 @@ fn allocate_address(core: &Core, request: &Request, object: &mut Value) -> Resul
                     format!("failed to allocate IP {text}: provided IP is already allocated"),
                 );
             }
-            text
+            address
         }
     };
+    // A dry run claims nothing.
+    if !request.dry_run {
+        choice.add_address(address);
+    }
+    let address = address.to_string();
     spec.insert("clusterIPs".to_owned(), json!([address]));
     spec.insert("clusterIP".to_owned(), address.into());
     Ok(())
@@ -123,6 +135,7 @@ fn allocate_node_ports(
     request: &Request,
     old: Option<&Value>,
     object: &mut Value,
+    choice: &mut Choice<'_>,
 ) -> Result<(), Status> {
     let name = meta::text(object, "name").to_owned();
     let key = request_key(request, &name);
@@ -140,6 +153,7 @@ fn allocate_node_ports(
         .iter()
         .filter(|service| service.key() != key && has_node_ports(service.value()))
         .flat_map(|service| node_ports(service.value()))
+        .chain(choice.ports())
         .collect();
     for (at, port) in ports.into_iter().flatten().enumerate() {
         let number = node_port(port);
@@ -159,6 +173,10 @@ fn allocate_node_ports(
         };
         let path = Path::new("spec").child("ports").index(at).child("nodePort");
         return Err(request.invalid(&name, &[FieldError::invalid(&path, number, why)]));
+    }
+    let is_new = |port: &u64| !own.contains(port);
+    if !request.dry_run {
+        choice.add_ports(named.iter().copied().filter(is_new));
     }
     if !chooses {
         return Ok(());
@@ -195,6 +213,9 @@ fn allocate_node_ports(
                 .ok_or_else(|| Status::internal("failed to allocate a nodePort: range is full"))?,
         };
         taken.insert(free);
+        if !request.dry_run {
+            choice.add_ports([free]);
+        }
         of_port.insert(number, free);
         port["nodePort"] = free.into();
     }

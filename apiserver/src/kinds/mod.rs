@@ -13,6 +13,7 @@ mod autoscaling_v1;
 pub(crate) mod canonical;
 mod certificates;
 mod check;
+mod claims;
 mod config;
 mod container_rules;
 mod controllers;
@@ -56,5 +57,6 @@ mod webhook_rules;
 pub(crate) mod workload_rules;
 mod workloads;
 
+pub(crate) use claims::{Claim, Claims};
 pub(crate) use namespaces::FINALIZER as NAMESPACE_FINALIZER;
 pub(crate) use resources::builtin;

@@ -9,11 +9,7 @@ use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 use crate::names;
 use crate::resource::{Column, ResourceInfo, SelectableField};
-use crate::status::{GroupResource, Status};
 use crate::table::cells::{aged, items, plain, string, text};
-
-/// Namespaces that cannot be deleted.
-const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
 
 /// The finalizers without a domain.
 const STANDARD_FINALIZERS: &[&str] = &[FINALIZER, "orphan", "foregroundDeletion"];
@@ -82,21 +78,6 @@ impl Strategy for Namespaces {
                 errors.push(FieldError::invalid(&path, name, text));
             }
         }
-    }
-
-    fn may_delete(&self, name: &str) -> Result<(), Status> {
-        if !IMMORTAL.contains(&name) {
-            return Ok(());
-        }
-        let resource = GroupResource {
-            group: "",
-            resource: "namespaces",
-        };
-        Err(Status::forbidden(
-            resource,
-            name,
-            "this namespace may not be deleted",
-        ))
     }
 
     fn may_go(&self, object: &Value) -> bool {

@@ -1,8 +1,8 @@
 //! The rules of kinds at each step of a write.
 
-use parking_lot::MutexGuard;
 use serde_json::Value;
 
+use super::claims::Claim;
 use super::strategy::Context;
 use super::{addresses, canonical, immutable};
 use crate::core::Core;
@@ -32,26 +32,20 @@ pub(crate) fn default(info: &ResourceInfo, object: &mut Value) {
     }
 }
 
-/// Excludes other writes that allocate until the guard is dropped; `None` for a kind that allocates nothing.
-pub(crate) fn allocation<'a>(core: &'a Core, request: &Request) -> Option<MutexGuard<'a, ()>> {
-    let allocates = request.info.storage == "services" && request.subresource.is_empty();
-    allocates.then(|| core.service_allocation.lock())
-}
-
-/// Allocates the values that are unique to one object. The caller holds [`allocation`].
+/// Allocates the values that are unique to one object, and claims them; `None` for a kind that has none.
 ///
 /// # Errors
 /// 422 for a value that another object has; 500 when no value is left.
-pub(crate) fn allocate(
-    core: &Core,
+pub(crate) fn allocate<'a>(
+    core: &'a Core,
     request: &Request,
     old: Option<&Value>,
     object: &mut Value,
-) -> Result<(), Status> {
+) -> Result<Option<Claim<'a>>, Status> {
     if request.info.storage == "services" && request.subresource.is_empty() {
-        return addresses::allocate(core, request, old, object);
+        return addresses::allocate(core, request, old, object).map(Some);
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Sets the fields of a new object that the client cannot choose. The status of a kind with the subresource is one.

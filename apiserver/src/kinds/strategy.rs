@@ -9,7 +9,6 @@ use crate::field::Errors;
 use crate::names;
 use crate::rbac::User;
 use crate::resource::{Column, ResourceInfo};
-use crate::status::Status;
 
 /// What the rules of a kind see of a write.
 #[derive(Clone, Copy, Debug)]
@@ -80,14 +79,6 @@ pub(crate) trait Strategy: Debug + Sync {
 
     /// Converts a stored object to this version.
     fn convert_from_stored(&self, _info: &ResourceInfo, _object: &mut Value) {}
-
-    /// Refuses deletions that are never allowed.
-    ///
-    /// # Errors
-    /// 403.
-    fn may_delete(&self, _name: &str) -> Result<(), Status> {
-        Ok(())
-    }
 
     /// Whether a terminating object without finalizers can be removed.
     fn may_go(&self, _object: &Value) -> bool {

@@ -14,11 +14,10 @@ use serde_json::{Value, json};
 use super::internal::internal_request;
 use crate::core::Core;
 use crate::meta;
-use crate::ownership::{CONTROLLERS, Writer};
 use crate::resource::ResourceInfo;
-use crate::store::{Chore, CommitError, Expected, Key, Object};
+use crate::store::{Chore, Key, Object};
 use crate::verbs::delete::{self, Options, Propagation};
-use crate::verbs::update::Changed;
+use crate::verbs::update;
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -37,38 +36,38 @@ enum Owner {
 const REPORTER: &str = "garbage-collector-controller";
 
 /// Works off a chore about owners and dependents; others are not the collector's.
-pub(super) fn act(core: &Core, chore: Chore) {
+pub(super) async fn act(core: &Core, chore: Chore) {
     match chore {
-        Chore::Owner(uid) => owner_changed(core, &uid),
-        Chore::Dependent(storage, key) => references_changed(core, &storage, &key),
-        Chore::Finalize(storage, key) => finalize(core, &storage, &key),
+        Chore::Owner(uid) => owner_changed(core, &uid).await,
+        Chore::Dependent(storage, key) => references_changed(core, &storage, &key).await,
+        Chore::Finalize(storage, key) => finalize(core, &storage, &key).await,
         Chore::Namespace(_) | Chore::Definition(_) => {}
     }
 }
 
 /// Checks the dependents of an owner that is gone, and an owner that waits for a dependent that is gone.
-fn owner_changed(core: &Core, uid: &str) {
+async fn owner_changed(core: &Core, uid: &str) {
     for (storage, key) in core.store.owned_by(uid) {
-        check_owners(core, &storage, &key);
+        check_owners(core, &storage, &key).await;
     }
     // An object that waits for its dependents may go on.
     if let Some((storage, key)) = core.store.waiting_owner(uid) {
-        finalize(core, &storage, &key);
+        finalize(core, &storage, &key).await;
     }
 }
 
 /// Checks the owners of an object whose references are new.
-fn references_changed(core: &Core, storage: &str, key: &Key) {
+async fn references_changed(core: &Core, storage: &str, key: &Key) {
     if !core.options.garbage_collection {
         return;
     }
-    report_owner_elsewhere(core, storage, key);
-    check_owners(core, storage, key);
+    report_owner_elsewhere(core, storage, key).await;
+    check_owners(core, storage, key).await;
 }
 
 /// Records a Warning event when an owner lives in another namespace than the object that names it: such a
 /// reference is never valid. Only the first one is reported.
-fn report_owner_elsewhere(core: &Core, storage: &str, key: &Key) {
+async fn report_owner_elsewhere(core: &Core, storage: &str, key: &Key) {
     let (Some(object), Some(info)) = (
         core.store.get(storage, key.as_str()),
         core.registry.of_storage(storage),
@@ -103,11 +102,17 @@ fn report_owner_elsewhere(core: &Core, storage: &str, key: &Key) {
         text("uid"),
         crate::field::quote(namespace)
     );
-    record_warning(core, &info, &object, "OwnerRefInvalidNamespace", &message);
+    record_warning(core, &info, &object, "OwnerRefInvalidNamespace", &message).await;
 }
 
 /// Records a Warning event for an object, as a controller's recorder does.
-fn record_warning(core: &Core, info: &ResourceInfo, about: &Object, reason: &str, message: &str) {
+async fn record_warning(
+    core: &Core,
+    info: &ResourceInfo,
+    about: &Object,
+    reason: &str,
+    message: &str,
+) {
     let Some(events) = core.registry.find("", "v1", "events") else {
         return;
     };
@@ -137,13 +142,13 @@ fn record_warning(core: &Core, info: &ResourceInfo, about: &Object, reason: &str
         "reportingComponent": REPORTER,
         "reportingInstance": "",
     });
-    if let Err(status) = crate::verbs::create::create(core, &request, event) {
+    if let Err(status) = crate::verbs::create::create(core, &request, event).await {
         tracing::debug!(%status, object = %about.key(), reason, "could not record an event");
     }
 }
 
 /// Deletes an object whose owners are all gone.
-fn check_owners(core: &Core, storage: &str, key: &Key) {
+async fn check_owners(core: &Core, storage: &str, key: &Key) {
     if !core.options.garbage_collection {
         return;
     }
@@ -177,7 +182,7 @@ fn check_owners(core: &Core, storage: &str, key: &Key) {
     if present {
         // With its reference left in place, an owner that waits for this object would never be removed.
         if !droppable.is_empty() {
-            drop_references(core, &info, &object, &droppable);
+            drop_references(core, &info, &object, &droppable).await;
         }
         return;
     }
@@ -189,14 +194,14 @@ fn check_owners(core: &Core, storage: &str, key: &Key) {
     {
         Propagation::Foreground
     } else if object.has_collector_finalizer() {
-        return remove(core, &info, &object, None);
+        return remove(core, &info, &object, None).await;
     } else {
         Propagation::Background
     };
-    remove(core, &info, &object, Some(propagation));
+    remove(core, &info, &object, Some(propagation)).await;
 }
 
-fn remove(
+async fn remove(
     core: &Core,
     info: &Arc<ResourceInfo>,
     object: &Object,
@@ -209,7 +214,7 @@ fn remove(
         ..Options::default()
     };
     // An object that is gone, or replaced by another one of its name, needs nothing.
-    if let Err(status) = delete::delete(core, &request, &options) {
+    if let Err(status) = delete::delete(core, &request, &options).await {
         tracing::debug!(%status, object = %object.key(), "not collected");
     }
 }
@@ -249,45 +254,44 @@ fn owner(core: &Core, dependent: &Object, reference: &Value) -> Owner {
     }
 }
 
-fn drop_references(core: &Core, info: &Arc<ResourceInfo>, object: &Arc<Object>, uids: &[&str]) {
-    let mut current = object.clone();
-    loop {
-        let mut new = current.value().clone();
-        let metadata = meta::metadata_mut(&mut new);
+async fn drop_references(core: &Core, info: &Arc<ResourceInfo>, object: &Object, uids: &[&str]) {
+    modify(core, info, object, |new| {
+        let metadata = meta::metadata_mut(new);
         if let Some(Value::Array(references)) = metadata.get_mut("ownerReferences") {
             references
                 .retain(|reference| !uids.contains(&reference["uid"].as_str().unwrap_or_default()));
-            if references.is_empty() {
-                metadata.remove("ownerReferences");
-            }
         }
-        if new == *current.value() {
-            // A client has removed them in between.
-            return;
+    })
+    .await;
+}
+
+/// Changes an object, unless another one has its name now.
+async fn modify(
+    core: &Core,
+    info: &Arc<ResourceInfo>,
+    object: &Object,
+    modify: impl Fn(&mut Value) + Sync,
+) {
+    let key = object.key();
+    let request = internal_request(core, info, &key);
+    let uid = object.uid().unwrap_or_default();
+    let modified = update::modify(core, &request, &|old| {
+        let mut new = old.clone();
+        if meta::text(old, "uid") == uid {
+            modify(&mut new);
         }
-        Writer::internal(core, info, "", CONTROLLERS).record(current.value(), &mut new);
-        let key = current.key();
-        let expected = Expected::Version(current.version());
-        match core
-            .store
-            .commit(&info.storage, key.as_str(), expected, Some(new))
-        {
-            Ok(_) => return,
-            Err(CommitError::Raced) => {}
-            Err(error) => {
-                tracing::warn!(%error, object = %key, "could not drop references to absent owners");
-                return;
-            }
-        }
-        match core.store.get(&info.storage, key.as_str()) {
-            Some(found) if found.uid() == object.uid() => current = found,
-            _ => return,
-        }
+        Ok(new)
+    })
+    .await;
+    if let Err(status) = modified
+        && status.code != 404
+    {
+        tracing::warn!(%status, object = %key, "could not collect an object, or what it waits for");
     }
 }
 
 /// Removes a finalizer of the collector if the object need not wait any more.
-fn finalize(core: &Core, storage: &str, key: &Key) {
+async fn finalize(core: &Core, storage: &str, key: &Key) {
     if !core.options.garbage_collection {
         return;
     }
@@ -305,21 +309,21 @@ fn finalize(core: &Core, storage: &str, key: &Key) {
                 continue;
             };
             if let Some(dependent) = core.store.get(&storage, key.as_str()) {
-                drop_references(core, &info, &dependent, &[uid]);
+                drop_references(core, &info, &dependent, &[uid]).await;
             }
         }
-        drop_finalizer(core, storage, &object, ORPHAN);
+        drop_finalizer(core, storage, &object, ORPHAN).await;
     } else if object.finalizers().any(|finalizer| finalizer == FOREGROUND) {
         let mut blocked = false;
         for (storage, key) in dependents {
-            check_owners(core, &storage, &key);
+            check_owners(core, &storage, &key).await;
             blocked |= core
                 .store
                 .get(&storage, key.as_str())
                 .is_some_and(|dependent| blocks(&dependent, uid));
         }
         if !blocked {
-            drop_finalizer(core, storage, &object, FOREGROUND);
+            drop_finalizer(core, storage, &object, FOREGROUND).await;
         }
     }
 }
@@ -335,30 +339,16 @@ fn blocks(dependent: &Object, uid: &str) -> bool {
 }
 
 /// Removes a finalizer; with the last one the object is removed.
-pub(super) fn drop_finalizer(core: &Core, storage: &str, object: &Object, finalizer: &str) {
+pub(super) async fn drop_finalizer(core: &Core, storage: &str, object: &Object, finalizer: &str) {
     let Some(info) = core.registry.of_storage(storage) else {
         return;
     };
-    let key = object.key();
-    let request = internal_request(core, &info, &key);
-    let uid = object.uid();
-    let result = crate::verbs::update::change(core, &request, &|old| {
-        let mut new = old.clone();
-        if Some(meta::text(old, "uid")) == uid {
-            let finalizers = meta::strings(old, "finalizers");
-            let left: Vec<&str> = finalizers
-                .into_iter()
-                .filter(|&name| name != finalizer)
-                .collect();
-            meta::set_strings(&mut new, "finalizers", &left);
-        }
-        Ok(Changed::Object(new))
-    });
-    match result {
-        Ok(_) => {}
-        Err(status) if status.code == 404 => {}
-        Err(status) => {
-            tracing::warn!(%status, object = %key, finalizer, "could not remove the finalizer");
-        }
-    }
+    modify(core, &info, object, |new| {
+        let finalizers = meta::strings(new, "finalizers").into_iter();
+        let left = finalizers.filter(|&name| name != finalizer);
+        let left: Vec<String> = left.map(str::to_owned).collect();
+        let left: Vec<&str> = left.iter().map(String::as_str).collect();
+        meta::set_strings(new, "finalizers", &left);
+    })
+    .await;
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::chores::work_off;
 use super::collector;
 use super::internal::internal_request;
 use crate::core::Core;
@@ -12,7 +11,7 @@ use crate::resource::ResourceInfo;
 use crate::verbs::delete::{self, Options};
 
 /// Gives a definition its status and, if it terminates, deletes its objects.
-pub(crate) fn process(core: &Core, storage: &str) {
+pub(crate) async fn process(core: &Core, storage: &str) {
     let Some(definition) = core.store.get(STORAGE, storage) else {
         core.store.set_ending(storage, false);
         return;
@@ -25,27 +24,31 @@ pub(crate) fn process(core: &Core, storage: &str) {
     }
     // Without a table, it never had objects.
     if let Some(info) = core.registry.of_storage(storage) {
-        delete_objects(core, &info);
+        delete_objects(core, &info).await;
     }
     // From here on no object is added: a create that was on its way finds no resource.
     if core.store.seal(storage) {
         // A reference to an object that is gone can be resolved only while its kind is served.
-        let chores = core.store.take_owner_chores();
-        if !work_off(core, chores, collector::act) {
-            // The store keeps the chores whose write the disk refused, and this one.
-            return;
+        for chore in core.store.take_owner_chores() {
+            let failures = core.store.failures();
+            collector::act(core, chore.clone()).await;
+            if core.store.failures() != failures {
+                // The store keeps the chores whose write the disk refused, and this one.
+                core.store.add_chore(chore);
+                return;
+            }
         }
-        collector::drop_finalizer(core, STORAGE, &definition, CLEANUP);
+        collector::drop_finalizer(core, STORAGE, &definition, CLEANUP).await;
     }
 }
 
-fn delete_objects(core: &Core, info: &Arc<ResourceInfo>) {
+async fn delete_objects(core: &Core, info: &Arc<ResourceInfo>) {
     for object in core.store.list(&info.storage, "").1 {
         if object.is_terminating() {
             continue;
         }
         let request = internal_request(core, info, &object.key());
-        if let Err(status) = delete::delete(core, &request, &Options::default())
+        if let Err(status) = delete::delete(core, &request, &Options::default()).await
             && status.code != 404
         {
             tracing::warn!(%status, object = %object.key(), "could not delete an object with its definition");

@@ -10,18 +10,18 @@ use crate::rbac;
 use crate::request::Request;
 use crate::store::Key;
 use crate::verbs::create::create;
-use crate::verbs::update::{self, Changed};
+use crate::verbs::update;
 
 /// Creates the roles and bindings of a server that checks rights.
-pub(super) fn roles(core: &Core) {
-    rbac::bootstrap_objects()
-        .iter()
-        .for_each(|object| create_missing(core, object));
+pub(super) async fn roles(core: &Core) {
+    for object in rbac::bootstrap_objects() {
+        create_missing(core, &object).await;
+    }
 }
 
 /// Creates the PriorityClasses of the system, the levels and schemas of flow control, the range of cluster addresses, and
 /// the Service of the server.
-pub(super) fn objects(core: &Core) {
+pub(super) async fn objects(core: &Core) {
     let range = json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
         "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16"]},
@@ -40,13 +40,13 @@ pub(super) fn objects(core: &Core) {
             "ports": [{"name": "https", "port": 443, "targetPort": 6443}],
         },
     });
-    policy::system_classes()
-        .chain(flow::initial())
-        .chain([range, service])
-        .for_each(|object| create_missing(core, &object));
+    let system = policy::system_classes().chain(flow::initial());
+    for object in system.chain([range, service]) {
+        create_missing(core, &object).await;
+    }
 }
 
-fn create_missing(core: &Core, object: &Value) {
+async fn create_missing(core: &Core, object: &Value) {
     let text = |field: &str| object[field].as_str().unwrap_or_default();
     let api_version = text("apiVersion");
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -64,7 +64,7 @@ fn create_missing(core: &Core, object: &Value) {
         agent: API_SERVER.to_owned(),
         ..internal_request(core, info, &key)
     };
-    let mut made = create(core, &request, object.clone());
+    let mut made = create(core, &request, object.clone()).await;
     if let (Ok(_), Some(status)) = (&made, object.get("status")) {
         let mut status = status.clone();
         for condition in status["conditions"].as_array_mut().into_iter().flatten() {
@@ -74,11 +74,12 @@ fn create_missing(core: &Core, object: &Value) {
             subresource: "status".to_owned(),
             ..request
         };
-        made = update::change(core, &of_status, &|old| {
+        made = update::modify(core, &of_status, &|old| {
             let mut new = old.clone();
             new["status"] = status.clone();
-            Ok(Changed::Object(new))
-        });
+            Ok(new)
+        })
+        .await;
     }
     if let Err(status) = made {
         let kind = text("kind");

@@ -10,7 +10,6 @@ mod definitions;
 mod initial;
 mod internal;
 mod namespaces;
-
 mod task;
 #[cfg(test)]
 mod tests;

@@ -8,11 +8,12 @@ use super::internal::internal_request;
 use crate::core::Core;
 use crate::kinds::NAMESPACE_FINALIZER;
 use crate::meta;
-use crate::ownership::{API_SERVER, CONTROLLERS, Writer};
+use crate::ownership::API_SERVER;
 use crate::request::Request;
 use crate::status::GroupResource;
-use crate::store::{Chore, CommitError, Expected, Key, Object};
+use crate::store::{Chore, Key, Object};
 use crate::verbs::delete::{self, Options, Propagation};
+use crate::verbs::update;
 
 /// Namespaces every cluster has.
 const INITIAL: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -25,7 +26,7 @@ pub(super) struct Left {
 }
 
 /// Creates the namespaces that every cluster has.
-pub(crate) fn create_initial(core: &Core) {
+pub(crate) async fn create_initial(core: &Core) {
     let Some(info) = core.registry.of_storage("namespaces") else {
         return;
     };
@@ -38,27 +39,27 @@ pub(crate) fn create_initial(core: &Core) {
             ..internal_request(core, &info, &Key::from(*name))
         };
         let namespace = json!({"metadata": {"name": name}});
-        if let Err(status) = crate::verbs::create::create(core, &request, namespace) {
+        if let Err(status) = crate::verbs::create::create(core, &request, namespace).await {
             tracing::warn!(%status, name, "could not create the namespace");
         }
     }
 }
 
 /// Brings a namespace to the state that it asks for: its ServiceAccount, or its end.
-pub(crate) fn process(core: &Core, name: &str) {
+pub(crate) async fn process(core: &Core, name: &str) {
     let Some(namespace) = core.store.get("namespaces", name) else {
         core.store.set_terminating(name, false);
         return;
     };
     if namespace.is_terminating() {
-        empty(core, &namespace);
+        empty(core, &namespace).await;
     } else {
-        create_account(core, name);
+        create_account(core, name).await;
     }
 }
 
 /// Creates the ServiceAccount `default` of a namespace.
-fn create_account(core: &Core, namespace: &str) {
+async fn create_account(core: &Core, namespace: &str) {
     let key = Key::new(Some(namespace), "default");
     let Some(info) = core.registry.of_storage("serviceaccounts") else {
         return;
@@ -68,72 +69,55 @@ fn create_account(core: &Core, namespace: &str) {
     }
     let request = internal_request(core, &info, &key);
     let account = json!({"metadata": {"name": "default", "namespace": namespace}});
-    if let Err(status) = crate::verbs::create::create(core, &request, account) {
+    if let Err(status) = crate::verbs::create::create(core, &request, account).await {
         tracing::debug!(%status, namespace, "could not create the default ServiceAccount");
     }
 }
 
 /// Deletes the objects of a terminating namespace, and removes it when nothing is left.
-fn empty(core: &Core, namespace: &Object) {
+async fn empty(core: &Core, namespace: &Object) {
     let name = namespace.name();
     core.store.set_terminating(name, true);
-    let left = delete_contents(core, name);
-    finish(core, namespace, &left);
+    let left = delete_contents(core, name).await;
+    finish(core, namespace, &left).await;
 }
 
 /// Writes what is left in the namespace to its status, or removes it. A namespace of the same name that was created
 /// meanwhile stays as it is.
-pub(super) fn finish(core: &Core, namespace: &Object, left: &Left) {
+pub(super) async fn finish(core: &Core, namespace: &Object, left: &Left) {
     let name = namespace.name();
-    loop {
-        let current = core.store.get("namespaces", name);
-        let same = current.filter(|current| current.uid() == namespace.uid());
-        let Some(current) = same.filter(|current| current.is_terminating()) else {
-            // A namespace that has the name now gets a chore of its own.
-            core.store.set_terminating(name, false);
-            core.store.add_chore(Chore::Namespace(name.to_owned()));
-            return;
-        };
-        let mut next = current.value().clone();
-        if left.resources.is_empty() {
-            drop_own_finalizer(&mut next);
+    let Some(info) = core.registry.of_storage("namespaces") else {
+        return;
+    };
+    let is_empty = left.resources.is_empty();
+    let request = Request {
+        subresource: if is_empty { "finalize" } else { "status" }.to_owned(),
+        ..internal_request(core, &info, &namespace.key())
+    };
+    let written = update::modify(core, &request, &|old| {
+        let is_same = Some(meta::text(old, "uid")) == namespace.uid();
+        if !is_same || meta::text(old, "deletionTimestamp").is_empty() {
+            return Err(request.not_found());
+        }
+        let mut new = old.clone();
+        if is_empty {
+            drop_own_finalizer(&mut new);
         } else {
-            let now = meta::time(core.clock.now());
-            set_conditions(&mut next, left, &now);
+            set_conditions(&mut new, left, &request.time());
         }
-        if next != *current.value()
-            && let Some(info) = core.registry.of_storage("namespaces")
-        {
-            let subresource = if left.resources.is_empty() {
-                "finalize"
-            } else {
-                "status"
-            };
-            Writer::internal(core, &info, subresource, CONTROLLERS)
-                .record(current.value(), &mut next);
-        }
-        let waits = current.finalizers().next().is_some() || next["spec"]["finalizers"].is_array();
-        let goes = left.resources.is_empty() && !waits;
-        if !goes && next == *current.value() {
-            return;
-        }
-        let expected = Expected::Version(current.version());
-        let written = core
-            .store
-            .commit("namespaces", name, expected, (!goes).then_some(next));
-        match written {
-            Ok(_) => {
-                if goes {
-                    core.store.set_terminating(name, false);
-                }
-                return;
-            }
-            Err(CommitError::Raced) => {}
-            Err(error) => {
-                tracing::warn!(%error, namespace = name, "could not finish the namespace");
-                return;
-            }
-        }
+        Ok(new)
+    })
+    .await;
+    if let Err(status) = written
+        && status.code != 404
+    {
+        tracing::warn!(%status, namespace = name, "could not finish the namespace");
+    }
+    let current = core.store.get("namespaces", name);
+    if current.is_none_or(|current| current.uid() != namespace.uid()) {
+        // A namespace that has the name now gets a chore of its own.
+        core.store.set_terminating(name, false);
+        core.store.add_chore(Chore::Namespace(name.to_owned()));
     }
 }
 
@@ -149,7 +133,7 @@ fn drop_own_finalizer(namespace: &mut Value) {
     }
 }
 
-fn delete_contents(core: &Core, name: &str) -> Left {
+async fn delete_contents(core: &Core, name: &str) -> Left {
     let prefix = format!("{name}/");
     let mut left = Left::default();
     for storage in core.store.storages() {
@@ -166,7 +150,7 @@ fn delete_contents(core: &Core, name: &str) -> Left {
                 ..Options::default()
             };
             if !object.is_terminating()
-                && let Err(status) = delete::delete(core, &request, &options)
+                && let Err(status) = delete::delete(core, &request, &options).await
                 && status.code != 404
             {
                 tracing::warn!(%status, object = %object.key(), "could not delete an object with its namespace");

@@ -6,26 +6,25 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::chores::work_off;
-use super::{collector, definitions, initial, namespaces};
+use super::{initial, namespaces};
 use crate::core::Core;
 use crate::definitions::serve_stored;
-use crate::store::Chore;
 
 /// The wait after which chores whose write the disk refused are tried again.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Creates what every cluster has, and serves what was stored.
-pub(crate) fn start(core: &Core) {
+pub(crate) async fn start(core: &Core) {
     serve_stored(core);
-    namespaces::create_initial(core);
-    initial::objects(core);
+    namespaces::create_initial(core).await;
+    initial::objects(core).await;
     if core.options.rbac {
-        initial::roles(core);
+        initial::roles(core).await;
     }
     // The chores that the last run left, and those of the objects above, are worked off before the first request.
     loop {
         let chores = core.store.take_chores();
-        if chores.is_empty() || !work_off(core, chores, act) {
+        if chores.is_empty() || !work_off(core, chores).await {
             return;
         }
     }
@@ -38,20 +37,11 @@ pub(crate) async fn run(core: Arc<Core>) {
         if core.store.is_closed() {
             return;
         }
-        if !work_off(&core, chores, act) {
+        if !work_off(&core, chores).await {
             sleep(RETRY_AFTER).await;
         }
         core.store.upkeep();
         // Other tasks run between two rounds, also on a runtime of one thread.
         tokio::task::yield_now().await;
-    }
-}
-
-/// Works off one chore.
-pub(super) fn act(core: &Core, chore: Chore) {
-    match chore {
-        Chore::Owner(_) | Chore::Dependent(..) | Chore::Finalize(..) => collector::act(core, chore),
-        Chore::Namespace(name) => namespaces::process(core, &name),
-        Chore::Definition(storage) => definitions::process(core, &storage),
     }
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use reeve_clock::Clock;
 use serde_json::{Value, json};
 
+use super::chores::act;
 use super::internal::internal_request;
 use super::namespaces;
-use super::task::{RETRY_AFTER, act};
+use super::task::RETRY_AFTER;
 use crate::core::Core;
 use crate::definitions;
 use crate::meta;
@@ -63,9 +64,10 @@ fn is_finished(core: &Core) -> bool {
 fn come_to_an_end(core: &Arc<Core>, chores: Vec<Chore>) -> bool {
     let (done, wait) = mpsc::channel();
     let core = core.clone();
+    let runtime = tokio::runtime::Handle::current();
     std::thread::spawn(move || {
         for chore in chores {
-            act(&core, chore);
+            runtime.block_on(act(&core, chore));
         }
         let _ = done.send(());
     });
@@ -222,25 +224,32 @@ async fn no_object_outlives_its_definition_however_late_it_is_created() {
     let definition = internal_request(core, &info, &Key::from(FOOS));
     for round in 0..30 {
         let body = foos(&round.to_string(), "c");
-        crate::verbs::create::create(core, &definition, body).unwrap();
+        crate::verbs::create::create(core, &definition, body)
+            .await
+            .unwrap();
         let foos = core.registry.find("example.com", "v1", "foos").unwrap();
         let start = core.store.revision();
+        let runtime = tokio::runtime::Handle::current();
         std::thread::scope(|scope| {
             for thread in 0..3 {
-                let foos = &foos;
+                let (foos, runtime) = (&foos, &runtime);
                 scope.spawn(move || {
                     for n in 0.. {
                         let key = Key::new(Some("default"), &format!("x-{thread}-{n}"));
                         let request = internal_request(core, foos, &key);
                         let object = json!({"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": key.name()}});
-                        if crate::verbs::create::create(core, &request, object).is_err() {
+                        let create = crate::verbs::create::create(core, &request, object);
+                        if runtime.block_on(create).is_err() {
                             return;
                         }
                     }
                 });
             }
-            let options = crate::verbs::delete::Options::default();
-            crate::verbs::delete::delete(core, &definition, &options).unwrap();
+            scope.spawn(|| {
+                let options = crate::verbs::delete::Options::default();
+                let delete = crate::verbs::delete::delete(core, &definition, &options);
+                runtime.block_on(delete).unwrap();
+            });
         });
         while core.store.get(definitions::STORAGE, FOOS).is_some() {
             tokio::task::yield_now().await;
@@ -278,7 +287,7 @@ async fn a_namespace_made_again_while_the_former_one_ends_stays_as_it_is() {
         .commit("namespaces", "n", expected, None)
         .unwrap();
     let made = store(core, "namespaces", "", namespace("second"));
-    namespaces::finish(core, &former, &namespaces::Left::default());
+    namespaces::finish(core, &former, &namespaces::Left::default()).await;
     let stored = core.store.get("namespaces", "n").unwrap();
     assert_eq!(stored.version(), made.version());
     assert_eq!(stored.value()["spec"]["finalizers"], json!(["kubernetes"]));
@@ -303,7 +312,7 @@ async fn what_an_earlier_release_stored_lets_go_of_its_finalizer() {
     ] {
         let object = json!({"metadata": metadata, "spec": spec});
         let stored = store(core, storage, "default", object);
-        act(core, Chore::Finalize(storage.to_owned(), stored.key()));
+        act(core, Chore::Finalize(storage.to_owned(), stored.key())).await;
         assert!(core.store.get(storage, "default/x").is_none(), "{storage}");
     }
 }

@@ -31,15 +31,6 @@ const SET_LATER: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// What only the server sets; a creation drops what the client sent.
-const SYSTEM: &[&str] = &[
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "selfLink",
-    "uid",
-];
-
 /// A decoded object with the defaults that decoding sets. Its managedFields stay as they were sent.
 pub(crate) fn as_decoded(request: &Request, sent: &Value) -> Value {
     let info = &request.info;
@@ -56,14 +47,6 @@ pub(crate) fn as_decoded(request: &Request, sent: &Value) -> Value {
     }
     drop_empty_metadata(&mut object);
     restore(sent, &mut object, "/metadata/managedFields");
-    object
-}
-
-/// [`as_decoded`] for an object about to be created.
-pub(crate) fn as_decoded_new(request: &Request, sent: &Value) -> Value {
-    let mut object = as_decoded(request, sent);
-    let metadata = meta::metadata_mut(&mut object);
-    metadata.retain(|name, _| !SYSTEM.contains(&name.as_str()));
     object
 }
 

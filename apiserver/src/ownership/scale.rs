@@ -39,6 +39,11 @@ impl<'a> ScaleWriter<'a> {
         }
     }
 
+    /// The writer of the scale itself.
+    pub(crate) fn writer(&self) -> &Writer<'a> {
+        &self.writer
+    }
+
     /// The managers of the scale of `parent`.
     ///
     /// # Errors

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::create::{check_right, create_owned};
+use super::create::check_right;
 use super::patch::refuse_other_uid;
-use super::update::{self, Changed};
-use super::{Written, metadata};
+use super::pipeline::{Changed, Save, Target, write};
+use super::{Written, metadata, update};
 use crate::core::Core;
 use crate::json_text;
 use crate::meta;
@@ -15,83 +15,58 @@ use crate::request::{FieldValidation, Request};
 use crate::status::Status;
 use crate::yaml;
 
-/// How often an apply is tried again after the object appeared or went meanwhile.
-const TRIES: usize = 5;
-
 /// Applies the object in the body: merges it into the named one, or creates it.
 ///
 /// # Errors
 /// 400 for a body that is not an object of the type; 409 for fields that other managers own; 500 for one that does
 /// not fit the type; and those of a creation and an update.
-pub(crate) fn apply(core: &Core, request: &Request, body: &Bytes) -> Result<Written, Status> {
+pub(crate) async fn apply(core: &Core, request: &Request, body: &Bytes) -> Result<Written, Status> {
     let applied = read(body)?;
     let force = request.query.flag("force");
     let writer = Writer::new(core, request);
-    let key = request.key();
     let may_create = match request.subresource.as_str() {
         "" => true,
         // A kind that a PUT creates is created through its status, too.
         "status" => request.info.create_on_update,
         _ => false,
     };
-    let mut last = None;
-    for _ in 0..TRIES {
-        let creates = may_create
-            && core
-                .store
-                .get(&request.info.storage, key.as_str())
-                .is_none();
-        let result = if creates {
-            create(core, request, &writer, &applied, body)
-        } else {
-            update::change(core, request, &|old| {
-                let mut new = writer.apply(Some(old), &applied, force)?;
-                refuse_duplicates(request, body)?;
+    let target = if may_create {
+        Target::Any
+    } else {
+        Target::Present
+    };
+    let change = |old: Option<&Value>| {
+        let mut new = writer.apply(old, &applied, force)?;
+        refuse_duplicates(request, body)?;
+        match old {
+            Some(old) => {
                 settle(request, &mut new)?;
                 refuse_other_uid(request, old, &new)?;
-                Ok(Changed::Owned(new))
-            })
-        };
-        let is_race = result.as_ref().is_err_and(|status| {
-            let raced = if creates { "AlreadyExists" } else { "NotFound" };
-            may_create && status.reason == raced
-        });
-        if !is_race {
-            return result;
+            }
+            None => {
+                refuse_uid(request, &new)?;
+                settle(request, &mut new)?;
+                check_right(core, request)?;
+            }
         }
-        last = Some(result);
-    }
-    last.unwrap_or_else(|| Err(request.not_found()))
+        Ok(Changed::Owned(new))
+    };
+    write(core, request, &Save::new(&writer, target, &change)).await
 }
 
-fn create(
-    core: &Core,
-    request: &Request,
-    writer: &Writer<'_>,
-    applied: &Value,
-    body: &Bytes,
-) -> Result<Written, Status> {
-    let mut object = writer.apply(None, applied, request.query.flag("force"))?;
-    refuse_duplicates(request, body)?;
-    let uid = meta::text(&object, "uid");
-    if !uid.is_empty() {
-        return Err(Status::conflict(
-            request.resource(),
-            &request.name,
-            format_args!(
-                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-            ),
-        ));
+/// A new object has no uid.
+fn refuse_uid(request: &Request, object: &Value) -> Result<(), Status> {
+    let uid = meta::text(object, "uid");
+    if uid.is_empty() {
+        return Ok(());
     }
-    settle(request, &mut object)?;
-    check_right(core, request)?;
-    let managers = object["metadata"].get("managedFields").cloned();
-    // Also through its status, an object is created as a whole.
-    let whole = Request {
-        subresource: String::new(),
-        ..request.clone()
-    };
-    create_owned(core, &whole, object, managers)
+    Err(Status::conflict(
+        request.resource(),
+        &request.name,
+        format_args!(
+            "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        ),
+    ))
 }
 
 /// Gives a merged object the form of its kind, and checks that it is the one in the path.

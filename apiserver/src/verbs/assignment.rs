@@ -2,13 +2,15 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::task::yield_now;
 
-use super::Written;
 use super::delete::{self, Options};
-use super::update::{self, Changed};
+use super::pipeline::{Changed, Save, Target, admit, write};
+use super::{Written, update};
 use crate::core::Core;
 use crate::field::quote;
 use crate::meta;
+use crate::ownership::Writer;
 use crate::request::Request;
 use crate::selector::LabelSelector;
 use crate::status::{GroupResource, Status};
@@ -16,13 +18,32 @@ use crate::status::{GroupResource, Status};
 /// The reason of a cause in the refusal of an eviction.
 const BUDGET: &str = "DisruptionBudget";
 const BUDGETS: &str = "poddisruptionbudgets.policy";
+/// How often an eviction follows a Pod that changes meanwhile. (kubernetes: `EvictionsRetry`.)
+const EVICTION_TRIES: usize = 20;
 
 /// Assigns a Pod to the node that the binding names. (kubernetes: `BindingREST.assignPod`.)
 ///
 /// # Errors
 /// 400 for a binding of another name; 404; 409 for a Pod that has a node or is being deleted.
-pub(crate) fn bind(core: &Core, request: &Request, binding: &Value) -> Result<Written, Status> {
-    check_name(request, binding, "Binding")?;
+pub(crate) async fn bind(
+    core: &Core,
+    request: &Request,
+    mut binding: Value,
+) -> Result<Written, Status> {
+    check_name(request, &mut binding, "v1", "Binding")?;
+    admit(core, request, &mut binding).await?;
+    let writer = Writer::new(core, request);
+    let assign = |old: Option<&Value>| {
+        let old = old.unwrap_or(&Value::Null);
+        assigned(request, &binding, old).map(Changed::Object)
+    };
+    let save = Save::new(&writer, Target::Present, &assign).admitted();
+    write(core, request, &save).await?;
+    Ok(Written::document(201, succeeded()))
+}
+
+/// A Pod on the node of a binding.
+fn assigned(request: &Request, binding: &Value, old: &Value) -> Result<Value, Status> {
     let node = binding["target"]["name"].as_str().unwrap_or_default();
     let refuse = |why: String| {
         let resource = GroupResource {
@@ -31,44 +52,41 @@ pub(crate) fn bind(core: &Core, request: &Request, binding: &Value) -> Result<Wr
         };
         Err(Status::conflict(resource, &request.name, why))
     };
-    update::change(core, request, &|old| {
-        let name = meta::text(old, "name");
-        if old["metadata"]["deletionTimestamp"].is_string() {
-            return refuse(format!(
-                "pod {name} is being deleted, cannot be assigned to a host"
-            ));
+    let name = meta::text(old, "name");
+    if old["metadata"]["deletionTimestamp"].is_string() {
+        return refuse(format!(
+            "pod {name} is being deleted, cannot be assigned to a host"
+        ));
+    }
+    if let Some(node) = old["spec"]["nodeName"]
+        .as_str()
+        .filter(|node| !node.is_empty())
+    {
+        return refuse(format!(
+            "pod {name} is already assigned to node {}",
+            quote(node)
+        ));
+    }
+    let gates = old["spec"]["schedulingGates"].as_array();
+    if gates.is_some_and(|gates| !gates.is_empty()) {
+        return refuse(format!("pod {name} has non-empty .spec.schedulingGates"));
+    }
+    let mut new = old.clone();
+    new["spec"]["nodeName"] = node.into();
+    for field in ["uid", "resourceVersion"] {
+        let wanted = meta::text(binding, field);
+        if !wanted.is_empty() {
+            meta::metadata_mut(&mut new).insert(field.to_owned(), wanted.into());
         }
-        if let Some(node) = old["spec"]["nodeName"]
-            .as_str()
-            .filter(|node| !node.is_empty())
-        {
-            return refuse(format!(
-                "pod {name} is already assigned to node {}",
-                quote(node)
-            ));
-        }
-        let gates = old["spec"]["schedulingGates"].as_array();
-        if gates.is_some_and(|gates| !gates.is_empty()) {
-            return refuse(format!("pod {name} has non-empty .spec.schedulingGates"));
-        }
-        let mut new = old.clone();
-        new["spec"]["nodeName"] = node.into();
-        for field in ["uid", "resourceVersion"] {
-            let wanted = meta::text(binding, field);
-            if !wanted.is_empty() {
-                meta::metadata_mut(&mut new).insert(field.to_owned(), wanted.into());
-            }
-        }
-        if let Some(more) = binding["metadata"]["annotations"].as_object() {
-            let annotations = meta::map_at(meta::metadata_mut(&mut new), "annotations");
-            annotations.extend(more.clone());
-        }
-        let status = meta::map_at(meta::object_mut(&mut new), "status");
-        status.remove("nominatedNodeName");
-        set_scheduled(meta::list_at(status, "conditions"), request.now);
-        Ok(Changed::Owned(new))
-    })?;
-    Ok(Written::document(201, succeeded()))
+    }
+    if let Some(more) = binding["metadata"]["annotations"].as_object() {
+        let annotations = meta::map_at(meta::metadata_mut(&mut new), "annotations");
+        annotations.extend(more.clone());
+    }
+    let status = meta::map_at(meta::object_mut(&mut new), "status");
+    status.remove("nominatedNodeName");
+    set_scheduled(meta::list_at(status, "conditions"), request.now);
+    Ok(new)
 }
 
 fn set_scheduled(conditions: &mut Vec<Value>, now: Timestamp) {
@@ -81,31 +99,87 @@ fn set_scheduled(conditions: &mut Vec<Value>, now: Timestamp) {
 
 /// Deletes a Pod if its disruption budget allows it. (kubernetes: `EvictionREST.Create`.)
 ///
+/// The budget is decremented before the Pod is deleted, as on a real server: its controller gives back a disruption
+/// that no deletion followed.
+///
 /// # Errors
 /// 400 for an eviction of another name; 404; 429 when the budget does not allow it; 500 for a Pod with two budgets.
-pub(crate) fn evict(core: &Core, request: &Request, eviction: &Value) -> Result<Written, Status> {
-    check_name(request, eviction, "Eviction")?;
-    let mut options = Options::from_value(&eviction["deleteOptions"])?;
-    options.dry_run |= request.dry_run;
+pub(crate) async fn evict(
+    core: &Core,
+    request: &Request,
+    mut eviction: Value,
+) -> Result<Written, Status> {
+    check_name(request, &mut eviction, "policy/v1", "Eviction")?;
+    let mut options = eviction_options(request, &eviction["deleteOptions"])?;
+    admit(core, request, &mut eviction).await?;
     let main = Request {
         subresource: String::new(),
+        dry_run: options.dry_run,
         ..request.clone()
     };
-    let pod = core
-        .store
-        .get("pods", request.key().as_str())
-        .ok_or_else(|| request.not_found())?;
-    let phase = pod.value()["status"]["phase"].as_str().unwrap_or_default();
-    let is_over = matches!(phase, "Succeeded" | "Failed" | "Pending") || pod.is_terminating();
-    if !is_over {
-        disrupt(core, &main, pod.value(), options.dry_run)?;
+    let is_versioned = options.version.is_some();
+    for tries in 1.. {
+        let pod = core.store.get("pods", request.key().as_str());
+        let pod = pod.ok_or_else(|| request.not_found())?;
+        let phase = pod.value()["status"]["phase"].as_str().unwrap_or_default();
+        let is_over = matches!(phase, "Succeeded" | "Failed") || pod.is_terminating();
+        let budget = if is_over || phase == "Pending" {
+            Budget::Ignored
+        } else {
+            disrupt(core, &main, pod.value()).await?
+        };
+        // A Pod that becomes ready in between is guarded by its budget again.
+        if !is_versioned && !is_over && budget != Budget::Taken {
+            options.version = Some(pod.version().to_string());
+        }
+        match (delete::remove(core, &main, &options, false).await, budget) {
+            (Err(status), Budget::Ignored)
+                if status.code == 409 && !is_versioned && tries < EVICTION_TRIES =>
+            {
+                yield_now().await;
+            }
+            (Err(status), Budget::Spared(name)) if status.code == 409 && !is_versioned => {
+                return Err(being_processed(&name));
+            }
+            (result, _) => {
+                result?;
+                break;
+            }
+        }
     }
-    delete::delete(core, &main, &options)?;
     Ok(Written::document(201, succeeded()))
 }
 
+/// The options of the deletion; a dry run is requested in the query, in the options, or equally in both.
+fn eviction_options(request: &Request, options: &Value) -> Result<Options, Status> {
+    let mut read = Options::from_value(options)?;
+    let of_query = request.query.all("dryRun");
+    let of_options = options["dryRun"].as_array().map_or(&[][..], Vec::as_slice);
+    if read.dry_run && request.dry_run && of_query.len() != of_options.len() {
+        let shown: Vec<&str> = of_options.iter().filter_map(Value::as_str).collect();
+        return Err(Status::internal_text(format!(
+            "Non-matching dry-run options in request and content: [{}] and [{}]",
+            of_query.join(" "),
+            shown.join(" ")
+        )));
+    }
+    read.dry_run |= request.dry_run;
+    Ok(read)
+}
+
+/// The part of a disruption budget in an eviction.
+#[derive(Debug, PartialEq, Eq)]
+enum Budget {
+    /// The Pod does not run any more, or not yet.
+    Ignored,
+    /// There is none, or one disruption was taken from it.
+    Taken,
+    /// The Pod of the budget of this name is not ready: its deletion disrupts nothing.
+    Spared(String),
+}
+
 /// Takes one disruption from the budget of a Pod.
-fn disrupt(core: &Core, request: &Request, pod: &Value, dry_run: bool) -> Result<(), Status> {
+async fn disrupt(core: &Core, request: &Request, pod: &Value) -> Result<Budget, Status> {
     let prefix = format!("{}/", request.namespace);
     let budgets = core.store.list(BUDGETS, &prefix).1;
     let mut matching = budgets.iter().filter(|budget| {
@@ -116,7 +190,7 @@ fn disrupt(core: &Core, request: &Request, pod: &Value, dry_run: bool) -> Result
                 .is_ok_and(|selector| selector.matches_object(pod))
     });
     let Some(budget) = matching.next() else {
-        return Ok(());
+        return Ok(Budget::Taken);
     };
     if matching.next().is_some() {
         return Err(Status::internal_text(
@@ -132,16 +206,12 @@ fn disrupt(core: &Core, request: &Request, pod: &Value, dry_run: bool) -> Result
     let number = |field: &str| status[field].as_i64().unwrap_or_default();
     let (healthy, wanted) = (number("currentHealthy"), number("desiredHealthy"));
     let always = budget.value()["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow";
-    if !is_ready && (always || (healthy >= wanted && wanted > 0)) {
-        return Ok(());
-    }
     let name = budget.name();
-    allows(budget.value(), name)?;
-    if dry_run {
-        return Ok(());
+    if !is_ready && (always || (healthy >= wanted && wanted > 0)) {
+        return Ok(Budget::Spared(name.to_owned()));
     }
     let Some(info) = core.registry.of_storage(BUDGETS) else {
-        return Ok(());
+        return Ok(Budget::Taken);
     };
     let of_budget = Request {
         info,
@@ -149,8 +219,9 @@ fn disrupt(core: &Core, request: &Request, pod: &Value, dry_run: bool) -> Result
         subresource: "status".to_owned(),
         ..request.clone()
     };
-    update::change(core, &of_budget, &|old| {
+    let decrement = |old: Option<&Value>| {
         // Another eviction may have taken the last disruption in between.
+        let old = old.unwrap_or(&Value::Null);
         allows(old, name)?;
         let mut new = old.clone();
         let status = meta::map_at(meta::object_mut(&mut new), "status");
@@ -159,8 +230,9 @@ fn disrupt(core: &Core, request: &Request, pod: &Value, dry_run: bool) -> Result
         let disrupted = meta::map_at(status, "disruptedPods");
         disrupted.insert(request.name.clone(), request.time().into());
         Ok(Changed::Owned(new))
-    })?;
-    Ok(())
+    };
+    update::change(core, &of_budget, Target::Present, &decrement).await?;
+    Ok(Budget::Taken)
 }
 
 /// Whether a budget allows a disruption now. (kubernetes: `checkAndDecrement`.)
@@ -170,44 +242,53 @@ fn disrupt(core: &Core, request: &Request, pod: &Value, dry_run: bool) -> Result
 fn allows(budget: &Value, name: &str) -> Result<(), Status> {
     let status = &budget["status"];
     let number = |field: &str| status[field].as_i64().unwrap_or_default();
-    let refuse = |seconds: u32, why: String| {
-        Err(Status::new(
-            429,
-            "TooManyRequests",
-            "Cannot evict pod as it would violate the pod's disruption budget.",
-        )
-        .with_retry_after(seconds)
-        .with_cause(BUDGET, "", why))
-    };
     if number("observedGeneration") < meta::generation(budget) {
-        return refuse(
-            10,
-            format!("The disruption budget {name} is still being processed by the server."),
-        );
+        return Err(being_processed(name));
     }
     if number("disruptionsAllowed") > 0 {
         return Ok(());
     }
     let (healthy, wanted) = (number("currentHealthy"), number("desiredHealthy"));
-    refuse(
-        0,
-        if healthy <= wanted {
-            format!(
-                "The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently"
-            )
-        } else {
-            format!("The disruption budget {name} does not allow evicting pods currently")
-        },
-    )
+    let why = if healthy <= wanted {
+        format!(
+            "The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently"
+        )
+    } else {
+        format!("The disruption budget {name} does not allow evicting pods currently")
+    };
+    Err(violates(0, why))
 }
 
-fn check_name(request: &Request, object: &Value, kind: &str) -> Result<(), Status> {
-    if meta::text(object, "name") == request.name {
-        return Ok(());
+/// 429: the budget is not up to date.
+fn being_processed(name: &str) -> Status {
+    let why = format!("The disruption budget {name} is still being processed by the server.");
+    violates(10, why)
+}
+
+fn violates(seconds: u32, why: String) -> Status {
+    let text = "Cannot evict pod as it would violate the pod's disruption budget.";
+    Status::new(429, "TooManyRequests", text)
+        .with_retry_after(seconds)
+        .with_cause(BUDGET, "", why)
+}
+
+/// The object names its Pod; its type may be left out.
+fn check_name(
+    request: &Request,
+    object: &mut Value,
+    api_version: &str,
+    kind: &str,
+) -> Result<(), Status> {
+    if meta::text(object, "name") != request.name {
+        return Err(Status::bad_request(format!(
+            "name in URL does not match name in {kind} object"
+        )));
     }
-    Err(Status::bad_request(format!(
-        "name in URL does not match name in {kind} object"
-    )))
+    let map = meta::object_mut(object);
+    map.entry("apiVersion")
+        .or_insert_with(|| api_version.into());
+    map.entry("kind").or_insert_with(|| kind.into());
+    Ok(())
 }
 
 fn succeeded() -> Value {

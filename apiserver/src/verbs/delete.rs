@@ -5,22 +5,22 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::create::commit_status;
 use super::list;
+use super::pipeline::{Commit, Done, Draft, Write, write};
 use super::present::ListMeta;
 use super::{Written, conversion};
+use crate::admission::Operation;
 use crate::core::Core;
 use crate::field::{FieldError, Path, quote};
 use crate::http::media;
 use crate::http::query::Parameters;
 use crate::json_text;
-use crate::kinds::rules;
 use crate::meta;
 use crate::protobuf;
 use crate::request::Request;
 use crate::resource::ResourceInfo;
 use crate::status::{GroupResource, Status, success};
-use crate::store::{CommitError, Expected, Object};
+use crate::store::Object;
 
 /// Delete options: grace, propagation and preconditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -172,62 +172,89 @@ fn check_type(options: &Value) -> Result<(), Status> {
     )))
 }
 
+/// Deletes an object: marks it as terminating, or removes it.
+pub(crate) struct Removal<'a> {
+    options: &'a Options,
+    is_admitted: bool,
+}
+
+// === impl Removal ===
+
+impl Write for Removal<'_> {
+    fn load(&self, core: &Core, request: &Request) -> Result<Draft, Status> {
+        let info = &request.info;
+        let live = core.store.get(&info.storage, request.key().as_str());
+        let live = live.ok_or_else(|| request.not_found())?;
+        conversion::check(info, &live)?;
+        check_preconditions(request, &live, self.options)?;
+        Ok(Draft {
+            live: Some(live),
+            ..Draft::default()
+        })
+    }
+
+    fn mutate(&self, request: &Request, draft: &mut Draft) -> Result<(), Status> {
+        let live = draft.live.as_ref();
+        draft.new = live.and_then(|live| mark(request, live, self.options));
+        Ok(())
+    }
+
+    fn operation(&self, _: &Draft) -> Option<Operation> {
+        self.is_admitted.then_some(Operation::Delete)
+    }
+
+    fn settle(&self, _: &Request, draft: &mut Draft) -> Result<Commit, Status> {
+        let live = draft.live.as_ref();
+        Ok(match draft.new.take() {
+            None => Commit::Remove,
+            Some(marked) if live.is_some_and(|live| marked == *live.value()) => Commit::Nothing,
+            Some(marked) => Commit::Put(marked),
+        })
+    }
+
+    fn answer(&self, request: &Request, _: Draft, done: Done) -> Written {
+        match done {
+            Done::Stored(object) => Written::object(200, object),
+            Done::Removed(object) => gone(request, &object),
+        }
+    }
+}
+
 /// Deletes the named object.
 ///
 /// # Errors
 /// 404; 403 for an object that may not be deleted; 409 for a precondition that does not hold.
-pub(crate) fn delete(core: &Core, request: &Request, options: &Options) -> Result<Written, Status> {
-    let info = &request.info;
-    let key = request.key();
-    info.strategy.may_delete(&request.name)?;
+pub(crate) async fn delete(
+    core: &Core,
+    request: &Request,
+    options: &Options,
+) -> Result<Written, Status> {
     warn_of_orphans(request, options);
-    loop {
-        let current = core
-            .store
-            .get(&info.storage, key.as_str())
-            .ok_or_else(|| request.not_found())?;
-        conversion::check(info, &current)?;
-        check_preconditions(request, &current, options)?;
-        let marked = mark(request, &current, options);
-        let result = match marked {
-            Some(marked) if marked == *current.value() => {
-                return Ok(Written::object(200, current));
-            }
-            Some(marked) if request.dry_run || options.dry_run => {
-                return Ok(Written::object(200, Arc::new(Object::draft(marked))));
-            }
-            Some(marked) => core
-                .store
-                .commit(
-                    &info.storage,
-                    key.as_str(),
-                    Expected::Version(current.version()),
-                    Some(marked),
-                )
-                .map(|stored| {
-                    rules::after_write(core, info, Some(&current), Some(&stored));
-                    Written::object(200, stored)
-                }),
-            None if request.dry_run || options.dry_run => return Ok(gone(request, &current)),
-            None => core
-                .store
-                .commit(
-                    &info.storage,
-                    key.as_str(),
-                    Expected::Version(current.version()),
-                    None,
-                )
-                .map(|removed| {
-                    rules::after_write(core, info, Some(&current), None);
-                    gone(request, &removed)
-                }),
+    remove(core, request, options, true).await
+}
+
+/// Deletes the named object; admission is not asked for what it has admitted in another form.
+///
+/// # Errors
+/// As [`delete`].
+pub(crate) async fn remove(
+    core: &Core,
+    request: &Request,
+    options: &Options,
+    is_admitted: bool,
+) -> Result<Written, Status> {
+    let removal = Removal {
+        options,
+        is_admitted,
+    };
+    if options.dry_run && !request.dry_run {
+        let tried = Request {
+            dry_run: true,
+            ..request.clone()
         };
-        match result {
-            Ok(written) => return Ok(written),
-            Err(CommitError::Raced) => {}
-            Err(error) => return Err(commit_status(error)),
-        }
+        return write(core, &tried, &removal).await;
     }
+    write(core, request, &removal).await
 }
 
 fn warn_of_orphans(request: &Request, options: &Options) {
@@ -384,7 +411,7 @@ pub(crate) async fn delete_collection(
             name: object.name().to_owned(),
             ..request.clone()
         };
-        match delete(core, &one, options) {
+        match delete(core, &one, options).await {
             // The answer shows the object as it was listed.
             Ok(_) => deleted.push(object),
             Err(status) if status.code == 404 => {}

@@ -14,6 +14,15 @@ use crate::status::Status;
 /// Maximum size of all annotations together, keys and values, in bytes.
 const LARGEST_ANNOTATIONS: usize = 256 * 1024;
 
+/// What only the server sets; a creation drops what the client sent.
+const SYSTEM: &[&str] = &[
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "selfLink",
+    "uid",
+];
+
 /// Checks `metadata` of an object about to be stored. (apimachinery: `ValidateObjectMetaAccessor`.)
 pub(crate) fn validate(info: &ResourceInfo, object: &Value) -> Errors {
     let path = Path::new("metadata");
@@ -189,19 +198,16 @@ fn validate_parts(object: &Value, path: &Path, errors: &mut Errors) {
     }
 }
 
+/// Drops the fields that only the server sets from an object about to be created.
+pub(crate) fn drop_system_fields(object: &mut Value) {
+    meta::metadata_mut(object).retain(|name, _| !SYSTEM.contains(&name.as_str()));
+}
+
 /// Sets the fields that the server sets at creation; values of the client are overwritten.
 pub(crate) fn fill_new(core: &Core, request: &Request, object: &mut Value) {
     let info = &request.info;
+    drop_system_fields(object);
     let metadata = meta::metadata_mut(object);
-    for field in [
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-        "managedFields",
-        "resourceVersion",
-    ] {
-        metadata.remove(field);
-    }
     metadata.insert("uid".to_owned(), meta::uid(&core.clock).into());
     metadata.insert("creationTimestamp".to_owned(), request.time().into());
     // A kind without generations keeps the client's value, as on a real server.

@@ -9,6 +9,7 @@ pub(crate) mod delete;
 pub(crate) mod list;
 pub(crate) mod metadata;
 pub(crate) mod patch;
+pub(crate) mod pipeline;
 pub(crate) mod prepare;
 pub(crate) mod present;
 pub(crate) mod read;

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::update::Changed;
 use super::{Written, apply, metadata, prepare, update};
 use crate::core::Core;
 use crate::field::{FieldError, Path};
@@ -23,14 +22,14 @@ const APPLY: &str = "application/apply-patch+yaml";
 /// # Errors
 /// 415 for a type of patch that the resource does not accept; 400 for a malformed one; 422 for one
 /// that cannot be applied; and those of an update.
-pub(crate) fn patch(
+pub(crate) async fn patch(
     core: &Core,
     request: &Request,
     content_type: Option<&str>,
     body: &Bytes,
 ) -> Result<Written, Status> {
     if is_apply(request, content_type)? {
-        return apply::apply(core, request, body);
+        return apply::apply(core, request, body).await;
     }
     let format = format(request, content_type)?;
     if request.query.flag("force") {
@@ -43,7 +42,7 @@ pub(crate) fn patch(
         Format::Json => Vec::new(),
         Format::Merge | Format::Strategic => patch::duplicate_fields(body),
     };
-    update::change(core, request, &|old| {
+    update::modify(core, request, &|old| {
         let mut new = patched(request, format, old, body)?;
         for field in ["apiVersion", "kind"] {
             if new.get(field).is_none_or(Value::is_null) {
@@ -66,8 +65,9 @@ pub(crate) fn patch(
                 request.name
             )));
         }
-        Ok(Changed::Object(new))
+        Ok(new)
     })
+    .await
 }
 
 /// Whether the patch is a server-side apply.

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::patch::{format, is_apply, patched};
+use super::pipeline::{Changed, Part, Save, Target, write};
 use super::replicas::{at, set};
-use super::update::Changed;
 use super::{Content, Written, apply, metadata, read, update};
 use crate::core::Core;
 use crate::field::{FieldError, Path};
@@ -100,7 +100,7 @@ fn selector_text(selector: &Value) -> String {
 ///
 /// # Errors
 /// As of an update of the object.
-pub(crate) fn replace(
+pub(crate) async fn replace(
     core: &Core,
     request: &Request,
     scale: &Scale,
@@ -108,17 +108,19 @@ pub(crate) fn replace(
 ) -> Result<Written, Status> {
     update::check_name(request, body)?;
     let writer = ScaleWriter::new(core, request);
-    write(core, request, scale, &writer, &|live| {
-        let managers = writer.update(live, body);
-        Ok((body.clone(), managers))
+    change(core, request, scale, &writer, &|live| {
+        let mut wanted = body.clone();
+        metadata::set_managers(&mut wanted, writer.update(live, body));
+        Ok(wanted)
     })
+    .await
 }
 
 /// PATCH of a scale.
 ///
 /// # Errors
 /// As of a patch of the object.
-pub(crate) fn patch(
+pub(crate) async fn patch(
     core: &Core,
     request: &Request,
     scale: &Scale,
@@ -129,64 +131,42 @@ pub(crate) fn patch(
     if is_apply(request, content_type)? {
         let applied = apply::read(body)?;
         let force = request.query.flag("force");
-        return write(core, request, scale, &writer, &|live| {
-            let wanted = writer.apply(live, &applied, force)?;
-            let managers = wanted["metadata"].get("managedFields").cloned();
-            Ok((wanted, managers))
-        });
+        let merge = |live: &Value| writer.apply(live, &applied, force);
+        return change(core, request, scale, &writer, &merge).await;
     }
     let format = format(request, content_type)?;
-    write(core, request, scale, &writer, &|live| {
-        let wanted = patched(request, format, live, body)?;
+    change(core, request, scale, &writer, &|live| {
+        let mut wanted = patched(request, format, live, body)?;
         let managers = writer.update(live, &wanted);
-        Ok((wanted, managers))
+        metadata::set_managers(&mut wanted, managers);
+        Ok(wanted)
     })
+    .await
 }
 
-/// Returns the new scale for the current one, and the managers of the new one.
-type Change<'a> = &'a dyn Fn(&Value) -> Result<(Value, Option<Value>), Status>;
+/// Returns the new scale, with its managers, for the current one.
+type Change<'a> = &'a (dyn Fn(&Value) -> Result<Value, Status> + Sync);
 
-fn write(
+async fn change(
     core: &Core,
     request: &Request,
     scale: &Scale,
     writer: &ScaleWriter<'_>,
     change: Change<'_>,
 ) -> Result<Written, Status> {
-    let main = Request {
-        subresource: String::new(),
-        ..request.clone()
-    };
-    let written = update::change(core, &main, &|old| {
-        let current = Object::draft(old.clone());
-        let mut live = show(scale, &current);
+    let part = |old: Option<&Value>| {
+        let old = old.unwrap_or(&Value::Null);
+        let mut live = show(scale, &Object::draft(old.clone()));
         metadata::set_managers(&mut live, writer.of_scale(old)?);
-        let (wanted, managers) = change(&live)?;
-        let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
-        if replicas < 0 && !request.info.custom {
-            return Err(Status::invalid(
-                "autoscaling",
-                "Scale",
-                &request.name,
-                &[FieldError::invalid(
-                    &Path::new("spec").child("replicas"),
-                    replicas,
-                    "must be greater than or equal to 0",
-                )],
-            ));
+        let mut new = change(&live)?;
+        for field in ["apiVersion", "kind"] {
+            meta::object_mut(&mut new).insert(field.to_owned(), live[field].clone());
         }
-        let mut new = old.clone();
-        for field in ["resourceVersion", "uid"] {
-            let text = meta::text(&wanted, field);
-            if !text.is_empty() {
-                meta::metadata_mut(&mut new).insert(field.to_owned(), text.into());
-            }
-        }
-        set(&mut new, &scale.spec_replicas, json!(replicas));
-        let managers = writer.of_parent(old, managers.as_ref())?;
-        metadata::set_managers(&mut new, managers);
-        Ok(Changed::Owned(new))
-    })?;
+        Ok(Changed::Part(Part { old: live, new }))
+    };
+    let whole = |old: &Value, wanted: Value| merged(request, scale, writer, old, &wanted);
+    let save = Save::new(writer.writer(), Target::Present, &part).of_part(&whole);
+    let written = write(core, request, &save).await?;
     let Content::Object(object) = &written.content else {
         return Ok(written);
     };
@@ -195,4 +175,38 @@ fn write(
         content: Content::Document(document),
         ..written
     })
+}
+
+/// The object with the wanted number of replicas.
+fn merged(
+    request: &Request,
+    scale: &Scale,
+    writer: &ScaleWriter<'_>,
+    old: &Value,
+    wanted: &Value,
+) -> Result<Value, Status> {
+    let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
+    if replicas < 0 && !request.info.custom {
+        return Err(Status::invalid(
+            "autoscaling",
+            "Scale",
+            &request.name,
+            &[FieldError::invalid(
+                &Path::new("spec").child("replicas"),
+                replicas,
+                "must be greater than or equal to 0",
+            )],
+        ));
+    }
+    let mut new = old.clone();
+    for field in ["resourceVersion", "uid"] {
+        let text = meta::text(wanted, field);
+        if !text.is_empty() {
+            meta::metadata_mut(&mut new).insert(field.to_owned(), text.into());
+        }
+    }
+    set(&mut new, &scale.spec_replicas, json!(replicas));
+    let managers = writer.of_parent(old, wanted["metadata"].get("managedFields"))?;
+    metadata::set_managers(&mut new, managers);
+    Ok(new)
 }

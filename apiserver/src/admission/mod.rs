@@ -1,0 +1,17 @@
+//! Admission: the steps between a request that is understood and one that is stored.
+//!
+//! Each write asks the [`Chain`] twice ([`pipeline`](crate::verbs::pipeline)): [`Admission::mutate`] may change the object
+//! before its defaults are set, [`Admission::validate`] sees it as it will be stored. A step may wait, for seconds: no lock
+//! is held meanwhile, and what the write claimed is released when its request is dropped. A new step is a type that
+//! implements [`Admission`] and a line in [`Chain::of_server`].
+
+mod chain;
+mod namespace_lifecycle;
+mod request;
+mod step;
+
+pub(crate) use chain::Chain;
+pub(crate) use request::{AdmissionRequest, Old, Operation};
+pub(crate) use step::Admission;
+#[cfg(test)]
+pub(crate) use step::Answer;

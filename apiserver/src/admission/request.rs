@@ -1,0 +1,65 @@
+//! The question of a write to admission.
+
+use serde_json::Value;
+
+use crate::http::media::Shape;
+use crate::request::Request;
+use crate::store::Object;
+use crate::table::IncludeObject;
+use crate::verbs::present::Presenter;
+
+/// The effect that a write would have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// A new object, or a subresource that is created (`pods/binding`, `pods/eviction`).
+    Create,
+    /// A change of an object, or of its part.
+    Update,
+    /// A removal, or the request for one.
+    Delete,
+}
+
+/// The question of a write to admission.
+pub(crate) struct AdmissionRequest<'a> {
+    pub(crate) operation: Operation,
+    /// The request: its resource and version, subresource, namespace, user, dry run, and the options in its query.
+    pub(crate) request: &'a Request,
+    /// The new object, as a client would read it: that of the subresource, where it has its own type. `None` for a
+    /// deletion.
+    pub(crate) object: Option<&'a mut Value>,
+    /// `None` for a creation.
+    pub(crate) old: Option<Old<'a>>,
+}
+
+/// The present object.
+pub(crate) enum Old<'a> {
+    /// In the form of the new one.
+    Shown(&'a Value),
+    /// As it is stored.
+    Stored(&'a Object),
+}
+
+// === impl AdmissionRequest ===
+
+impl AdmissionRequest<'_> {
+    /// The name of the object; empty before it is generated, and for a deletion of a collection.
+    pub(crate) fn name(&self) -> &str {
+        match &self.object {
+            Some(object) if self.request.name.is_empty() => crate::meta::text(object, "name"),
+            _ => &self.request.name,
+        }
+    }
+
+    /// The present object, in the form of the new one. It is made again with each call.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for webhooks, which send it"))]
+    pub(crate) fn old_object(&self) -> Option<Value> {
+        let whole = |object: &Object| {
+            let (info, now) = (&self.request.info, self.request.now);
+            Presenter::new(info, Shape::Whole, IncludeObject::None, now).whole(object)
+        };
+        self.old.as_ref().map(|old| match old {
+            Old::Shown(value) => (*value).clone(),
+            Old::Stored(object) => whole(object),
+        })
+    }
+}

@@ -1,0 +1,75 @@
+//! A write on its way.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::admission::{AdmissionRequest, Old, Operation};
+use crate::request::Request;
+use crate::store::{Expected, Key, Object};
+
+/// A write on its way, with what each step found.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    /// The stored object that was loaded.
+    pub(crate) live: Option<Arc<Object>>,
+    /// The same in the version of the request, with its type.
+    pub(crate) old: Option<Value>,
+    /// The object to store; `None` to remove it.
+    pub(crate) new: Option<Value>,
+    /// The key of a new object, and whether its name is generated.
+    pub(crate) key: Option<Key>,
+    pub(crate) generated: bool,
+    /// The part that the request shows in a type of its own, such as a Scale.
+    pub(crate) part: Option<Part>,
+}
+
+/// A part of an object, in a type of its own.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) old: Value,
+    pub(crate) new: Value,
+}
+
+/// What the last step does.
+#[derive(Debug)]
+pub(crate) enum Commit {
+    /// Nothing changes: no version, no event.
+    Nothing,
+    /// Stores this.
+    Put(Value),
+    /// Removes the object.
+    Remove,
+}
+
+// === impl Draft ===
+
+impl Draft {
+    /// The question to admission.
+    pub(super) fn asked<'a>(
+        &'a mut self,
+        operation: Operation,
+        request: &'a Request,
+    ) -> AdmissionRequest<'a> {
+        let stored = self.live.as_deref().map(Old::Stored);
+        let (object, old) = match &mut self.part {
+            Some(part) => (Some(&mut part.new), Some(Old::Shown(&part.old))),
+            None if operation == Operation::Delete => (None, stored),
+            None => (self.new.as_mut(), self.old.as_ref().map(Old::Shown)),
+        };
+        AdmissionRequest {
+            operation,
+            request,
+            object,
+            old,
+        }
+    }
+
+    /// The precondition of the commit: the object is as it was loaded.
+    pub(crate) fn expected(&self) -> Expected {
+        match &self.live {
+            Some(live) => Expected::Version(live.version()),
+            None => Expected::Absent,
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The steps of a write, in their order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::task::yield_now;
+use tokio::time::timeout;
+
+use super::draft::{Commit, Draft};
+use crate::admission::{AdmissionRequest, Operation};
+use crate::core::Core;
+use crate::kinds::{Claim, rules};
+use crate::request::Request;
+use crate::status::Status;
+use crate::store::{CommitError, Object};
+use crate::verbs::Written;
+
+/// The longest time that a write takes, its admission and its races included. (apiserver: `requestTimeoutUpperBound`.)
+const LONGEST: Duration = Duration::from_secs(34);
+
+/// What differs between writes. No step waits: each decides from what is stored, and from the steps before it.
+pub(crate) trait Write: Sync {
+    /// Reads what is written over.
+    ///
+    /// # Errors
+    /// 404, and those of reading the object in this version.
+    fn load(&self, core: &Core, request: &Request) -> Result<Draft, Status>;
+
+    /// The request as the rules see it, if that is not the one that admission sees.
+    fn narrowed(&self, _request: &Request, _draft: &Draft) -> Option<Request> {
+        None
+    }
+
+    /// Makes the object that the request asks for, with the owners of its fields.
+    ///
+    /// # Errors
+    /// Those of the verb.
+    fn mutate(&self, request: &Request, draft: &mut Draft) -> Result<(), Status>;
+
+    /// Whether admission is asked, and about which effect.
+    fn operation(&self, draft: &Draft) -> Option<Operation>;
+
+    /// Sets the fields that the client cannot choose, and defaults.
+    ///
+    /// # Errors
+    /// 409 for a version or uid that is not the stored one; 422 for fields that cannot change.
+    fn default(&self, _: &Core, _: &Request, _: &mut Draft) -> Result<(), Status> {
+        Ok(())
+    }
+
+    /// Allocates what only one object can have, until the claim is dropped.
+    ///
+    /// # Errors
+    /// 422 for a value that another object has; 500 when no value is left.
+    fn claim<'a>(
+        &self,
+        _: &'a Core,
+        _: &Request,
+        _: &mut Draft,
+    ) -> Result<Option<Claim<'a>>, Status> {
+        Ok(None)
+    }
+
+    /// Checks the object about to be stored.
+    ///
+    /// # Errors
+    /// 403 and 422.
+    fn validate(&self, _: &Core, _: &Request, _: &mut Draft) -> Result<(), Status> {
+        Ok(())
+    }
+
+    /// The object in its stored form, its owners included, if anything changes.
+    ///
+    /// # Errors
+    /// 500 for an object that cannot be converted.
+    fn settle(&self, request: &Request, draft: &mut Draft) -> Result<Commit, Status>;
+
+    /// Decides after a race, the `tries`-th of this write, whether to begin again.
+    ///
+    /// # Errors
+    /// The answer, if not.
+    fn raced(&self, _: &Core, _: &Request, _: &Draft, _tries: usize) -> Result<(), Status> {
+        Ok(())
+    }
+
+    /// The answer; `done` is the object as stored, or the last state of a removed one.
+    fn answer(&self, request: &Request, draft: Draft, done: Done) -> Written;
+}
+
+/// The effect of a commit.
+#[derive(Debug)]
+pub(crate) enum Done {
+    /// This object is stored, or would be without a dry run.
+    Stored(Arc<Object>),
+    /// The object is removed, or would be; its last stored state.
+    Removed(Arc<Object>),
+}
+
+/// Writes. A race with another write begins again: a client gets a conflict only for a version that it named.
+///
+/// Nothing is held while admission waits except for claims, and those end with the future.
+///
+/// # Errors
+/// Those of the steps; 504 after [`LONGEST`].
+pub(crate) async fn write(
+    core: &Core,
+    request: &Request,
+    verb: &impl Write,
+) -> Result<Written, Status> {
+    let tries = async {
+        for tries in 1.. {
+            if let Some(written) = attempt(core, request, verb, tries).await? {
+                return Ok(written);
+            }
+            yield_now().await;
+        }
+        Err(Status::timeout())
+    };
+    let written = timeout(LONGEST, tries).await;
+    written.unwrap_or_else(|_| Err(Status::timeout()))
+}
+
+/// Asks admission about an object that is not stored, but whose creation writes others.
+///
+/// # Errors
+/// The refusal; 504 after [`LONGEST`].
+pub(crate) async fn admit(
+    core: &Core,
+    request: &Request,
+    object: &mut Value,
+) -> Result<(), Status> {
+    let asking = async {
+        let mut asked = AdmissionRequest {
+            operation: Operation::Create,
+            request,
+            object: Some(object),
+            old: None,
+        };
+        core.admission.mutate(&core.store, &mut asked).await?;
+        core.admission.validate(&core.store, &asked).await
+    };
+    let answer = timeout(LONGEST, asking).await;
+    answer.unwrap_or_else(|_| Err(Status::timeout()))
+}
+
+/// Goes through the steps once; `None` after a race.
+async fn attempt(
+    core: &Core,
+    request: &Request,
+    verb: &impl Write,
+    tries: usize,
+) -> Result<Option<Written>, Status> {
+    let mut draft = verb.load(core, request)?;
+    let (whole, asks) = (verb.narrowed(request, &draft), request);
+    let request = whole.as_ref().unwrap_or(request);
+    verb.mutate(request, &mut draft)?;
+    let operation = verb.operation(&draft);
+    if let Some(operation) = operation {
+        let mut asked = draft.asked(operation, asks);
+        core.admission.mutate(&core.store, &mut asked).await?;
+    }
+    verb.default(core, request, &mut draft)?;
+    let claim = verb.claim(core, request, &mut draft)?;
+    verb.validate(core, request, &mut draft)?;
+    if let Some(operation) = operation {
+        let asked = draft.asked(operation, asks);
+        core.admission.validate(&core.store, &asked).await?;
+    }
+    let change = verb.settle(request, &mut draft)?;
+    let committed = commit(core, request, &draft, change);
+    drop(claim);
+    match committed {
+        Ok(done) => Ok(Some(verb.answer(request, draft, done))),
+        Err(CommitError::Raced) => verb.raced(core, request, &draft, tries).map(|()| None),
+        // It was removed meanwhile: admission has the answer.
+        Err(CommitError::Namespace) => Ok(None),
+        Err(CommitError::NoTable(_)) => Err(Status::no_such_resource()),
+        Err(error) => Err(Status::internal(error)),
+    }
+}
+
+/// Stores or removes the object if it is still as it was loaded; a dry run only checks that.
+fn commit(
+    core: &Core,
+    request: &Request,
+    draft: &Draft,
+    change: Commit,
+) -> Result<Done, CommitError> {
+    let info = &request.info;
+    let live = draft.live.as_ref();
+    let key = draft.key.clone().unwrap_or_else(|| request.key());
+    let value = match (change, live) {
+        (Commit::Nothing, Some(live)) => return Ok(Done::Stored(live.clone())),
+        (Commit::Put(value), _) => Some(value),
+        (Commit::Nothing | Commit::Remove, _) => None,
+    };
+    if request.dry_run {
+        return match (value, live) {
+            (Some(_), None) if core.store.get(&info.storage, key.as_str()).is_some() => {
+                Err(CommitError::Raced)
+            }
+            (Some(value), _) => Ok(Done::Stored(Arc::new(Object::draft(value)))),
+            (None, Some(live)) => Ok(Done::Removed(live.clone())),
+            (None, None) => Err(CommitError::Raced),
+        };
+    }
+    let removes = value.is_none();
+    let storage = &info.storage;
+    let stored = core
+        .store
+        .commit(storage, key.as_str(), draft.expected(), value)?;
+    rules::after_write(
+        core,
+        info,
+        live.map(|live| &**live),
+        (!removes).then_some(&*stored),
+    );
+    Ok(if removes {
+        Done::Removed(stored)
+    } else {
+        Done::Stored(stored)
+    })
+}

@@ -1,0 +1,243 @@
+//! Creations and changes.
+
+use serde_json::Value;
+
+use super::draft::{Commit, Draft, Part};
+use super::run::{Done, Write};
+use super::{creation, update};
+use crate::admission::Operation;
+use crate::core::Core;
+use crate::escalation;
+use crate::http::media::Shape;
+use crate::kinds::{Claim, rules};
+use crate::meta;
+use crate::ownership::{self, Writer};
+use crate::request::Request;
+use crate::status::Status;
+use crate::store::Object;
+use crate::table::IncludeObject;
+use crate::verbs::present::Presenter;
+use crate::verbs::{Written, conversion, metadata, prepare};
+
+/// How often a name is generated until it is free. (apiserver: `maxNameGenerationCreateAttempts`.)
+const GENERATED_NAME_TRIES: usize = 8;
+
+/// Makes the new object from the present one, which is `None` for a creation. It runs again after a race.
+pub(crate) type Change<'a> = &'a (dyn Fn(Option<&Value>) -> Result<Changed, Status> + Sync);
+/// Makes the new object from the present one and its admitted part.
+pub(crate) type Whole<'a> = &'a (dyn Fn(&Value, Value) -> Result<Value, Status> + Sync);
+
+/// A new object, before the rules of its kind.
+pub(crate) enum Changed {
+    /// What differs belongs to the manager of the request.
+    Object(Value),
+    /// Its managedFields name the owners of its fields.
+    Owned(Value),
+    /// A part that admission sees instead of the object; [`Save::whole`] makes the object of it.
+    Part(Part),
+}
+
+/// What must be stored under the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// No object.
+    Absent,
+    /// An object.
+    Present,
+    /// Either: it is created or changed.
+    Any,
+}
+
+/// Creates an object, or changes one.
+pub(crate) struct Save<'a> {
+    target: Target,
+    change: Change<'a>,
+    whole: Option<Whole<'a>>,
+    /// Follows the ownership of fields, through all tries.
+    writer: &'a Writer<'a>,
+    is_admitted: bool,
+}
+
+// === impl Save ===
+
+impl<'a> Save<'a> {
+    pub(crate) fn new(writer: &'a Writer<'a>, target: Target, change: Change<'a>) -> Self {
+        Self {
+            target,
+            change,
+            whole: None,
+            writer,
+            is_admitted: true,
+        }
+    }
+
+    /// A write to a [`Part`], which `whole` makes the object of.
+    pub(crate) fn of_part(self, whole: Whole<'a>) -> Self {
+        Self {
+            whole: Some(whole),
+            ..self
+        }
+    }
+
+    /// A write that follows from one that was admitted.
+    pub(crate) fn admitted(self) -> Self {
+        Self {
+            is_admitted: false,
+            ..self
+        }
+    }
+}
+
+impl Write for Save<'_> {
+    fn load(&self, core: &Core, request: &Request) -> Result<Draft, Status> {
+        let info = &request.info;
+        if self.target == Target::Absent {
+            return Ok(Draft::default());
+        }
+        let live = core.store.get(&info.storage, request.key().as_str());
+        let Some(live) = live else {
+            return match self.target {
+                Target::Any => Ok(Draft::default()),
+                _ => Err(request.not_found()),
+            };
+        };
+        conversion::check(info, &live)?;
+        let presenter = Presenter::new(info, Shape::Whole, IncludeObject::None, request.now);
+        Ok(Draft {
+            old: Some(presenter.whole(&live)),
+            live: Some(live),
+            ..Draft::default()
+        })
+    }
+
+    /// Also through its status, an object is created as a whole; and a part is one of the whole.
+    fn narrowed(&self, request: &Request, draft: &Draft) -> Option<Request> {
+        let is_whole = draft.live.is_none() || self.whole.is_some();
+        (is_whole && !request.subresource.is_empty()).then(|| Request {
+            subresource: String::new(),
+            ..request.clone()
+        })
+    }
+
+    fn mutate(&self, request: &Request, draft: &mut Draft) -> Result<(), Status> {
+        let old = draft.old.as_ref();
+        let new = match (self.change)(old)? {
+            Changed::Owned(new) => new,
+            Changed::Part(part) => {
+                draft.part = Some(part);
+                return Ok(());
+            }
+            Changed::Object(mut new) => {
+                if old.is_none() {
+                    metadata::drop_system_fields(&mut new);
+                }
+                let decoded = ownership::as_decoded(request, &new);
+                metadata::set_managers(&mut new, self.writer.update(old, &decoded));
+                new
+            }
+        };
+        draft.new = Some(new);
+        Ok(())
+    }
+
+    fn operation(&self, draft: &Draft) -> Option<Operation> {
+        let operation = match draft.live {
+            None => Operation::Create,
+            Some(_) => Operation::Update,
+        };
+        self.is_admitted.then_some(operation)
+    }
+
+    fn default(&self, core: &Core, request: &Request, draft: &mut Draft) -> Result<(), Status> {
+        if let (Some(part), Some(whole)) = (&mut draft.part, self.whole) {
+            let old = draft.old.as_ref().unwrap_or(&Value::Null);
+            draft.new = Some(whole(old, part.new.clone())?);
+        }
+        let new = draft.new.get_or_insert_default();
+        let managers = meta::metadata_mut(new).remove("managedFields");
+        match (&draft.live, &draft.old) {
+            (Some(live), Some(old)) => update::restore(request, live, old, new)?,
+            _ => creation::fill(core, request, draft)?,
+        }
+        let new = draft.new.get_or_insert_default();
+        metadata::set_managers(new, managers);
+        request
+            .warnings
+            .extend(metadata::warnings(&request.info, new));
+        match &draft.old {
+            Some(old) => rules::before_update(request, old, new),
+            None => rules::before_create(request, new),
+        }
+        prepare::default(request, new);
+        Ok(())
+    }
+
+    fn claim<'a>(
+        &self,
+        core: &'a Core,
+        request: &Request,
+        draft: &mut Draft,
+    ) -> Result<Option<Claim<'a>>, Status> {
+        let new = draft.new.get_or_insert_default();
+        rules::allocate(core, request, draft.old.as_ref(), new)
+    }
+
+    fn validate(&self, core: &Core, request: &Request, draft: &mut Draft) -> Result<(), Status> {
+        let old = draft.old.as_ref();
+        let new = draft.new.get_or_insert_default();
+        if let Some(old) = old {
+            update::raise_generation(request, old, new);
+        }
+        prepare::validate(request, new, old)?;
+        escalation::check(core, request, new, old)
+    }
+
+    fn settle(&self, request: &Request, draft: &mut Draft) -> Result<Commit, Status> {
+        let info = &request.info;
+        let mut new = draft.new.take().unwrap_or_default();
+        info.strategy.convert_to_stored(info, &mut new);
+        conversion::to_stored(info, &mut new)?;
+        let Some(live) = &draft.live else {
+            return Ok(Commit::Put(new));
+        };
+        let map = meta::object_mut(&mut new);
+        map.remove("apiVersion");
+        map.remove("kind");
+        ownership::keep_times(live.value(), &mut new);
+        if update::ends(request, live, &new) {
+            draft.new = Some(new);
+            return Ok(Commit::Remove);
+        }
+        if new == *live.value() {
+            return Ok(Commit::Nothing);
+        }
+        Ok(Commit::Put(new))
+    }
+
+    fn raced(
+        &self,
+        core: &Core,
+        request: &Request,
+        draft: &Draft,
+        tries: usize,
+    ) -> Result<(), Status> {
+        let is_named = !draft.generated || tries >= GENERATED_NAME_TRIES;
+        match &draft.key {
+            Some(key) if self.target == Target::Absent && is_named => {
+                Err(creation::exists(core, request, key))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn answer(&self, _: &Request, draft: Draft, done: Done) -> Written {
+        let code = if draft.live.is_some() { 200 } else { 201 };
+        match (done, draft.new, draft.live) {
+            // The last state was never stored without its finalizer; the answer shows it without, at its old version.
+            (Done::Removed(_), Some(new), Some(live)) => {
+                Written::object(code, Object::new(new, live.version()).into())
+            }
+            (Done::Removed(object) | Done::Stored(object), ..) => Written::object(code, object),
+        }
+    }
+}
