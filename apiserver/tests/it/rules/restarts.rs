@@ -221,3 +221,30 @@ async fn a_directory_in_use_is_refused() {
     first.shutdown().await.unwrap();
     builder().start().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_directory_that_an_earlier_release_wrote_is_read() {
+    let directory = Directory::new("format-2");
+    let written = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/rules/format-2");
+    for name in ["snapshot.jsonl", "log.1.jsonl"] {
+        std::fs::copy(written.join(name), directory.0.join(name)).unwrap();
+    }
+    let builder = reeve_apiserver::ApiServer::builder().data_dir(&directory.0);
+    let server = builder.clock(clock()).start().await.unwrap();
+    for (path, code) in [
+        ("/api/v1/namespaces/default/configmaps/in-log", 200),
+        ("/api/v1/namespaces/default/configmaps/in-snapshot", 404),
+        ("/apis/example.com/v1/namespaces/default/widgets/w", 200),
+        ("/apis/example.com/v2/namespaces/default/widgets/w", 200),
+        (
+            "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers/h",
+            200,
+        ),
+        ("/apis/events.k8s.io/v1/namespaces/default/events/e", 200),
+    ] {
+        let answer = try_send(&server, http::Method::GET, path, "", "")
+            .await
+            .unwrap();
+        assert_eq!(answer.code, code, "{path}: {}", answer.text);
+    }
+}
