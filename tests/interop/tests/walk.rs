@@ -1,19 +1,27 @@
-//! Typed objects of client-go in protobuf, through every verb, on the built-in server and on a real one. The program
-//! accepts nothing but protobuf.
+//! Clients of other languages, through every verb, on the built-in server and on a real one: typed objects of client-go,
+//! which accepts nothing but protobuf, and the official Python client with its defaults.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use reeve_apiserver::{ApiServer, assets};
 use tokio::process::Command;
 
+/// The objects of the tests of reeve-apiserver: at least one of each kind.
+const MANIFESTS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../apiserver/tests/it/kinds/manifests.json"
+);
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_go_walks_through_every_verb_in_protobuf_on_the_built_in_server() {
-    let Some(go) = program() else { return };
-    let server = ApiServer::builder().start().await.unwrap();
-    let serving = server.serve(([127, 0, 0, 1], 0).into()).await.unwrap();
-    walk(&go, &serving.kubeconfig(), "built-in").await;
-    serving.stop().await;
-    server.shutdown().await.unwrap();
+    let Some(go) = contender() else { return };
+    assert!(
+        on_the_built_in_server(&go, &["-walk", "-kubeconfig"], &[])
+            .await
+            .ends_with("walked\n")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -21,28 +29,84 @@ async fn client_go_walks_through_every_verb_in_protobuf_on_a_real_server() {
     let Some(builder) = assets::control_plane() else {
         return;
     };
-    let Some(go) = program() else { return };
+    let Some(go) = contender() else { return };
     let control_plane = builder.start().await.unwrap();
-    walk(&go, &control_plane.kubeconfig(), "real").await;
+    let printed = walk(
+        &go,
+        &["-walk", "-kubeconfig"],
+        &control_plane.kubeconfig(),
+        &[],
+    )
+    .await;
+    assert!(printed.ends_with("walked\n"), "{printed}");
 }
 
-fn program() -> Option<PathBuf> {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_python_client_sees_on_the_built_in_server_what_it_sees_on_a_real_server() {
+    let Some(builder) = assets::control_plane() else {
+        return;
+    };
+    let Some(python) = assets::program("REEVE_PYTHON", "tests/interop/python/build.sh sets it")
+    else {
+        return;
+    };
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/walk.py");
+    let control_plane = builder.start().await.unwrap();
+    let real = walk(
+        &python,
+        &[script],
+        &control_plane.kubeconfig(),
+        &[MANIFESTS],
+    )
+    .await;
+    let ours = on_the_built_in_server(&python, &[script], &[MANIFESTS]).await;
+    assert!(
+        real.ends_with("walked\n") && real.lines().count() > 500,
+        "{real}"
+    );
+    let only = |lines: &str, others: &str| {
+        let others: BTreeSet<&str> = others.lines().collect();
+        let only = lines.lines().filter(|line| !others.contains(line));
+        only.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (missing, more) = (only(&real, &ours), only(&ours, &real));
+    assert!(
+        real == ours,
+        "only the real server: {missing:#?}\nonly ours: {more:#?}"
+    );
+}
+
+fn contender() -> Option<PathBuf> {
     assets::program("REEVE_CONTENDER", "tests/interop/build.sh sets it")
 }
 
-async fn walk(go: &Path, kubeconfig: &str, server: &str) {
-    let file = format!("reeve-walk-{}-{server}", std::process::id());
+async fn on_the_built_in_server(program: &Path, before: &[&str], after: &[&str]) -> String {
+    let server = ApiServer::builder().start().await.unwrap();
+    let serving = server.serve(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let printed = walk(program, before, &serving.kubeconfig(), after).await;
+    serving.stop().await;
+    server.shutdown().await.unwrap();
+    printed
+}
+
+/// What the program prints with a kubeconfig between its arguments.
+async fn walk(program: &Path, before: &[&str], kubeconfig: &str, after: &[&str]) -> String {
+    static WALKS: AtomicU32 = AtomicU32::new(0);
+    let walk = WALKS.fetch_add(1, Ordering::Relaxed);
+    let file = format!("reeve-walk-{}-{walk}", std::process::id());
     let file = std::env::temp_dir().join(file);
     std::fs::write(&file, kubeconfig).unwrap();
-    let output = Command::new(go)
-        .args(["-walk", "-kubeconfig"])
+    let mut command = Command::new(program);
+    let output = command
+        .args(before)
         .arg(&file)
+        .args(after)
         .output()
         .await
         .unwrap();
     std::fs::remove_file(&file).unwrap();
-    let printed = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{printed}{errors}");
-    assert!(printed.ends_with("walked\n"), "{printed}");
+    printed
 }
