@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::autoscaling_v1::{as_v2, cpu, source, to_v1};
+use super::autoscaling_v1::{as_v2, cpu, keep_status, source, to_v1};
 use super::strategy::{Context, Strategy};
 use super::{autoscaling_rules, canonical, data};
 use crate::field::Errors;
@@ -41,6 +41,18 @@ impl Strategy for Autoscalers {
             }),
             aged(),
         ]
+    }
+
+    fn prepare_create(&self, context: &Context<'_>, object: &mut Value) {
+        if context.info.version == "v1" {
+            keep_status(None, object);
+        }
+    }
+
+    fn prepare_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
+        if context.info.version == "v1" && context.subresource.is_empty() {
+            keep_status(Some(old), new);
+        }
     }
 
     fn default(&self, info: &ResourceInfo, object: &mut Value) {

@@ -48,10 +48,10 @@ pub(super) fn as_v2(object: &Value) -> Value {
         let text = annotations.remove(name)?;
         serde_json::from_str(text.as_str()?).ok()
     };
-    let metrics = annotation(METRICS);
-    let behavior = annotation(BEHAVIOR);
-    let current = annotation(CURRENT_METRICS);
-    let conditions = annotation(CONDITIONS);
+    let metrics = annotation(METRICS).filter(Value::is_array);
+    let behavior = annotation(BEHAVIOR).filter(Value::is_object);
+    let current = annotation(CURRENT_METRICS).filter(Value::is_array);
+    let conditions = annotation(CONDITIONS).filter(Value::is_array);
     meta_tidy(&mut object);
     let spec = meta::map_at(meta::object_mut(&mut object), "spec");
     let percent = spec
@@ -85,6 +85,26 @@ pub(super) fn as_v2(object: &Value) -> Value {
         status.insert("conditions".to_owned(), conditions);
     }
     object
+}
+
+/// Restores the annotations with parts of the status from the `old` object; without one they go.
+pub(super) fn keep_status(old: Option<&Value>, new: &mut Value) {
+    for name in [CURRENT_METRICS, CONDITIONS] {
+        let former = old.map(|old| &old["metadata"]["annotations"][name]);
+        match former.filter(|former| former.is_string()) {
+            Some(former) => {
+                let annotations = meta::map_at(meta::metadata_mut(new), "annotations");
+                annotations.insert(name.to_owned(), former.clone());
+            }
+            None => {
+                let annotations = new.pointer_mut("/metadata/annotations");
+                annotations
+                    .and_then(Value::as_object_mut)
+                    .map(|all| all.remove(name));
+            }
+        }
+    }
+    meta_tidy(new);
 }
 
 /// Converts the stored form to v1.

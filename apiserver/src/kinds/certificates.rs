@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::required;
 use super::strategy::{Context, Strategy};
-use crate::field::{Errors, FieldError, Path};
+use super::{check, required};
+use crate::field::{Errors, FieldError, Path, quote};
 use crate::meta;
 use crate::names;
 use crate::resource::{Column, ResourceInfo, SelectableField};
@@ -13,6 +13,9 @@ use crate::table::duration;
 
 /// The conditions that only the approval subresource sets.
 const APPROVAL: &[&str] = &["Approved", "Denied"];
+
+/// The conditions that stay.
+const KEPT: &[&str] = &["Approved", "Denied", "Failed"];
 
 /// CertificateSigningRequests.
 #[derive(Debug)]
@@ -98,6 +101,10 @@ impl Strategy for SigningRequests {
         }
     }
 
+    fn validate_status(&self, request: &Value, old: &Value, errors: &mut Errors) {
+        conditions(request, old, errors);
+    }
+
     fn default(&self, _: &ResourceInfo, request: &mut Value) {
         let conditions = request.pointer_mut("/status/conditions");
         let conditions = conditions.and_then(Value::as_array_mut);
@@ -126,6 +133,42 @@ impl Strategy for SigningRequests {
             errors.push(FieldError::required(&path.child("request"), ""));
         }
         required::validate(context.info, request, errors);
+    }
+}
+
+/// Checks the conditions of a request. (kubernetes: `validateCertificateSigningRequestUpdate`.)
+fn conditions(request: &Value, old: &Value, errors: &mut Errors) {
+    let path = Path::new("status").child("conditions");
+    let count = |of: &Value, kind: &str| {
+        let all = items(&of["status"]["conditions"]).iter();
+        all.filter(|one| one["type"] == kind).count()
+    };
+    for (at, one) in items(&request["status"]["conditions"]).iter().enumerate() {
+        let (kind, path) = (string(&one["type"]), path.index(at));
+        let was_both = APPROVAL.iter().all(|kind| count(old, kind) > 0);
+        let other = APPROVAL.iter().find(|other| **other != kind);
+        if is_approval(one) && !was_both && other.is_some_and(|other| count(request, other) > 0) {
+            let text = "Approved and Denied conditions are mutually exclusive";
+            errors.push(FieldError::invalid(&path.child("type"), kind, text));
+        }
+        check::required(&one["type"], "", &path.child("type"), errors);
+        if KEPT.contains(&kind) && one["status"] != "True" {
+            check::one_of(&one["status"], &path.child("status"), &["True"], errors);
+        }
+    }
+    for kind in KEPT {
+        if count(request, kind) < count(old, kind) {
+            let text = format!("updates may not remove a condition of type {}", quote(kind));
+            errors.push(FieldError::forbidden(&path, text));
+        }
+    }
+    let certificate = |of: &Value| string(&of["status"]["certificate"]).to_owned();
+    if !certificate(old).is_empty() && certificate(old) != certificate(request) {
+        let text = "updates may not modify existing certificate content";
+        errors.push(FieldError::forbidden(
+            &Path::new("status").child("certificate"),
+            text,
+        ));
     }
 }
 

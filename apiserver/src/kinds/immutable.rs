@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::field::{Errors, FieldError, Path};
+use crate::field::{Errors, FieldError, Path, quote};
 
 const IMMUTABLE: &str = "field is immutable";
 /// The mutable fields of a Pod's spec, in the text of a real server.
@@ -114,6 +114,62 @@ pub(crate) fn pod(new: &Value, old: &Value, errors: &mut Errors) {
             &path,
             format!("{POD_UPDATES}\nchanged: {changed}"),
         ));
+    }
+}
+
+/// Refuses changes of the ephemeral containers that a Pod has; others may be added.
+pub(crate) fn ephemeral_containers(new: &Value, old: &Value, errors: &mut Errors) {
+    let list = "ephemeralContainers";
+    let path = Path::new("spec").child(list);
+    for was in items(&old["spec"], list) {
+        let is = items(&new["spec"], list).find(|one| one["name"] == was["name"]);
+        let fate = match is {
+            None => "removed",
+            Some(is) if !is_same(is, was) => "changed",
+            Some(_) => continue,
+        };
+        let name = quote(was["name"].as_str().unwrap_or_default());
+        let text = format!("existing ephemeral containers {name} may not be {fate}\n");
+        errors.push(FieldError::forbidden(&path, text));
+    }
+}
+
+/// Refuses changes of a resize other than of processor and memory, and removed amounts.
+pub(crate) fn resize(new: &Value, old: &Value, errors: &mut Errors) {
+    let path = Path::new("spec");
+    for list in ["containers", "initContainers"] {
+        let pairs = items(&new["spec"], list).zip(items(&old["spec"], list));
+        for (at, (new, old)) in pairs.enumerate() {
+            let mut rest = new.clone();
+            for kind in ["requests", "limits"] {
+                let amounts = |of: &Value| of["resources"][kind].as_object().cloned();
+                let is = amounts(new).unwrap_or_default();
+                let was = amounts(old).unwrap_or_default();
+                if was.keys().any(|name| !is.contains_key(name)) {
+                    errors.push(FieldError::forbidden(
+                        &path.child(list).index(at).child("resources").child(kind),
+                        format!("resource {kind} cannot be removed"),
+                    ));
+                }
+                let mut amounts = Value::from(is);
+                for name in ["cpu", "memory"] {
+                    restore(&mut amounts, &Value::from(was.clone()), name);
+                }
+                rest["resources"][kind] = amounts;
+            }
+            if is_same(&rest, old) {
+                continue;
+            }
+            let (path, text) = if list == "containers" {
+                (path.clone(), "only cpu and memory resources are mutable")
+            } else {
+                (
+                    path.child(list).index(at),
+                    "only cpu and memory resources for init or sidecar containers are mutable",
+                )
+            };
+            errors.push(FieldError::forbidden(&path, text));
+        }
     }
 }
 

@@ -9,15 +9,28 @@ use serde_json::Value;
 
 use super::check::{self, labels, one_of};
 use super::container_rules::{container, probes};
-use super::{placement_rules, security, volume_rules};
+use super::{immutable, placement_rules, security, volume_rules};
 use crate::field::{Errors, FieldError, Path};
 use crate::names;
+
+const NO_EPHEMERAL: &str = "cannot be set for an Ephemeral Container";
+/// The fields of a container that one for debugging cannot have.
+const NOT_EPHEMERAL: &[&str] = &[
+    "ports",
+    "resources",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+    "resizePolicy",
+];
 
 /// Checks the spec of a Pod, or of a template, at `path`.
 pub(crate) fn validate(spec: &Value, path: &Path, errors: &mut Errors) {
     let volumes = volumes(spec, path, errors);
     containers(spec, &volumes, path, errors);
     init_containers(spec, &volumes, path, errors);
+    ephemeral_containers(spec, &volumes, path, errors);
     host_ports(spec, path, errors);
     one_of(
         &spec["restartPolicy"],
@@ -93,6 +106,42 @@ fn host_aliases(spec: &Value, path: &Path, errors: &mut Errors) {
             let path = path.child("hostnames").index(at);
             let name = name.as_str().unwrap_or_default();
             check::refuse(name, names::dns_subdomain, &path, errors);
+        }
+    }
+}
+
+/// Checks containers for debugging, which have no role in the service of the Pod.
+fn ephemeral_containers(spec: &Value, volumes: &BTreeSet<&str>, path: &Path, errors: &mut Errors) {
+    let others: BTreeSet<&str> = ["containers", "initContainers"]
+        .into_iter()
+        .flat_map(|list| items(spec, list))
+        .filter_map(|(_, one)| one["name"].as_str())
+        .collect();
+    let mut known = others.clone();
+    for (at, one) in items(spec, "ephemeralContainers") {
+        let path = path.child("ephemeralContainers").index(at);
+        container(one, volumes, &path, errors);
+        let name = one["name"].as_str().unwrap_or_default();
+        if !known.insert(name) {
+            errors.push(FieldError::duplicate(&path.child("name"), name));
+        }
+        let target = one["targetContainerName"].as_str().unwrap_or_default();
+        if !target.is_empty() && !others.contains(target) {
+            let path = path.child("targetContainerName");
+            errors.push(FieldError::not_found(&path, target));
+        }
+        for field in NOT_EPHEMERAL {
+            if !immutable::is_same(&one[*field], &Value::Null) {
+                errors.push(FieldError::forbidden(&path.child(field), NO_EPHEMERAL));
+            }
+        }
+        for (at, mount) in items(one, "volumeMounts") {
+            let path = path.child("volumeMounts").index(at);
+            for field in ["subPath", "subPathExpr"] {
+                if mount[field].as_str().is_some_and(|place| !place.is_empty()) {
+                    errors.push(FieldError::forbidden(&path.child(field), NO_EPHEMERAL));
+                }
+            }
         }
     }
 }

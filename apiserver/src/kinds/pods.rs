@@ -98,9 +98,24 @@ impl Strategy for Pods {
         let path = Path::new("spec");
         pod_spec::validate(&pod["spec"], &path, errors);
         tokens_have_an_account(&pod["spec"], &path, errors);
-        // The other subresources change what the object itself may not.
-        if let (Some(old), "") = (old, context.subresource) {
-            immutable::pod(pod, old, errors);
+        match (old, context.subresource) {
+            (None, _) if !cells::items(&pod["spec"]["ephemeralContainers"]).is_empty() => {
+                let path = path.child("ephemeralContainers");
+                errors.push(FieldError::forbidden(&path, "cannot be set on create"));
+            }
+            (Some(old), "") => immutable::pod(pod, old, errors),
+            (Some(old), "ephemeralcontainers") => {
+                immutable::ephemeral_containers(pod, old, errors);
+            }
+            (Some(old), "resize") => {
+                let class = qos_class(pod);
+                if class != qos_class(old) {
+                    let text = "Pod QOS Class may not change as a result of resizing";
+                    errors.push(FieldError::invalid(&path, class, text));
+                }
+                immutable::resize(pod, old, errors);
+            }
+            _ => {}
         }
     }
 

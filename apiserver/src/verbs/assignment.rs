@@ -6,9 +6,9 @@ use tokio::task::yield_now;
 
 use super::delete::{self, Options};
 use super::pipeline::{Changed, Save, Target, admit, write};
-use super::{Written, update};
+use super::{Content, Written, update};
 use crate::core::Core;
-use crate::field::quote;
+use crate::field::{FieldError, Path, aggregate, quote};
 use crate::meta;
 use crate::ownership::Writer;
 use crate::request::Request;
@@ -24,13 +24,15 @@ const EVICTION_TRIES: usize = 20;
 /// Assigns a Pod to the node that the binding names. (kubernetes: `BindingREST.assignPod`.)
 ///
 /// # Errors
-/// 400 for a binding of another name; 404; 409 for a Pod that has a node or is being deleted.
+/// 400 for a binding of another name; 404; 409 for a Pod that has a node or is being deleted; 500 for a target that is
+/// not a node, as on a real server.
 pub(crate) async fn bind(
     core: &Core,
     request: &Request,
     mut binding: Value,
 ) -> Result<Written, Status> {
     check_name(request, &mut binding, "v1", "Binding")?;
+    check_target(&binding["target"])?;
     admit(core, request, &mut binding).await?;
     let writer = Writer::new(core, request);
     let assign = |old: Option<&Value>| {
@@ -79,22 +81,55 @@ fn assigned(request: &Request, binding: &Value, old: &Value) -> Result<Value, St
             meta::metadata_mut(&mut new).insert(field.to_owned(), wanted.into());
         }
     }
-    if let Some(more) = binding["metadata"]["annotations"].as_object() {
-        let annotations = meta::map_at(meta::metadata_mut(&mut new), "annotations");
-        annotations.extend(more.clone());
+    for field in ["annotations", "labels"] {
+        if let Some(more) = binding["metadata"][field].as_object() {
+            let map = meta::map_at(meta::metadata_mut(&mut new), field);
+            map.extend(more.clone());
+        }
     }
     let status = meta::map_at(meta::object_mut(&mut new), "status");
     status.remove("nominatedNodeName");
-    set_scheduled(meta::list_at(status, "conditions"), request.now);
+    let scheduled = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null});
+    set_condition(meta::list_at(status, "conditions"), scheduled, request.now);
     Ok(new)
 }
 
-fn set_scheduled(conditions: &mut Vec<Value>, now: Timestamp) {
-    conditions.retain(|condition| condition["type"] != "PodScheduled");
-    conditions.push(json!({
-        "type": "PodScheduled", "status": "True",
-        "lastProbeTime": null, "lastTransitionTime": meta::time(now),
-    }));
+/// Checks that a binding names a node. (kubernetes: `ValidatePodBinding`.)
+fn check_target(target: &Value) -> Result<(), Status> {
+    let path = Path::new("target");
+    let text = |field: &str| target[field].as_str().unwrap_or_default();
+    let mut errors = Vec::new();
+    if !matches!(text("kind"), "" | "Node") {
+        let path = path.child("kind");
+        errors.push(FieldError::not_supported(
+            &path,
+            text("kind"),
+            &["Node", "<empty>"],
+        ));
+    }
+    if text("name").is_empty() {
+        errors.push(FieldError::required(&path.child("name"), ""));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Status::internal_text(aggregate(&errors)))
+}
+
+/// Sets a condition in its place, or at the end. Its time changes with its status. (kubernetes: `UpdatePodCondition`.)
+fn set_condition(conditions: &mut Vec<Value>, mut condition: Value, now: Timestamp) {
+    let mut all = conditions.iter_mut();
+    let former = all.find(|one| one["type"] == condition["type"]);
+    condition["lastTransitionTime"] = match &former {
+        Some(former) if former["status"] == condition["status"] => {
+            former["lastTransitionTime"].clone()
+        }
+        _ => meta::time(now).into(),
+    };
+    match former {
+        Some(former) => *former = condition,
+        None => conditions.push(condition),
+    }
 }
 
 /// Deletes a Pod if its disruption budget allows it. (kubernetes: `EvictionREST.Create`.)
@@ -132,7 +167,16 @@ pub(crate) async fn evict(
         if !is_versioned && !is_over && budget != Budget::Taken {
             options.version = Some(pod.version().to_string());
         }
-        match (delete::remove(core, &main, &options, false).await, budget) {
+        let marked = if options.dry_run {
+            Ok(())
+        } else {
+            mark_disrupted(core, &main, &mut options).await
+        };
+        let removed = match marked {
+            Ok(()) => delete::remove(core, &main, &options, false).await.map(drop),
+            Err(status) => Err(status),
+        };
+        match (removed, budget) {
             (Err(status), Budget::Ignored)
                 if status.code == 409 && !is_versioned && tries < EVICTION_TRIES =>
             {
@@ -148,6 +192,64 @@ pub(crate) async fn evict(
         }
     }
     Ok(Written::document(201, succeeded()))
+}
+
+/// Records in the Pod why it goes, if the preconditions hold. The version among them becomes that of the changed Pod.
+async fn mark_disrupted(
+    core: &Core,
+    request: &Request,
+    options: &mut Options,
+) -> Result<(), Status> {
+    let of_status = Request {
+        subresource: "status".to_owned(),
+        ..request.clone()
+    };
+    let mark = |old: Option<&Value>| {
+        let old = old.unwrap_or(&Value::Null);
+        for (field, name, wanted) in [
+            ("uid", "UID", &options.uid),
+            ("resourceVersion", "ResourceVersion", &options.version),
+        ] {
+            let found = meta::text(old, field);
+            if let Some(wanted) = wanted
+                .as_deref()
+                .filter(|wanted| !wanted.is_empty() && *wanted != found)
+            {
+                let resource = GroupResource {
+                    group: "",
+                    resource: "Pod",
+                };
+                let fate = if field == "uid" {
+                    "deleted and then recreated"
+                } else {
+                    "modified"
+                };
+                let why = format!(
+                    "the {name} in the precondition ({wanted}) does not match the {name} in record ({found}). The object might have been {fate}"
+                );
+                return Err(Status::conflict(resource, &request.name, why));
+            }
+        }
+        let mut new = old.clone();
+        let status = meta::map_at(meta::object_mut(&mut new), "status");
+        let condition = json!({
+            "type": "DisruptionTarget", "status": "True", "lastProbeTime": null,
+            "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
+        });
+        set_condition(meta::list_at(status, "conditions"), condition, request.now);
+        Ok(Changed::Owned(new))
+    };
+    let written = update::change(core, &of_status, Target::Present, &mark).await?;
+    let has_version = options
+        .version
+        .as_deref()
+        .is_some_and(|version| !version.is_empty());
+    if let Content::Object(pod) = written.content
+        && has_version
+    {
+        options.version = Some(pod.version().to_string());
+    }
+    Ok(())
 }
 
 /// The options of the deletion; a dry run is requested in the query, in the options, or equally in both.

@@ -303,7 +303,7 @@ async fn when_no_node_port_is_left_a_service_is_refused() {
 async fn a_binding_assigns_a_pod_to_a_node_once() {
     let server = server().await;
     post(&server, PODS, &pod("p")).await.expect_ok();
-    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
+    let binding = json!({"metadata": {"name": "p", "labels": {"zone": "a"}}, "target": {"kind": "Node", "name": "n"}});
     let path = format!("{PODS}/p/binding");
     let answer = post(&server, &path, &binding).await.expect_ok();
     assert_eq!(answer["status"], "Success");
@@ -311,6 +311,16 @@ async fn a_binding_assigns_a_pod_to_a_node_once() {
     assert_eq!(stored["spec"]["nodeName"], "n");
     assert_eq!(stored["metadata"]["generation"], 1);
     assert_eq!(stored["status"]["conditions"][0]["type"], "PodScheduled");
+    assert_eq!(stored["metadata"]["labels"]["zone"], "a");
+    let of_service = json!({"metadata": {"name": "p"}, "target": {"kind": "Service"}});
+    let refused = post(&server, &path, &of_service).await;
+    assert_eq!(refused.code, 500);
+    let message = refused.json()["message"].clone();
+    let message = message.as_str().unwrap_or_default();
+    assert!(
+        message.contains("target.kind") && message.contains("target.name"),
+        "{message}"
+    );
     let again = post(&server, &path, &binding).await;
     assert_eq!(again.code, 409);
     assert_eq!(
@@ -349,9 +359,24 @@ async fn an_eviction_needs_a_disruption_that_the_budget_allows() {
         "DisruptionBudget"
     );
 
-    merge(&server, &of_budget, &allow(1)).await.expect_ok();
-    post(&server, &path, &eviction).await.expect_ok();
-    assert_eq!(get(&server, &format!("{PODS}/p")).await.code, 404);
+    merge(&server, &of_budget, &allow(2)).await.expect_ok();
+    let mut stale = eviction.clone();
+    stale["deleteOptions"] = json!({"preconditions": {"resourceVersion": "1"}});
+    assert_eq!(post(&server, &path, &stale).await.code, 409);
+    let finalizer = json!({"metadata": {"finalizers": ["example.com/f"]}});
+    let kept = merge(&server, &format!("{PODS}/p"), &finalizer)
+        .await
+        .expect_ok();
+    let mut current = eviction.clone();
+    let version = &kept["metadata"]["resourceVersion"];
+    current["deleteOptions"] = json!({"preconditions": {"resourceVersion": version}});
+    post(&server, &path, &current).await.expect_ok();
+    let evicted = get(&server, &format!("{PODS}/p")).await.expect_ok();
+    assert_eq!(
+        evicted["status"]["conditions"][1]["type"],
+        "DisruptionTarget"
+    );
+    assert!(evicted["metadata"]["deletionTimestamp"].is_string());
     let left = get(&server, &format!("{BUDGETS}/b")).await.expect_ok();
     assert_eq!(left["status"]["disruptionsAllowed"], 0);
     assert!(left["status"]["disruptedPods"]["p"].is_string());
@@ -360,7 +385,9 @@ async fn an_eviction_needs_a_disruption_that_the_budget_allows() {
 #[tokio::test(start_paused = true)]
 async fn a_resize_of_a_pod_changes_nothing_but_resources() {
     let server = server().await;
-    post(&server, PODS, &pod("p")).await.expect_ok();
+    let mut small = pod("p");
+    small["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "500m"}});
+    post(&server, PODS, &small).await.expect_ok();
     let patch = json!({
         "metadata": {"labels": {"team": "b"}, "annotations": {"a": "b"}, "finalizers": ["example.com/f"]},
         "spec": {"hostname": "h", "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]},
@@ -373,6 +400,48 @@ async fn a_resize_of_a_pod_changes_nothing_but_resources() {
     for field in ["labels", "annotations", "finalizers"] {
         assert_eq!(resized["metadata"][field], Value::Null, "{field}");
     }
+    let fields = |resources: Value| {
+        let containers = json!([{"name": "c", "image": "i", "resources": resources}]);
+        let patch = json!({"spec": {"containers": containers}});
+        let (server, path) = (&server, &path);
+        async move {
+            let refused = merge(server, path, &patch).await;
+            assert_eq!(refused.code, 422);
+            let causes = refused.json()["details"]["causes"].clone();
+            let causes = causes.as_array().into_iter().flatten();
+            let fields = causes.map(|cause| cause["field"].as_str().unwrap_or_default().to_owned());
+            fields.collect::<Vec<_>>()
+        }
+    };
+    let removed = ["spec", "spec.containers[0].resources.requests"];
+    assert_eq!(fields(json!({"requests": null})).await, removed);
+    let other = json!({"requests": {"cpu": "500m", "ephemeral-storage": "1Gi"}});
+    assert_eq!(fields(other).await, ["spec"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ephemeral_containers_are_added_and_never_changed() {
+    let server = server().await;
+    post(&server, PODS, &pod("p")).await.expect_ok();
+    let path = format!("{PODS}/p/ephemeralcontainers");
+    let with = |containers: Value| json!({"spec": {"ephemeralContainers": containers}});
+    let debug = json!({"name": "d", "image": "busybox", "targetContainerName": "c"});
+    let added = merge(&server, &path, &with(json!([debug])))
+        .await
+        .expect_ok();
+    let container = &added["spec"]["ephemeralContainers"][0];
+    assert_eq!(container["imagePullPolicy"], "Always");
+    let other = json!({"name": "d", "image": "other"});
+    let probed = json!({"name": "e", "image": "i", "ports": [{"containerPort": 1}]});
+    for (containers, field) in [
+        (json!([]), "spec.ephemeralContainers"),
+        (json!([other]), "spec.ephemeralContainers"),
+        (json!([debug, probed]), "spec.ephemeralContainers[1].ports"),
+    ] {
+        let refused = merge(&server, &path, &with(containers)).await;
+        assert_eq!(refused.code, 422, "{field}");
+        assert_eq!(refused.json()["details"]["causes"][0]["field"], field);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -382,6 +451,40 @@ async fn wrapped_base64_is_stored_as_go_writes_it() {
     let secret = json!({"metadata": {"name": "s"}, "data": {"a": "YWJj\nZGU=\n", "b": "YR=="}});
     let stored = post(&server, SECRETS, &secret).await.expect_ok();
     assert_eq!(stored["data"], json!({"a": "YWJjZGU=", "b": "YQ=="}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_of_an_old_autoscaler_keeps_the_status_in_its_annotations() {
+    const OLD: &str = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
+    const NEW: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let server = server().await;
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
+    let mut old = json!({
+        "apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "h", "annotations": {"autoscaling.alpha.kubernetes.io/conditions": "5"}},
+        "spec": {"maxReplicas": 3, "scaleTargetRef": target},
+    });
+    post(&server, OLD, &old).await.expect_ok();
+    let new = get(&server, &format!("{NEW}/h")).await.expect_ok();
+    assert_eq!(new["status"]["conditions"], Value::Null);
+    let status = json!({"status": {
+        "desiredReplicas": 2, "currentReplicas": 1,
+        "conditions": [{"type": "AbleToScale", "status": "True"}],
+        "currentMetrics": [{"type": "Resource", "resource": {"name": "memory", "current": {"averageValue": "1Gi"}}}],
+    }});
+    let wanted = merge(&server, &format!("{NEW}/h/status"), &status)
+        .await
+        .expect_ok();
+    old["metadata"] = json!({"name": "h"});
+    old["spec"]["maxReplicas"] = json!(4);
+    put(&server, &format!("{OLD}/h"), &old).await.expect_ok();
+    let new = get(&server, &format!("{NEW}/h")).await.expect_ok();
+    assert_eq!(new["spec"]["maxReplicas"], 4);
+    assert_eq!(new["status"]["conditions"], wanted["status"]["conditions"]);
+    assert_eq!(
+        new["status"]["currentMetrics"],
+        wanted["status"]["currentMetrics"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -435,4 +538,16 @@ async fn only_the_approval_of_a_certificate_request_sets_its_approval() {
         .expect_ok();
     assert_eq!(stored["status"]["conditions"][0]["type"], "Approved");
     assert!(stored["status"]["conditions"][0]["lastUpdateTime"].is_string());
+    for (conditions, field) in [
+        (json!([]), "status.conditions"),
+        (
+            json!([{"type": "Approved", "status": "True"}, {"type": "Denied", "status": "True"}]),
+            "status.conditions[0].type",
+        ),
+    ] {
+        let patch = json!({"status": {"conditions": conditions}});
+        let refused = merge(&server, &format!("{REQUESTS}/r/approval"), &patch).await;
+        assert_eq!(refused.code, 422);
+        assert_eq!(refused.json()["details"]["causes"][0]["field"], field);
+    }
 }
