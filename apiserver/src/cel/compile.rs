@@ -1,7 +1,7 @@
 //! Compiling expressions, with a stack and within limits that keep the process alive.
 
-use kube_cel::cel::Program;
 use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, MapExpr, StructExpr};
+use kube_cel::cel::{Context, Program, Value};
 
 /// The stack on which deep expressions are parsed and evaluated; only touched pages take memory.
 const DEEP_STACK: usize = 128 << 20;
@@ -15,6 +15,22 @@ const MAX_DEPTH: usize = 500;
 /// The error of compiling an expression.
 pub(crate) fn compile_error(expression: &str) -> Option<String> {
     compile(expression).err()
+}
+
+/// The problem of a condition: it cannot be compiled, is another variable than `variables`, or a constant that is not a
+/// boolean. Types are not checked otherwise.
+pub(crate) fn condition_problem(expression: &str, variables: &[&str]) -> Option<String> {
+    let problem = compile_then(expression, |program| match &program.expression().expr {
+        Expr::Ident(name) if !variables.contains(&name.as_str()) => Some(format!(
+            "compilation failed: undeclared reference to '{name}' (in container '')"
+        )),
+        Expr::Literal(_) => match program.execute(&Context::default()) {
+            Ok(Value::Bool(_)) => None,
+            _ => Some("must evaluate to bool".to_owned()),
+        },
+        _ => None,
+    });
+    problem.unwrap_or_else(|error| Some(format!("compilation failed: {error}")))
 }
 
 /// Whether an expression uses `oldSelf`.

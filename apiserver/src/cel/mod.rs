@@ -16,7 +16,7 @@ mod rule;
 mod tests;
 mod values;
 
-pub(crate) use compile::{compile, compile_error, uses_old_self};
+pub(crate) use compile::{compile, compile_error, condition_problem, uses_old_self};
 pub(crate) use evaluate::{blocks, evaluate, not_checked, split_field_path};
 pub(crate) use rule::Rule;
 pub(crate) use values::escape;

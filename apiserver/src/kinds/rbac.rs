@@ -181,13 +181,8 @@ fn new_binding(object: &Value, errors: &mut Errors) {
             allowed,
         ));
     }
-    if object["roleRef"]["name"]
-        .as_str()
-        .unwrap_or_default()
-        .is_empty()
-    {
-        errors.push(FieldError::required(&path.child("name"), ""));
-    }
+    let name = &object["roleRef"]["name"];
+    check::name(name, names::path_segment, &path.child("name"), errors);
     for (at, subject) in object["subjects"]
         .as_array()
         .into_iter()

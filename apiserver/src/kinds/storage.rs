@@ -335,7 +335,7 @@ impl Strategy for Drivers {
         ] {
             put(spec, flag, false);
         }
-        put(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+        set(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
         if items(spec.get("volumeLifecycleModes").unwrap_or(&Value::Null)).is_empty() {
             spec.insert("volumeLifecycleModes".to_owned(), json!(["Persistent"]));
         }

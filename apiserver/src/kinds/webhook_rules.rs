@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::selectors;
+use crate::cel;
 use crate::field::{Errors, FieldError, Path};
 use crate::names;
 use crate::table::cells::{items, string};
@@ -11,6 +12,8 @@ use crate::table::cells::{items, string};
 const REVIEWS: &[&str] = &["v1", "v1beta1"];
 const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 const SCOPES: &[&str] = &["*", "Cluster", "Namespaced"];
+/// The variables of a condition.
+const VARIABLES: &[&str] = &["object", "oldObject", "request", "authorizer"];
 /// The most conditions of a webhook.
 const MOST_CONDITIONS: usize = 64;
 
@@ -280,8 +283,11 @@ fn conditions(list: &Value, path: &Path, errors: &mut Errors) {
     }
     for (at, condition) in all.iter().enumerate() {
         let path = path.index(at);
-        if string(&condition["expression"]).trim().is_empty() {
-            errors.push(FieldError::required(&path.child("expression"), ""));
+        let (expression, at_it) = (string(&condition["expression"]), path.child("expression"));
+        if expression.trim().is_empty() {
+            errors.push(FieldError::required(&at_it, ""));
+        } else if let Some(problem) = cel::condition_problem(expression, VARIABLES) {
+            errors.push(FieldError::invalid(&at_it, expression, problem));
         }
         let (name, path) = (string(&condition["name"]), path.child("name"));
         if name.is_empty() {

@@ -237,7 +237,7 @@ pub(super) fn default_failure_policy(spec: &mut Map<String, Value>) {
 
 fn job(spec: &mut Map<String, Value>, uid: &str, name: &str, is_new: bool) {
     put(spec, "backoffLimit", 6);
-    put(spec, "completionMode", "NonIndexed");
+    set(spec, "completionMode", "NonIndexed");
     if spec.get("completions").is_none() && spec.get("parallelism").is_none() {
         put(spec, "completions", 1);
     }
