@@ -239,7 +239,9 @@ async fn mark_disrupted(
         set_condition(meta::list_at(status, "conditions"), condition, request.now);
         Ok(Changed::Owned(new))
     };
-    let written = update::change(core, &of_status, Target::Present, &mark).await?;
+    let writer = Writer::new(core, &of_status);
+    let save = Save::new(&writer, Target::Present, &mark).admitted();
+    let written = write(core, &of_status, &save).await?;
     let has_version = options
         .version
         .as_deref()
