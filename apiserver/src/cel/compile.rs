@@ -1,6 +1,7 @@
 //! Compiling expressions, with a stack and within limits that keep the process alive.
 
 use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, MapExpr, StructExpr};
+use kube_cel::cel::parser::Parser;
 use kube_cel::cel::{Context, Program, Value};
 
 /// The stack on which deep expressions are parsed and evaluated; only touched pages take memory.
@@ -30,7 +31,17 @@ pub(crate) fn condition_problem(expression: &str, variables: &[&str]) -> Option<
         },
         _ => None,
     });
-    problem.unwrap_or_else(|error| Some(format!("compilation failed: {error}")))
+    problem.unwrap_or_else(|error| {
+        let is_known = has_optional_syntax(expression);
+        (!is_known).then(|| format!("compilation failed: {error}"))
+    })
+}
+
+/// Whether an expression is valid with the syntax of optional values, which a program does not have here.
+fn has_optional_syntax(expression: &str) -> bool {
+    let parser = Parser::default().enable_optional_syntax(true);
+    expression.len() <= MAX_SIZE
+        && on_deep_stack(|| parser.parse(expression).is_ok()).unwrap_or(false)
 }
 
 /// Whether an expression uses `oldSelf`.

@@ -143,11 +143,11 @@ fn conditions(request: &Value, old: &Value, errors: &mut Errors) {
         let all = items(&of["status"]["conditions"]).iter();
         all.filter(|one| one["type"] == kind).count()
     };
+    let has_both = |of: &Value| APPROVAL.iter().all(|kind| count(of, kind) > 0);
+    let becomes_both = has_both(request) && !has_both(old);
     for (at, one) in items(&request["status"]["conditions"]).iter().enumerate() {
         let (kind, path) = (string(&one["type"]), path.index(at));
-        let was_both = APPROVAL.iter().all(|kind| count(old, kind) > 0);
-        let other = APPROVAL.iter().find(|other| **other != kind);
-        if is_approval(one) && !was_both && other.is_some_and(|other| count(request, other) > 0) {
+        if becomes_both && is_approval(one) {
             let text = "Approved and Denied conditions are mutually exclusive";
             errors.push(FieldError::invalid(&path.child("type"), kind, text));
         }

@@ -1,5 +1,6 @@
 //! Endpoints and EndpointSlices.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use serde_json::Value;
@@ -21,6 +22,8 @@ const LINK_MULTICAST: &str =
 const ADDRESS_TYPES: &[&str] = &["FQDN", "IPv4", "IPv6"];
 /// The most endpoints of a slice, and addresses of one.
 const MOST_ENDPOINTS: usize = 1000;
+/// The most ports of a slice.
+const MOST_PORTS: usize = 20_000;
 const MOST_ADDRESSES: usize = 100;
 
 /// Endpoints.
@@ -195,11 +198,16 @@ impl Strategy for EndpointSlices {
 
 fn slice_ports(slice: &Value, errors: &mut Errors) {
     let all = items(&slice["ports"]);
+    if all.len() > MOST_PORTS {
+        errors.push(FieldError::too_many(&Path::new("ports"), all.len(), 20_000));
+        return;
+    }
+    let mut known = BTreeSet::new();
     for (at, port) in all.iter().enumerate() {
         let path = Path::new("ports").index(at);
         let name = string(&port["name"]);
         check::optional(&port["name"], names::dns_label, &path.child("name"), errors);
-        if all[..at].iter().any(|other| string(&other["name"]) == name) {
+        if !known.insert(name) {
             errors.push(FieldError::duplicate(&path.child("name"), name));
         }
         let protocol = &port["protocol"];
@@ -261,8 +269,31 @@ fn slice_address(kind: &Value, text: &str, list: &Path, at: usize, errors: &mut 
             }
             reachable(ip, text, &path, errors);
         }
-        "FQDN" => refuse(text, names::dns_subdomain, &path, errors),
+        "FQDN" => full_name(text, &path, errors),
         _ => {}
+    }
+}
+
+/// Checks a name of two segments or more. (apimachinery: `IsFullyQualifiedDomainName`.)
+fn full_name(text: &str, path: &Path, errors: &mut Errors) {
+    if text.is_empty() {
+        errors.push(FieldError::required(path, ""));
+        return;
+    }
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let problems = names::dns_subdomain(name);
+    if !problems.is_empty() {
+        errors.push(FieldError::invalid(path, name, problems.join(",")));
+    } else if !name.contains('.') {
+        let text = "should be a domain with at least two segments separated by dots";
+        errors.push(FieldError::invalid(path, name, text));
+    } else {
+        for label in name.split('.') {
+            let problems = names::dns_label(label);
+            if !problems.is_empty() {
+                errors.push(FieldError::invalid(path, label, problems.join(",")));
+            }
+        }
     }
 }
 

@@ -51,6 +51,7 @@ const ORDERS: &[(&str, &str, &str, &str, &str)] = &[
 pub(super) fn validate(range: &Value, errors: &mut Errors) {
     let path = Path::new("spec").child("limits");
     let all = items(&range["spec"]["limits"]);
+    let mut types = BTreeSet::new();
     for (at, limit) in all.iter().enumerate() {
         let path = path.index(at);
         let (kind, of_kind) = (string(&limit["type"]), path.child("type"));
@@ -60,7 +61,7 @@ pub(super) fn validate(range: &Value, errors: &mut Errors) {
             errors.push(FieldError::invalid(&of_kind, kind, text));
         }
         check::refuse(kind, names::qualified_name, &of_kind, errors);
-        if all[..at].iter().any(|other| string(&other["type"]) == kind) {
+        if !types.insert(kind) {
             errors.push(FieldError::duplicate(&of_kind, kind));
         }
         one(limit, kind, &path, errors);
@@ -151,7 +152,8 @@ fn ratio<'a>(amount: &dyn Fn(&str) -> Option<&'a str>, path: &Path, errors: &mut
     let Some((wanted, most)) = quantity_value(ratio).zip(value("max").zip(value("min"))) else {
         return;
     };
-    let most = most.0 / most.1;
+    // Thousandths are whole numbers, whose ratio is exact where it can be: 300m / 100m is 3.
+    let most = (most.0 * 1000.0).round() / (most.1 * 1000.0).round();
     if wanted > most {
         let text = format!("ratio {ratio} is greater than max/min = {most:.6}");
         errors.push(FieldError::invalid(path, ratio, text));

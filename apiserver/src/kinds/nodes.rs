@@ -1,5 +1,7 @@
 //! Nodes.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use super::strategy::{Context, Strategy};
@@ -82,8 +84,8 @@ fn one_network(spec: &mut Map<String, Value>) {
 
 /// Checks the taints. kube-apiserver names them as if they were metadata.
 fn taints(spec: &Value, errors: &mut Errors) {
-    let all = items(&spec["taints"]);
-    for (at, taint) in all.iter().enumerate() {
+    let mut known = BTreeSet::new();
+    for (at, taint) in items(&spec["taints"]).iter().enumerate() {
         let path = Path::new("metadata").child("taints").index(at);
         let key = string(&taint["key"]);
         check::refuse(key, names::qualified_name, &path.child("key"), errors);
@@ -94,10 +96,7 @@ fn taints(spec: &Value, errors: &mut Errors) {
             errors.push(FieldError::invalid(&path.child("value"), value, text));
         }
         check::one_of(&taint["effect"], &path.child("effect"), EFFECTS, errors);
-        let is_same = |other: &Value| {
-            string(&other["key"]) == key && string(&other["effect"]) == string(&taint["effect"])
-        };
-        if all[..at].iter().any(is_same) {
+        if !known.insert((key, string(&taint["effect"]))) {
             let mut error = FieldError::duplicate(&path, taint.clone());
             "taints must be unique by key and effect pair".clone_into(&mut error.detail);
             errors.push(error);

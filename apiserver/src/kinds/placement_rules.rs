@@ -2,6 +2,8 @@
 //!
 //! (kubernetes: `ValidateNodeSelector`, `validateAffinity`, `validateTopologySpreadConstraints`.)
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::check;
@@ -172,9 +174,16 @@ fn label_keys(holder: &Value, field: &str, path: &Path, errors: &mut Errors) {
     }
 }
 
+/// The fields of a constraint that only one may have.
+fn spread_kind(one: &Value) -> [&str; 2] {
+    ["topologyKey", "whenUnsatisfiable"].map(|field| string(&one[field]))
+}
+
 /// Checks how a Pod is spread.
 pub(super) fn spread(spec: &Value, path: &Path, errors: &mut Errors) {
     let all = items(&spec["topologySpreadConstraints"]);
+    let kinds = all.iter().map(spread_kind);
+    let last: BTreeMap<_, _> = kinds.zip(0..).collect();
     for (at, one) in all.iter().enumerate() {
         let path = path.child("topologySpreadConstraints").index(at);
         let skew = one["maxSkew"].as_i64().unwrap_or(0).into();
@@ -193,15 +202,11 @@ pub(super) fn spread(spec: &Value, path: &Path, errors: &mut Errors) {
             &["DoNotSchedule", "ScheduleAnyway"],
             errors,
         );
-        let kind = |one: &Value| {
-            let fields = ["topologyKey", "whenUnsatisfiable"];
-            fields.map(|field| string(&one[field]).to_owned())
-        };
-        if all[at + 1..].iter().any(|other| kind(other) == kind(one)) {
-            let [key, action] = kind(one);
+        let [key, action_text] = spread_kind(one);
+        if last[&[key, action_text]] > at {
             errors.push(FieldError::duplicate(
                 &path.child("{topologyKey, whenUnsatisfiable}"),
-                format!("{{{key}, {action}}}"),
+                format!("{{{key}, {action_text}}}"),
             ));
         }
         let domains = &one["minDomains"];

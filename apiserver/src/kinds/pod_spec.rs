@@ -165,7 +165,9 @@ fn host_ports(spec: &Value, path: &Path, errors: &mut Errors) {
                     errors.push(FieldError::duplicate(&path, key));
                 }
                 let inside = port["containerPort"].as_i64().unwrap_or(0);
-                if spec["hostNetwork"] == true && number != inside {
+                // A template may leave it out, because its Pods get it.
+                let is_checked = list == "containers" && spec["hostNetwork"] == true;
+                if is_checked && number != 0 && number != inside {
                     let text = "must match `containerPort` when `hostNetwork` is true";
                     errors.push(FieldError::invalid(&path, number, text));
                 }

@@ -182,6 +182,16 @@ fn resized(old: &Value, new: &Value) -> Value {
 fn default_pod(object: &mut Value) {
     let spec = meta::map_at(meta::object_mut(object), "spec");
     default_spec(spec);
+    // Not in templates, whose Pods get it.
+    if spec.get("hostNetwork") == Some(&Value::Bool(true)) {
+        for list in ["containers", "initContainers"] {
+            for port in items(spec, list).flat_map(|container| items(container, "ports")) {
+                if let Some(number) = port.get("containerPort").cloned() {
+                    put(port, "hostPort", number);
+                }
+            }
+        }
+    }
     put(spec, "enableServiceLinks", true);
     put(spec, "preemptionPolicy", "PreemptLowerPriority");
     put(spec, "priority", 0);
@@ -220,15 +230,6 @@ fn default_spec(spec: &mut Map<String, Value>) {
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         for container in items(spec, list) {
             default_container(container);
-        }
-    }
-    let in_host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
-    for list in ["containers", "initContainers"] {
-        for port in items(spec, list).flat_map(|container| items(container, "ports")) {
-            let number = port.get("containerPort").cloned();
-            if let Some(number) = number.filter(|_| in_host_network) {
-                put(port, "hostPort", number);
-            }
         }
     }
     for volume in items(spec, "volumes") {

@@ -97,9 +97,21 @@ pub(crate) fn validate(request: &Request, object: &Value, old: Option<&Value>) -
         // It was checked when it was written, perhaps by an earlier release with fewer rules.
         return errors;
     }
-    let old = former.as_ref().or(old);
-    info.strategy
-        .validate(&context(request), object, old, &mut errors);
+    let check = |object: &Value, old: Option<&Value>| {
+        let mut errors = Errors::new();
+        let context = context(request);
+        info.strategy.validate(&context, object, old, &mut errors);
+        errors
+    };
+    errors = check(object, former.as_ref().or(old));
+    let Some(old) = old.filter(|_| !errors.is_empty() && !info.custom) else {
+        return errors;
+    };
+    // What is stored may have another form, and problems that an earlier release did not see. Those do not count.
+    let old = former.unwrap_or_else(|| canonical(info, old));
+    let stored = check(&old, Some(&old));
+    errors = check(&canonical(info, object), Some(&old));
+    errors.retain(|error| !stored.contains(error));
     errors
 }
 

@@ -204,11 +204,12 @@ fn numbers(spec: &Value, kind: &str, path: &Path, errors: &mut Errors) {
 /// Checks the addresses outside of the cluster; those of an earlier release stay valid.
 fn external_addresses(spec: &Value, old: Option<&Value>, path: &Path, errors: &mut Errors) {
     let known = old.map_or(&Value::Null, |old| &old["spec"]["externalIPs"]);
+    let known: BTreeSet<&str> = cells::items(known).iter().map(string).collect();
     let all = cells::items(&spec["externalIPs"]);
     for (at, text) in all.iter().enumerate() {
         let path = path.child("externalIPs").index(at);
         let text = string(text);
-        if cells::items(known).iter().any(|known| known == text) {
+        if known.contains(text) {
             continue;
         }
         if let Some(ip) = check::ip(text, &path, errors) {
@@ -220,11 +221,11 @@ fn external_addresses(spec: &Value, old: Option<&Value>, path: &Path, errors: &m
 /// Checks the families of the addresses.
 fn families(spec: &Value, path: &Path, errors: &mut Errors) {
     const POLICIES: &[&str] = &["PreferDualStack", "RequireDualStack", "SingleStack"];
-    let all = cells::items(&spec["ipFamilies"]);
-    for (at, family) in all.iter().enumerate() {
+    let mut known = BTreeSet::new();
+    for (at, family) in cells::items(&spec["ipFamilies"]).iter().enumerate() {
         let path = path.child("ipFamilies").index(at);
         check::supported(family, &path, &["IPv4", "IPv6"], errors);
-        if all[..at].contains(family) {
+        if !known.insert(string(family)) {
             errors.push(FieldError::duplicate(&path, family.clone()));
         }
     }

@@ -67,14 +67,11 @@ pub(super) fn driver(driver: &Value, old: Option<&Value>, errors: &mut Errors) {
 }
 
 fn tokens(spec: &Value, path: &Path, errors: &mut Errors) {
-    let all = items(&spec["tokenRequests"]);
-    for (at, token) in all.iter().enumerate() {
+    let mut audiences = BTreeSet::new();
+    for (at, token) in items(&spec["tokenRequests"]).iter().enumerate() {
         let path = path.index(at);
         let audience = string(&token["audience"]);
-        if all[..at]
-            .iter()
-            .any(|other| string(&other["audience"]) == audience)
-        {
+        if !audiences.insert(audience) {
             errors.push(FieldError::duplicate(&path.child("audience"), audience));
             continue;
         }
@@ -127,7 +124,16 @@ pub(super) fn volume(volume: &Value, old: Option<&Value>, errors: &mut Errors) {
     let of = Data::get().named(of);
     let sources = of.into_iter().flat_map(|of| &of.fields);
     let mut sources = sources.filter(|field| field.embedded_in == Some(VOLUME_SOURCE));
-    if sources.any(|field| !immutable::is_same(&spec[field.name], &old[field.name])) {
+    let is_changed = |name: &str| {
+        let mut source = spec[name].clone();
+        // It may be set, but not changed.
+        let late = "controllerExpandSecretRef";
+        if name == "csi" && old[name][late].is_null() {
+            source.as_object_mut().map(|source| source.remove(late));
+        }
+        !immutable::is_same(&source, &old[name])
+    };
+    if sources.any(|field| is_changed(field.name)) {
         errors.push(FieldError::forbidden(
             &path.child("persistentvolumesource"),
             "spec.persistentvolumesource is immutable after creation",

@@ -254,7 +254,12 @@ fn owner(core: &Core, dependent: &Object, reference: &Value) -> Owner {
     }
 }
 
-async fn drop_references(core: &Core, info: &Arc<ResourceInfo>, object: &Object, uids: &[&str]) {
+async fn drop_references(
+    core: &Core,
+    info: &Arc<ResourceInfo>,
+    object: &Object,
+    uids: &[&str],
+) -> bool {
     modify(core, info, object, |new| {
         let metadata = meta::metadata_mut(new);
         if let Some(Value::Array(references)) = metadata.get_mut("ownerReferences") {
@@ -262,16 +267,16 @@ async fn drop_references(core: &Core, info: &Arc<ResourceInfo>, object: &Object,
                 .retain(|reference| !uids.contains(&reference["uid"].as_str().unwrap_or_default()));
         }
     })
-    .await;
+    .await
 }
 
-/// Changes an object, unless another one has its name now.
+/// Changes an object, unless another one has its name now. Returns whether the object is changed or gone.
 async fn modify(
     core: &Core,
     info: &Arc<ResourceInfo>,
     object: &Object,
     modify: impl Fn(&mut Value) + Sync,
-) {
+) -> bool {
     let key = object.key();
     let request = internal_request(core, info, &key);
     let uid = object.uid().unwrap_or_default();
@@ -287,7 +292,9 @@ async fn modify(
         && status.code != 404
     {
         tracing::warn!(%status, object = %key, "could not collect an object, or what it waits for");
+        return false;
     }
+    true
 }
 
 /// Removes a finalizer of the collector if the object need not wait any more.
@@ -304,15 +311,21 @@ async fn finalize(core: &Core, storage: &str, key: &Key) {
     let Some(uid) = object.uid() else { return };
     let dependents = core.store.owned_by(uid);
     if object.finalizers().any(|finalizer| finalizer == ORPHAN) {
+        let mut all_dropped = true;
         for (storage, key) in dependents {
             let Some(info) = core.registry.of_storage(&storage) else {
                 continue;
             };
-            if let Some(dependent) = core.store.get(&storage, key.as_str()) {
-                drop_references(core, &info, &dependent, &[uid]).await;
+            if let Some(dependent) = core.store.get(&storage, key.as_str())
+                && !drop_references(core, &info, &dependent, &[uid]).await
+            {
+                all_dropped = false;
             }
         }
-        drop_finalizer(core, storage, &object, ORPHAN).await;
+        // Without its owner, a dependent with a reference would be collected.
+        if all_dropped {
+            drop_finalizer(core, storage, &object, ORPHAN).await;
+        }
     } else if object.finalizers().any(|finalizer| finalizer == FOREGROUND) {
         let mut blocked = false;
         for (storage, key) in dependents {

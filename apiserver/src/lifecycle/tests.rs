@@ -305,10 +305,16 @@ async fn what_an_earlier_release_stored_lets_go_of_its_finalizer() {
         {"name": "c", "image": "", "resources": {"limits": {"cpu": "1000m"}}},
     ]});
     let job = json!({"template": {"spec": pod}, "suspend": false});
+    let scaled =
+        json!({"scaleTargetRef": {"apiVersion": "v1", "kind": "Deployment", "name": "web"}});
+    let claim = json!({"resources": {"requests": {"storage": "1024Mi"}}});
     for (storage, spec) in [
         ("pods", pod),
         ("jobs.batch", job.clone()),
         ("statefulsets.apps", job),
+        ("cronjobs.batch", json!({"schedule": "@often"})),
+        ("horizontalpodautoscalers.autoscaling", scaled),
+        ("persistentvolumeclaims", claim),
     ] {
         let object = json!({"metadata": metadata, "spec": spec});
         let stored = store(core, storage, "default", object);

@@ -12,5 +12,6 @@ mod lists;
 mod protobuf;
 mod raw;
 mod restarts;
+mod valid;
 mod watches;
 mod writes;
