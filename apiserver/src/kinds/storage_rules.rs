@@ -307,7 +307,7 @@ pub(super) fn class(class: &Value, old: Option<&Value>, errors: &mut Errors) {
 }
 
 fn topologies(terms: &[Value], errors: &mut Errors) {
-    let mut known: Vec<BTreeMap<&str, BTreeSet<&str>>> = Vec::new();
+    let mut known: BTreeSet<BTreeMap<&str, BTreeSet<&str>>> = BTreeSet::new();
     for (at, term) in terms.iter().enumerate() {
         let path = Path::new("allowedTopologies").index(at);
         let path = path.child("matchLabelExpressions");
@@ -331,9 +331,8 @@ fn topologies(terms: &[Value], errors: &mut Errors) {
             }
         }
         // A real server counts a term without expressions as one that occurs before.
-        if keys.is_empty() || known.contains(&keys) {
+        if keys.is_empty() || !known.insert(keys) {
             errors.push(FieldError::duplicate(&path, ""));
         }
-        known.push(keys);
     }
 }

@@ -31,9 +31,12 @@ pub(crate) async fn bind(
     request: &Request,
     mut binding: Value,
 ) -> Result<Written, Status> {
-    check_name(request, &mut binding, "v1", "Binding")?;
-    check_target(&binding["target"])?;
-    admit(core, request, &mut binding).await?;
+    set_type(&mut binding, "v1", "Binding");
+    let check = |binding: &Value| {
+        check_name(request, binding, "Binding")?;
+        check_target(&binding["target"])
+    };
+    admit(core, request, &mut binding, check).await?;
     let writer = Writer::new(core, request);
     let assign = |old: Option<&Value>| {
         let old = old.unwrap_or(&Value::Null);
@@ -144,9 +147,10 @@ pub(crate) async fn evict(
     request: &Request,
     mut eviction: Value,
 ) -> Result<Written, Status> {
-    check_name(request, &mut eviction, "policy/v1", "Eviction")?;
+    set_type(&mut eviction, "policy/v1", "Eviction");
+    let check = |eviction: &Value| check_name(request, eviction, "Eviction");
+    admit(core, request, &mut eviction, check).await?;
     let mut options = eviction_options(request, &eviction["deleteOptions"])?;
-    admit(core, request, &mut eviction).await?;
     let main = Request {
         subresource: String::new(),
         dry_run: options.dry_run,
@@ -377,22 +381,21 @@ fn violates(seconds: u32, why: String) -> Status {
 }
 
 /// The object names its Pod; its type may be left out.
-fn check_name(
-    request: &Request,
-    object: &mut Value,
-    api_version: &str,
-    kind: &str,
-) -> Result<(), Status> {
+fn check_name(request: &Request, object: &Value, kind: &str) -> Result<(), Status> {
     if meta::text(object, "name") != request.name {
         return Err(Status::bad_request(format!(
             "name in URL does not match name in {kind} object"
         )));
     }
+    Ok(())
+}
+
+/// Sets the version and the kind of a body that may leave them out.
+fn set_type(object: &mut Value, api_version: &str, kind: &str) {
     let map = meta::object_mut(object);
     map.entry("apiVersion")
         .or_insert_with(|| api_version.into());
     map.entry("kind").or_insert_with(|| kind.into());
-    Ok(())
 }
 
 fn succeeded() -> Value {

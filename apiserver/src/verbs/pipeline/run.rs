@@ -121,14 +121,16 @@ pub(crate) async fn write(
     written.unwrap_or_else(|_| Err(Status::timeout()))
 }
 
-/// Asks admission about an object that is not stored, but whose creation writes others.
+/// Asks admission about an object that is not stored, but whose creation writes others. `check` sees it between the two
+/// questions, with what admission changed.
 ///
 /// # Errors
-/// The refusal; 504 after [`LONGEST`].
+/// The refusal, and that of `check`; 504 after [`LONGEST`].
 pub(crate) async fn admit(
     core: &Core,
     request: &Request,
     object: &mut Value,
+    check: impl FnOnce(&Value) -> Result<(), Status>,
 ) -> Result<(), Status> {
     let asking = async {
         let mut asked = AdmissionRequest {
@@ -138,6 +140,7 @@ pub(crate) async fn admit(
             old: None,
         };
         core.admission.mutate(&core.store, &mut asked).await?;
+        check(asked.object.as_deref().unwrap_or(&Value::Null))?;
         core.admission.validate(&core.store, &asked).await
     };
     let answer = timeout(LONGEST, asking).await;

@@ -55,7 +55,7 @@ pub(crate) struct Save<'a> {
     whole: Option<Whole<'a>>,
     /// Follows the ownership of fields, through all tries.
     writer: &'a Writer<'a>,
-    is_admitted: bool,
+    asks_admission: bool,
 }
 
 // === impl Save ===
@@ -67,7 +67,7 @@ impl<'a> Save<'a> {
             change,
             whole: None,
             writer,
-            is_admitted: true,
+            asks_admission: true,
         }
     }
 
@@ -82,7 +82,7 @@ impl<'a> Save<'a> {
     /// A write that follows from one that was admitted.
     pub(crate) fn admitted(self) -> Self {
         Self {
-            is_admitted: false,
+            asks_admission: false,
             ..self
         }
     }
@@ -145,7 +145,7 @@ impl Write for Save<'_> {
             None => Operation::Create,
             Some(_) => Operation::Update,
         };
-        self.is_admitted.then_some(operation)
+        self.asks_admission.then_some(operation)
     }
 
     fn default(&self, core: &Core, request: &Request, draft: &mut Draft) -> Result<(), Status> {
