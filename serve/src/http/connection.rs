@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::activity::{Activity, Cause, Protocol, Recorded, Tracked};
 use super::answer::is_hang_up;
@@ -63,6 +64,8 @@ pub(super) struct Connection {
     pub(super) limits: Limits,
     pub(super) handler: Handler,
     pub(super) stop: CancellationToken,
+    /// Whether each request is a task of its own.
+    pub(super) tasks: bool,
 }
 
 // === impl Connection ===
@@ -93,7 +96,9 @@ impl Connection {
             limits,
             handler,
             stop,
+            tasks,
         } = self;
+        let handler = if tasks { in_tasks(handler) } else { handler };
         let activity = Activity::new(protocol);
         let service = {
             let activity = Arc::clone(&activity);
@@ -134,6 +139,22 @@ impl Connection {
             }
         }
     }
+}
+
+/// Runs each call of `handler` in a task, which ends when its future is dropped.
+fn in_tasks(handler: Handler) -> Handler {
+    Arc::new(move |request| {
+        let handler = Arc::clone(&handler);
+        let task = tokio::spawn(async move { handler(request).await });
+        let task = AbortOnDropHandle::new(task);
+        Box::pin(async move {
+            task.await.unwrap_or_else(|error| {
+                tracing::error!(%error, "the handler of a request panicked");
+                let text = "the handler panicked\n";
+                super::text(StatusCode::INTERNAL_SERVER_ERROR, text)
+            })
+        })
+    })
 }
 
 /// Has `handler` answer `request` within the limits.
@@ -236,6 +257,7 @@ mod tests {
             limits: Limits::default(),
             handler,
             stop: stop.clone(),
+            tasks: false,
         };
         let serving = connection.serve(far, protocol);
         (near, stop, tokio::spawn(serving))

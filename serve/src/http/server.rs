@@ -35,6 +35,7 @@ pub struct Server {
     handler: Handler,
     plain: Protocol,
     tls: Option<Tls>,
+    tasks: bool,
 }
 
 #[derive(Debug)]
@@ -79,6 +80,7 @@ impl Server {
             handler,
             plain: Protocol::Http1,
             tls: None,
+            tasks: false,
         }
     }
 
@@ -107,6 +109,17 @@ impl Server {
     #[must_use]
     pub fn plain_http2(mut self) -> Self {
         self.plain = Protocol::Either;
+        self
+    }
+
+    /// Runs each request in a task of its own, so that the requests of one HTTP/2 connection use several threads, and a
+    /// panic of the handler costs that request only: its answer is 500. The task ends with the request: when its client
+    /// cancels it, and when the connection ends.
+    ///
+    /// Without it the requests of a connection run inside the task of the connection, which costs less for short handlers.
+    #[must_use]
+    pub fn task_per_request(mut self) -> Self {
+        self.tasks = true;
         self
     }
 
@@ -169,6 +182,7 @@ impl Server {
                             limits: self.limits,
                             handler: Arc::clone(&self.handler),
                             stop: stop.clone(),
+                            tasks: self.tasks,
                         };
                         let plain = self.plain;
                         let tls = self.tls.clone();
