@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// The published libraries: folder and name.
-const CRATES: [(&str, &str); 9] = [
+const CRATES: [(&str, &str); 10] = [
     ("clock", "reeve-clock"),
     ("workqueue", "reeve-workqueue"),
     ("wire", "reeve-wire"),
     ("serve", "reeve-serve"),
     ("client", "reeve-client"),
+    ("webhook", "reeve-webhook"),
     ("informer", "reeve-informer"),
     ("election", "reeve-election"),
     ("controller", "reeve-controller"),

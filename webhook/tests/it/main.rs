@@ -1,0 +1,6 @@
+//! Webhooks as their handlers, the API server and a client over TLS see them.
+
+mod admission;
+mod client;
+mod conversion;
+mod server;
