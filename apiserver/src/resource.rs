@@ -72,13 +72,15 @@ pub(crate) struct ResourceInfo {
     pub(crate) types: LazySchema,
     /// Whether objects are stored in this version.
     pub(crate) storage_version: bool,
+    /// The `apiVersion` of the storage version.
+    pub(crate) stored_in: String,
+    /// The way between this version and the storage version.
+    pub(crate) conversion: Conversion,
     /// The schema of the storage version, if it is another one than this.
     pub(crate) stored: Option<Arc<ObjectSchema>>,
     /// Objects stored up to this version may have been written under another schema, or in another version of the
     /// resource: they are pruned and completed when they are read.
     pub(crate) converted_up_to: u64,
-    /// Objects stored up to this version would have to be converted by a webhook.
-    pub(crate) unconvertible_up_to: u64,
     /// Whether clients can request it. A storage version that is not served is here for the server itself.
     pub(crate) served: bool,
     /// Text of the warning on each answer, for a deprecated version.
@@ -88,6 +90,20 @@ pub(crate) struct ResourceInfo {
     /// Versions of one resource share a store of this name: `plural.group`, or `plural` of core.
     /// core/v1 and events.k8s.io/v1 Events share one too.
     pub(crate) storage: String,
+}
+
+/// The way in which objects become those of another version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Conversion {
+    /// By the rules of a built-in kind.
+    BuiltIn,
+    /// Only `apiVersion` changes (`conversion.strategy: None`).
+    None,
+    /// By a webhook.
+    Webhook,
+    /// Not at all: objects are read and written in the version in which they are stored. For the server itself, which
+    /// changes only metadata.
+    Kept,
 }
 
 /// The parts that a write to the `status` subresource may change besides the status. `spec` is never among them.

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use crate::admission::{Admission, Chain};
 use crate::authn::{Anonymous, Authenticator, Settings};
 use crate::core::{Core, Options};
+use crate::definitions::former_versions;
 use crate::faults::Faults;
 use crate::identity::{Identity, IdentityError};
 use crate::lifecycle;
@@ -162,7 +163,11 @@ impl Builder {
     pub async fn start(mut self) -> Result<ApiServer, StartError> {
         let clock = self.clock.take().unwrap_or_else(Clock::system);
         let store = match &self.data_dir {
-            Some(directory) => Store::open(directory, self.first_version, self.step, self.history)?,
+            Some(directory) => {
+                let former = former_versions();
+                let (first, step) = (self.first_version, self.step);
+                Store::open(directory, first, step, self.history, &former)?
+            }
             None => Store::new(self.first_version, self.step, self.history),
         };
         let store = store.with_event_ttl(self.event_ttl);

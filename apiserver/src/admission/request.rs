@@ -2,11 +2,9 @@
 
 use serde_json::Value;
 
-use crate::http::media::Shape;
 use crate::request::Request;
 use crate::store::Object;
-use crate::table::IncludeObject;
-use crate::verbs::present::Presenter;
+use crate::verbs::present::whole;
 
 /// The effect that a write would have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +29,12 @@ pub(crate) struct AdmissionRequest<'a> {
     pub(crate) old: Option<Old<'a>>,
 }
 
-/// The present object.
+/// The present object, in the version of the request.
 pub(crate) enum Old<'a> {
-    /// In the form of the new one.
+    /// With its type.
     Shown(&'a Value),
-    /// As it is stored.
-    Stored(&'a Object),
+    /// Without its type.
+    Untyped(&'a Object),
 }
 
 // === impl AdmissionRequest ===
@@ -53,13 +51,9 @@ impl AdmissionRequest<'_> {
     /// The present object, in the form of the new one. It is made again with each call.
     #[cfg_attr(not(test), expect(dead_code, reason = "for webhooks, which send it"))]
     pub(crate) fn old_object(&self) -> Option<Value> {
-        let whole = |object: &Object| {
-            let (info, now) = (&self.request.info, self.request.now);
-            Presenter::new(info, Shape::Whole, IncludeObject::None, now).whole(object)
-        };
         self.old.as_ref().map(|old| match old {
             Old::Shown(value) => (*value).clone(),
-            Old::Stored(object) => whole(object),
+            Old::Untyped(object) => whole(&self.request.info, object),
         })
     }
 }

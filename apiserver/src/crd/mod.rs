@@ -13,5 +13,5 @@ mod versions;
 
 pub(crate) use definition::{default, validate};
 pub(crate) use status::{
-    accept, initial_status, is_established, mark_installing, mark_terminating,
+    accept, add_stored_version, initial_status, is_established, mark_installing, mark_terminating,
 };

@@ -116,13 +116,27 @@ pub(crate) fn accept(definition: &Value, others: &[Value], now: &str) -> Value {
             );
         }
     }
-    let mut stored: Vec<Value> = items(old, "storedVersions").to_vec();
+    let stored = stored_versions(spec, old);
+    json!({"acceptedNames": accepted, "conditions": conditions, "storedVersions": stored})
+}
+
+/// The `storedVersions` of a status, and the storage version.
+fn stored_versions(spec: &Value, status: &Value) -> Vec<Value> {
+    let mut stored: Vec<Value> = items(status, "storedVersions").to_vec();
     for version in storage_versions(spec) {
         if !stored.iter().any(|known| known == version) {
             stored.push(json!(version));
         }
     }
-    json!({"acceptedNames": accepted, "conditions": conditions, "storedVersions": stored})
+    stored
+}
+
+/// Adds the storage version to `status.storedVersions`, with the write that makes it the storage version: from then on
+/// objects may be stored in it.
+pub(crate) fn add_stored_version(definition: &mut Value) {
+    let stored = stored_versions(&definition["spec"], &definition["status"]);
+    let status = meta::map_at(meta::object_mut(definition), "status");
+    status.insert("storedVersions".to_owned(), stored.into());
 }
 
 /// Whether the condition `Established` is true.

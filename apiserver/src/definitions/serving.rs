@@ -85,7 +85,7 @@ fn serve(core: &Core, installed: &mut HashMap<String, String>, definition: &Obje
         installed.insert(key.to_owned(), uid);
         core.store.create_table(key);
         let mut resources = versions::resources(current.value());
-        versions::note_conversions(core, current.value(), &mut resources);
+        versions::note_conversions(core, &mut resources);
         core.registry.set(key, resources);
         write_status(core, key, |_, _| {});
     }

@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::kinds::data::ALL_VERBS;
 use crate::kinds::strategy::Plain;
 use crate::meta;
-use crate::resource::{Generation, ResourceInfo, Scale, SelectableField, StatusUpdate};
+use crate::resource::{Conversion, Generation, ResourceInfo, Scale, SelectableField, StatusUpdate};
 use crate::schema::ObjectSchema;
 use crate::table::custom_columns;
 
@@ -39,7 +39,7 @@ fn compiled(version: &Value) -> Option<Arc<ObjectSchema>> {
 }
 
 /// Whether the definition wants a webhook to convert its objects, which this server does not call.
-pub(crate) fn wants_webhook(definition: &Value) -> bool {
+fn wants_webhook(definition: &Value) -> bool {
     definition["spec"]["conversion"]["strategy"] == "Webhook"
 }
 
@@ -56,16 +56,12 @@ pub(crate) fn warning(definition: &Value) -> Option<String> {
     })
 }
 
-/// Sets up to which version stored objects may differ from the form of each version's schema, and up to which they
-/// would need the webhook.
+/// Sets up to which version stored objects may differ from the form of each version's schema.
 ///
 /// Objects are pruned and completed on reads in other versions than the stored one, and if they are older than
 /// the schema.
-pub(super) fn note_conversions(core: &Core, definition: &Value, resources: &mut [ResourceInfo]) {
+pub(super) fn note_conversions(core: &Core, resources: &mut [ResourceInfo]) {
     let now = core.store.revision();
-    let webhook = wants_webhook(definition);
-    let stored_in = definition["status"]["storedVersions"].as_array();
-    let moved = stored_in.is_some_and(|versions| versions.len() > 1);
     for info in resources {
         let served = core.registry.find(&info.group, &info.version, &info.plural);
         let served = served.as_ref();
@@ -73,15 +69,6 @@ pub(super) fn note_conversions(core: &Core, definition: &Value, resources: &mut 
             _ if info.stored.is_some() => u64::MAX,
             Some(served) if served.schema == info.schema => served.converted_up_to,
             _ => now,
-        };
-        info.unconvertible_up_to = match served {
-            _ if !webhook => 0,
-            _ if !info.storage_version => u64::MAX,
-            // It was not the storage version before: older objects are in another version.
-            Some(served) if served.unconvertible_up_to == u64::MAX => now,
-            Some(served) => served.unconvertible_up_to,
-            None if moved => now,
-            None => 0,
         };
     }
 }
@@ -156,11 +143,17 @@ pub(super) fn resources(definition: &Value) -> Vec<ResourceInfo> {
                 structural: compiled(version),
                 types: LazySchema::default(),
                 storage_version: is_storage(version),
+                stored_in: stored.map_or_else(String::new, |stored| {
+                    format!("{}/{}", text(&spec["group"]), text(&stored["name"]))
+                }),
+                conversion: match wants_webhook(definition) {
+                    true => Conversion::Webhook,
+                    false => Conversion::None,
+                },
                 stored: stored
                     .filter(|stored| !is_same_form(version, stored))
                     .and_then(compiled),
                 converted_up_to: 0,
-                unconvertible_up_to: 0,
                 served: is_served(version),
                 deprecation: (version["deprecated"] == Value::Bool(true))
                     .then(|| deprecation(spec, version)),

@@ -38,6 +38,12 @@ impl Strategy for Definitions {
         definition["status"] = crd::initial_status(definition);
     }
 
+    fn prepare_update(&self, context: &Context<'_>, _: &Value, definition: &mut Value) {
+        if context.subresource.is_empty() {
+            crd::add_stored_version(definition);
+        }
+    }
+
     fn default(&self, _: &ResourceInfo, definition: &mut Value) {
         crd::default(definition);
     }

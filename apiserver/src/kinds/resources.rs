@@ -1,5 +1,7 @@
 //! The built-in resources, from the table of types and the rules of each kind.
 
+use std::collections::HashMap;
+
 use super::data::{Data, Resource, Version};
 use super::strategy::{Plain, Strategy};
 use super::workloads::Workload;
@@ -8,15 +10,27 @@ use super::{
     leases, namespaces, networking, nodes, pods, policy, rbac, registration, services, storage,
 };
 use crate::apply::LazySchema;
-use crate::resource::{Generation, ResourceInfo, Scale, StatusUpdate};
+use crate::resource::{Conversion, Generation, ResourceInfo, Scale, StatusUpdate};
 use crate::table::cells::aged;
 
 /// All built-in resources.
 pub(crate) fn builtin() -> Vec<ResourceInfo> {
     let versions = Data::get().versions.iter();
-    versions
+    let mut all: Vec<ResourceInfo> = versions
         .flat_map(|version| version.resources.iter().map(|one| describe(version, one)))
-        .collect()
+        .collect();
+    let is_stored = |info: &&ResourceInfo| info.storage_version && !info.storage.is_empty();
+    let stored: HashMap<String, String> = all
+        .iter()
+        .filter(is_stored)
+        .map(|info| (info.storage.clone(), info.api_version()))
+        .collect();
+    for info in &mut all {
+        if let Some(stored) = stored.get(&info.storage) {
+            info.stored_in.clone_from(stored);
+        }
+    }
+    all
 }
 
 /// The rules of a kind.
@@ -130,9 +144,10 @@ fn describe(version: &'static Version, resource: &'static Resource) -> ResourceI
         structural: None,
         types: LazySchema::default(),
         storage_version: true,
+        stored_in: String::new(),
+        conversion: Conversion::BuiltIn,
         stored: None,
         converted_up_to: 0,
-        unconvertible_up_to: 0,
         served: true,
         deprecation: None,
         custom: false,

@@ -9,18 +9,18 @@ use crate::http::warnings::Warnings;
 use crate::ownership::CONTROLLERS;
 use crate::rbac::User;
 use crate::request::{FieldValidation, Request};
-use crate::resource::ResourceInfo;
+use crate::resource::{Conversion, ResourceInfo};
 use crate::store::Key;
 
 /// A request of the server itself for one object.
 pub(super) fn internal_request(core: &Core, info: &Arc<ResourceInfo>, key: &Key) -> Request {
-    // The request works on objects as they are stored: nothing is converted.
-    let info = match info.unconvertible_up_to {
-        0 => info.clone(),
-        _ => Arc::new(ResourceInfo {
-            unconvertible_up_to: 0,
+    // The server ends objects also if no webhook converts them.
+    let info = match info.conversion {
+        Conversion::Webhook => Arc::new(ResourceInfo {
+            conversion: Conversion::Kept,
             ..ResourceInfo::clone(info)
         }),
+        _ => info.clone(),
     };
     Request {
         info,

@@ -32,6 +32,7 @@ pub(crate) use chore::Chore;
 pub use history::History;
 pub(crate) use object::{Key, Object};
 pub(crate) use objects::Store;
+pub(crate) use persist::Found;
 pub use persist::PersistError;
 pub(crate) use query::{HistoryError, Query};
 pub(crate) use table::{Change, Event};

@@ -1,6 +1,7 @@
 //! One stored object and its key.
 
 use std::borrow::Borrow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -12,15 +13,18 @@ use serde_json::Value;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key(Arc<str>);
 
-/// An object as stored: immutable, shared, without `apiVersion` and `kind`.
+/// An object as stored: immutable, shared. Its content has no `apiVersion` and `kind`.
 ///
 /// Those two differ between the versions of one resource (and between core and events.k8s.io Events),
 /// and the items of lists of built-ins have none; so they are added when an object is sent.
 pub(crate) struct Object {
-    /// Set from `last` on demand in a removal; always set otherwise.
+    /// The `apiVersion` that the content has the form of; empty if it is not known.
+    api_version: Arc<str>,
+    /// Set from `base` on demand in a removal; always set otherwise.
     value: OnceLock<Value>,
-    /// For a removal: the last stored state, which differs in its version only.
-    last: Option<Arc<Object>>,
+    /// For a removal: the last stored state, which differs in its version only. For an object in the form of another
+    /// `apiVersion`: the stored one.
+    base: Option<Arc<Object>>,
     version: u64,
     weight: usize,
     encoded: OnceLock<Bytes>,
@@ -86,19 +90,31 @@ impl fmt::Debug for Key {
 impl Object {
     /// An object written at `version`; its `metadata.resourceVersion` is set to it.
     pub(crate) fn new(mut value: Value, version: u64) -> Self {
-        if let Some(map) = value.as_object_mut() {
-            map.remove("apiVersion");
-            map.remove("kind");
-        }
-        set_version(&mut value, version);
-        Self::of(value, version)
+        let api_version = take_type(&mut value).unwrap_or_default();
+        Self::written(api_version.into(), value, version)
     }
 
-    fn of(value: Value, version: u64) -> Self {
+    /// The content of a write in the form of `api_version`, without `apiVersion` and `kind`.
+    pub(super) fn written(api_version: Arc<str>, mut value: Value, version: u64) -> Self {
+        set_version(&mut value, version);
+        Self::of(api_version, value, version)
+    }
+
+    /// `stored` in the form of another `api_version`: `value`, which may have its `apiVersion` and `kind`.
+    pub(crate) fn converted(stored: &Arc<Self>, api_version: &str, mut value: Value) -> Self {
+        take_type(&mut value);
         Self {
+            base: Some(stored.clone()),
+            ..Self::of(api_version.into(), value, stored.version)
+        }
+    }
+
+    fn of(api_version: Arc<str>, value: Value, version: u64) -> Self {
+        Self {
+            api_version,
             weight: weight(&value),
             value: OnceLock::from(value),
-            last: None,
+            base: None,
             version,
             encoded: OnceLock::new(),
             message: OnceLock::new(),
@@ -107,27 +123,25 @@ impl Object {
 
     /// An object that is not stored (a dry run); it keeps its version, if any.
     pub(crate) fn draft(mut value: Value) -> Self {
-        if let Some(map) = value.as_object_mut() {
-            map.remove("apiVersion");
-            map.remove("kind");
-        }
-        Self::stored(value)
+        let api_version = take_type(&mut value).unwrap_or_default();
+        Self::stored(api_version.into(), value)
     }
 
     /// An object read back from disk, with its version.
-    pub(crate) fn stored(value: Value) -> Self {
+    pub(crate) fn stored(api_version: Arc<str>, value: Value) -> Self {
         let version = value["metadata"]["resourceVersion"]
             .as_str()
             .and_then(|text| text.parse().ok())
             .unwrap_or(0);
-        Self::of(value, version)
+        Self::of(api_version, value, version)
     }
 
     /// The content of `last` with another version, for a DELETED event. Nothing is copied until it is read.
     pub(crate) fn at_version(last: &Arc<Self>, version: u64) -> Self {
         Self {
+            api_version: last.api_version.clone(),
             value: OnceLock::new(),
-            last: Some(last.clone()),
+            base: Some(last.clone()),
             version,
             weight: last.weight,
             encoded: OnceLock::new(),
@@ -142,16 +156,25 @@ impl Object {
 
     /// The content of a removal.
     fn copied(&self) -> Value {
-        let mut value = self.base().clone();
+        let mut value = self.unversioned().clone();
         set_version(&mut value, self.version);
         value
     }
 
     /// The content except for the version.
-    fn base(&self) -> &Value {
-        match &self.last {
-            Some(last) => last.value(),
-            None => self.value.get().unwrap_or(&Value::Null),
+    fn unversioned(&self) -> &Value {
+        match (self.value.get(), &self.base) {
+            (Some(value), _) => value,
+            (None, Some(last)) => last.value(),
+            (None, None) => &Value::Null,
+        }
+    }
+
+    /// The content in the form in which it is stored.
+    pub(crate) fn stored_value(&self) -> &Value {
+        match &self.base {
+            Some(base) if base.api_version != self.api_version => base.value(),
+            _ => self.value(),
         }
     }
 
@@ -163,6 +186,16 @@ impl Object {
     /// The approximate size of the content in memory, in bytes.
     pub(crate) fn weight(&self) -> usize {
         self.weight
+    }
+
+    /// The `apiVersion` that the content has the form of; empty if it is not known.
+    pub(crate) fn api_version(&self) -> &str {
+        &self.api_version
+    }
+
+    /// The same, shared between objects.
+    pub(super) fn shared_api_version(&self) -> Arc<str> {
+        self.api_version.clone()
     }
 
     /// The version it was written at.
@@ -201,7 +234,7 @@ impl Object {
     }
 
     fn text(&self, field: &str) -> Option<&str> {
-        self.base().get("metadata")?.get(field)?.as_str()
+        self.unversioned().get("metadata")?.get(field)?.as_str()
     }
 
     /// `metadata.name`.
@@ -231,7 +264,7 @@ impl Object {
 
     /// `metadata.finalizers`.
     pub(crate) fn finalizers(&self) -> impl Iterator<Item = &str> {
-        self.base()["metadata"]["finalizers"]
+        self.unversioned()["metadata"]["finalizers"]
             .as_array()
             .into_iter()
             .flatten()
@@ -246,7 +279,7 @@ impl Object {
 
     /// The uids of `metadata.ownerReferences`.
     pub(crate) fn owner_uids(&self) -> impl Iterator<Item = &str> {
-        self.base()["metadata"]["ownerReferences"]
+        self.unversioned()["metadata"]["ownerReferences"]
             .as_array()
             .into_iter()
             .flatten()
@@ -258,6 +291,26 @@ impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.key(), self.version)
     }
+}
+
+/// Removes `apiVersion` and `kind`; returns the former.
+pub(super) fn take_type(value: &mut Value) -> Option<String> {
+    let map = value.as_object_mut()?;
+    map.remove("kind");
+    match map.remove("apiVersion") {
+        Some(Value::String(api_version)) => Some(api_version),
+        _ => None,
+    }
+}
+
+/// The text in `all`, which gets it if it is new.
+pub(super) fn shared(all: &mut BTreeSet<Arc<str>>, text: &str) -> Arc<str> {
+    if let Some(known) = all.get(text) {
+        return known.clone();
+    }
+    let text: Arc<str> = text.into();
+    all.insert(text.clone());
+    text
 }
 
 fn set_version(value: &mut Value, version: u64) {

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, watch};
 
 use super::history::History;
 use super::object::Object;
-use super::persist::{Log, PersistError};
+use super::persist::{Directory, FormerVersion, PersistError};
 use super::state::State;
 use super::table::Table;
 
@@ -42,27 +42,39 @@ impl Store {
     }
 
     /// A store that keeps its objects in `directory`, with the existing ones.
+    ///
+    /// A directory of an older format is migrated. Objects of a storage get the `apiVersion` that `former` finds if the
+    /// format had none.
     pub(crate) fn open(
         directory: &std::path::Path,
         start: u64,
         step: u64,
         history: History,
+        former: FormerVersion<'_>,
     ) -> Result<Self, PersistError> {
-        let (log, found) = Log::open(directory)?;
+        let (directory, mut found) = Directory::open(directory)?;
+        if directory.is_old() {
+            found.set_versions(former);
+        }
         let store = Self::new(start.max(found.revision).max(found.reserved), step, history);
         {
             let mut state = store.state.write();
             let revision = state.revision;
+            state.api_versions = found.api_versions;
             for (storage, objects) in found.tables {
                 let mut table = Table::new(revision);
-                for (key, value) in objects {
-                    let object = Arc::new(Object::stored(value));
+                for (key, content) in objects {
+                    let object = Arc::new(Object::stored(content.api_version, content.value));
                     state.note(&storage, &key, None, Some(&object));
                     table.objects.insert(key, object);
                 }
                 state.tables.insert(storage, table);
             }
-            state.log = Some(log);
+            state.log = Some(if directory.is_old() {
+                directory.migrate(state.freeze())?
+            } else {
+                directory.start()?
+            });
         }
         Ok(store)
     }

@@ -1,10 +1,11 @@
 //! The state under the store's lock: tables, the index of owners, and chores of the background task.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::chore::Chore;
-use super::object::{Key, Object};
+use super::object::{Key, Object, shared};
 use super::persist::{Frozen, Log, PersistError};
 use super::table::Table;
 
@@ -33,6 +34,8 @@ pub(super) struct State {
     /// Resources whose definition is being deleted: a removal wakes the task.
     pub(super) ending: BTreeSet<String>,
     pub(super) log: Option<Log>,
+    /// The `apiVersion`s of stored objects: each is in memory once.
+    pub(super) api_versions: BTreeSet<Arc<str>>,
     /// Whether writes fail as on a full disk.
     #[cfg(test)]
     pub(super) broken: bool,
@@ -63,9 +66,15 @@ impl State {
             terminating: BTreeSet::new(),
             ending: BTreeSet::new(),
             log: None,
+            api_versions: BTreeSet::new(),
             #[cfg(test)]
             broken: false,
         }
+    }
+
+    /// The shared text of an `apiVersion`.
+    pub(super) fn shared(&mut self, api_version: &str) -> Arc<str> {
+        shared(&mut self.api_versions, api_version)
     }
 
     /// Whether objects may be created in `namespace`: it exists, and is not being deleted. Always true in a store
@@ -161,7 +170,7 @@ impl State {
     }
 
     /// The current objects. They are shared, not copied.
-    fn freeze(&self) -> Frozen {
+    pub(super) fn freeze(&self) -> Frozen {
         let tables = self.tables.iter();
         Frozen {
             revision: self.revision,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::object::{Key, Object};
+use super::object::{Key, Object, take_type};
 use super::objects::Store;
 use super::persist::{Log, PersistError};
 use super::table::{Change, Event, publish};
@@ -45,6 +45,8 @@ pub(crate) enum CommitError {
 impl Store {
     /// Writes `value`, or removes the object when it is `None`, if `expected` holds.
     ///
+    /// The `apiVersion` of `value` is the one that it has the form of; without it, the object keeps the present one.
+    ///
     /// Returns the object as stored; after a removal, the last state with the removal's version.
     pub(crate) fn commit(
         &self,
@@ -79,14 +81,22 @@ impl Store {
         }
         let version = state.revision.saturating_add(self.step);
         let (change, object) = match (value, &previous) {
-            (Some(value), None) => (Change::Added, Arc::new(Object::new(value, version))),
-            (Some(value), Some(_)) => (Change::Modified, Arc::new(Object::new(value, version))),
-            (None, Some(previous)) => (
-                Change::Deleted,
-                Arc::new(Object::at_version(previous, version)),
-            ),
+            (Some(mut value), previous) => {
+                let change = match previous {
+                    None => Change::Added,
+                    Some(_) => Change::Modified,
+                };
+                let api_version = match (take_type(&mut value), previous) {
+                    (Some(api_version), _) => state.shared(&api_version),
+                    (None, Some(previous)) => previous.shared_api_version(),
+                    (None, None) => Arc::default(),
+                };
+                (change, Object::written(api_version, value, version))
+            }
+            (None, Some(previous)) => (Change::Deleted, Object::at_version(previous, version)),
             (None, None) => return Err(CommitError::Raced),
         };
+        let object = Arc::new(object);
         let key = Key::from(key);
         let stays = (change != Change::Deleted).then_some(&object);
         #[cfg(test)]
@@ -95,8 +105,7 @@ impl Store {
             return Err(PersistError::injected().into());
         }
         if let Some(log) = &mut state.log
-            && let Err(error) =
-                log.append(version, storage, &key, stays.map(|object| object.value()))
+            && let Err(error) = log.append(version, storage, &key, stays.map(|object| &**object))
         {
             self.failures.fetch_add(1, Ordering::Relaxed);
             return Err(error.into());

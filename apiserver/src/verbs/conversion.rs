@@ -1,47 +1,153 @@
-//! Conversion between the version of a request and the storage version.
+//! Conversion between the versions of a resource: every object passes here on its way from the store and to it.
+//!
+//! An object is stored in the storage version of the time of its last write, and knows which one that is. Reads, lists,
+//! watches, admission and the answers of writes get it in the version of their request by [`shown`]; the pipeline stores
+//! what [`to_stored`] returns. Objects go through in batches and the functions may wait, because one call of a webhook
+//! converts many objects. `convert` is the only place that differs between the ways of [`Conversion`].
+//!
+//! The server reads some fields of stored objects without conversion: metadata that no conversion may change (names,
+//! owners, finalizers, times), and built-in kinds in the one form in which they are stored. Selectors are matched with
+//! the stored form, too.
+
+use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::resource::ResourceInfo;
+use super::present::whole;
+use crate::meta;
+use crate::resource::{Conversion, ResourceInfo};
 use crate::status::Status;
 use crate::store::Object;
 
-/// Converts an object to its stored form: fields of only the request's version are removed.
+/// Objects in the version of `info`. Those that have this form already are returned as they are.
+///
+/// # Errors
+/// 500 when an object requires a webhook, as in a real server that cannot reach the webhook.
+pub(crate) async fn shown(
+    info: &ResourceInfo,
+    mut objects: Vec<Arc<Object>>,
+) -> Result<Vec<Arc<Object>>, Status> {
+    let others = |object: &&mut Arc<Object>| differs(info, object);
+    let mut others: Vec<&mut Arc<Object>> = objects.iter_mut().filter(others).collect();
+    if others.is_empty() {
+        return Ok(objects);
+    }
+    let version = info.api_version();
+    let values = others.iter().map(|object| {
+        let mut value = whole(info, object);
+        meta::object_mut(&mut value).insert("apiVersion".to_owned(), object.api_version().into());
+        value
+    });
+    let values = convert(info, values.collect(), &version).await?;
+    for (object, mut value) in others.iter_mut().zip(values) {
+        complete(info, &mut value);
+        **object = Arc::new(Object::converted(object, &version, value));
+    }
+    Ok(objects)
+}
+
+/// [`shown`] for one object.
+///
+/// # Errors
+/// As of [`shown`].
+pub(crate) async fn shown_one(
+    info: &ResourceInfo,
+    object: Arc<Object>,
+) -> Result<Arc<Object>, Status> {
+    if !differs(info, &object) {
+        return Ok(object);
+    }
+    let shown = shown(info, vec![object]).await?;
+    shown.into_iter().next().ok_or_else(|| failed(info))
+}
+
+/// Whether an object must be converted, or completed, before it is shown.
+fn differs(info: &ResourceInfo, object: &Object) -> bool {
+    let is_earlier = object.version() <= info.converted_up_to;
+    match info.conversion {
+        Conversion::BuiltIn => !info.storage_version,
+        Conversion::Kept => false,
+        // Another version with the same fields has the same content.
+        Conversion::None => is_earlier,
+        Conversion::Webhook => is_earlier || object.api_version() != info.api_version(),
+    }
+}
+
+/// Brings the content of a custom resource to the schema of its version.
+fn complete(info: &ResourceInfo, value: &mut Value) {
+    let Some(schema) = info.structural().filter(|_| info.custom) else {
+        return;
+    };
+    match (&info.stored, info.conversion) {
+        (Some(stored), Conversion::None) => {
+            stored.default(value);
+            schema.prune(value);
+        }
+        _ => {
+            schema.prune(value);
+            schema.default(value);
+        }
+    }
+}
+
+/// Converts the content of an object to the version in which it is stored, and sets its `apiVersion` to that.
+///
+/// `from` is the `apiVersion` of the content: that of the request or, for a change that does not depend on the version,
+/// that of `live`, the object that is replaced.
 ///
 /// # Errors
 /// 500 when this requires a webhook.
-pub(crate) fn to_stored(info: &ResourceInfo, object: &mut Value) -> Result<(), Status> {
-    if info.unconvertible_up_to == u64::MAX {
-        return Err(failed(info));
-    }
-    if let Some(stored) = &info.stored {
-        stored.prune(object);
-        stored.default(object);
-    }
-    Ok(())
-}
-
-/// Whether a stored object can be shown in the version of `info`.
-///
-/// # Errors
-/// 500 when this requires a webhook, as in a real server that cannot reach the webhook.
-pub(crate) fn check(info: &ResourceInfo, object: &Object) -> Result<(), Status> {
-    if object.version() <= info.unconvertible_up_to {
-        return Err(failed(info));
-    }
-    Ok(())
-}
-
-/// [`check`] for each of `objects`.
-pub(crate) fn check_all<'a>(
+pub(crate) async fn to_stored(
     info: &ResourceInfo,
-    objects: impl IntoIterator<Item = &'a std::sync::Arc<Object>>,
-) -> Result<(), Status> {
-    if info.unconvertible_up_to == 0 {
-        return Ok(());
+    live: Option<&Object>,
+    from: &str,
+    mut object: Value,
+) -> Result<Value, Status> {
+    let mut to = info.stored_in.as_str();
+    if info.conversion == Conversion::Kept {
+        to = live.map_or(to, Object::api_version);
+    } else if from != to {
+        let map = meta::object_mut(&mut object);
+        map.insert("apiVersion".to_owned(), from.into());
+        let converted = convert(info, vec![object], to).await?;
+        object = converted.into_iter().next().ok_or_else(|| failed(info))?;
+        let is_request = from == info.api_version();
+        let has_fields_of_stored = info.conversion == Conversion::None && is_request;
+        let own = || info.structural().filter(|_| !has_fields_of_stored);
+        if let Some(schema) = info.stored.clone().or_else(own).filter(|_| info.custom) {
+            schema.prune(&mut object);
+            schema.default(&mut object);
+        }
     }
-    let mut objects = objects.into_iter();
-    objects.try_for_each(|object| check(info, object))
+    let map = meta::object_mut(&mut object);
+    map.insert("apiVersion".to_owned(), to.into());
+    Ok(object)
+}
+
+/// Converts objects, each with its `apiVersion`, to the version `to` of their resource.
+async fn convert(
+    info: &ResourceInfo,
+    mut objects: Vec<Value>,
+    to: &str,
+) -> Result<Vec<Value>, Status> {
+    let of_other_version = |object: &Value| object["apiVersion"] != to;
+    match info.conversion {
+        Conversion::BuiltIn => {
+            for object in &mut objects {
+                if to == info.stored_in {
+                    info.strategy.convert_to_stored(info, object);
+                } else {
+                    info.strategy.convert_from_stored(info, object);
+                }
+            }
+        }
+        Conversion::Webhook if objects.iter().any(of_other_version) => return Err(failed(info)),
+        Conversion::Kept | Conversion::None | Conversion::Webhook => {}
+    }
+    for object in &mut objects {
+        meta::object_mut(object).insert("apiVersion".to_owned(), to.into());
+    }
+    Ok(objects)
 }
 
 fn failed(info: &ResourceInfo) -> Status {

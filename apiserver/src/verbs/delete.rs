@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::Written;
 use super::list;
 use super::pipeline::{Commit, Done, Draft, Write, write};
 use super::present::ListMeta;
-use super::{Written, conversion};
 use crate::admission::Operation;
 use crate::core::Core;
 use crate::field::{FieldError, Path, quote};
@@ -185,8 +185,6 @@ impl Write for Removal<'_> {
         let info = &request.info;
         let live = core.store.get(&info.storage, request.key().as_str());
         let live = live.ok_or_else(|| request.not_found())?;
-        conversion::check(info, &live)?;
-        check_preconditions(request, &live, self.options)?;
         Ok(Draft {
             live: Some(live),
             ..Draft::default()
@@ -194,8 +192,11 @@ impl Write for Removal<'_> {
     }
 
     fn mutate(&self, request: &Request, draft: &mut Draft) -> Result<(), Status> {
-        let live = draft.live.as_ref();
-        draft.new = live.and_then(|live| mark(request, live, self.options));
+        let Some(live) = &draft.live else {
+            return Ok(());
+        };
+        check_preconditions(request, live, self.options)?;
+        draft.new = mark(request, live, self.options);
         Ok(())
     }
 
@@ -203,13 +204,22 @@ impl Write for Removal<'_> {
         self.is_admitted.then_some(Operation::Delete)
     }
 
-    fn settle(&self, _: &Request, draft: &mut Draft) -> Result<Commit, Status> {
-        let live = draft.live.as_ref();
-        Ok(match draft.new.take() {
-            None => Commit::Remove,
-            Some(marked) if live.is_some_and(|live| marked == *live.value()) => Commit::Nothing,
-            Some(marked) => Commit::Put(marked),
-        })
+    /// The mark is the same in all versions, so it is set in the stored form.
+    fn form(&self, request: &Request, draft: &Draft) -> String {
+        let live = draft.live.as_deref().map_or("", Object::api_version);
+        match live {
+            // Nothing but tests stores a built-in kind without it.
+            "" if !request.info.custom => request.info.stored_in.clone(),
+            live => live.to_owned(),
+        }
+    }
+
+    fn settle(&self, _: &Request, draft: &mut Draft) -> Commit {
+        match (draft.new.take(), &draft.live) {
+            (None, _) => Commit::Remove,
+            (Some(marked), None) => Commit::Put(marked),
+            (Some(marked), Some(live)) => Commit::change(live, marked),
+        }
     }
 
     fn answer(&self, request: &Request, _: Draft, done: Done) -> Written {
@@ -384,7 +394,8 @@ fn gone(request: &Request, removed: &Arc<Object>) -> Written {
         metadata.insert("deletionTimestamp".to_owned(), request.time().into());
         metadata.insert("deletionGracePeriodSeconds".to_owned(), 0.into());
         metadata.insert("generation".to_owned(), (generation + 1).into());
-        return Written::object(200, Arc::new(Object::draft(ended)));
+        let ended = Object::converted(removed, removed.api_version(), ended);
+        return Written::object(200, Arc::new(ended));
     }
     if request.info.delete_returns_object {
         return Written::object(200, removed.clone());

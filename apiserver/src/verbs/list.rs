@@ -96,7 +96,7 @@ pub(crate) async fn list(
         }
         Err(error) => return Err(history_status(error)),
     };
-    conversion::check_all(&request.info, &page.objects)?;
+    let objects = conversion::shown(&request.info, page.objects).await?;
     let meta = ListMeta {
         version: page.version,
         continue_token: page.last.as_ref().map(|last: &Key| {
@@ -108,7 +108,7 @@ pub(crate) async fn list(
         }),
         remaining: (page.remaining > 0 && selection.is_everything()).then_some(page.remaining),
     };
-    Ok((page.objects, meta))
+    Ok((objects, meta))
 }
 
 fn at(request: &Request, limited: bool) -> Result<At, Status> {

@@ -1,4 +1,4 @@
-//! Presentation of stored objects: with `apiVersion` and `kind`, or as metadata, or as rows.
+//! Presentation of objects in the version of the request: with `apiVersion` and `kind`, or as metadata, or as rows.
 
 mod binary;
 
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::http::media::Shape;
-use crate::resource::ResourceInfo;
+use crate::resource::{Conversion, ResourceInfo};
 use crate::store::Object;
 use crate::table::{self, IncludeObject, Rows};
 
@@ -23,6 +23,16 @@ pub(crate) struct Presenter {
     include_object: IncludeObject,
     now: Timestamp,
     type_meta: String,
+}
+
+/// An object in the version of `info`, with its type.
+pub(crate) fn whole(info: &ResourceInfo, object: &Object) -> Value {
+    let mut value = object.value().clone();
+    if let Some(map) = value.as_object_mut() {
+        map.insert("apiVersion".to_owned(), json!(info.api_version()));
+        map.insert("kind".to_owned(), json!(info.kind));
+    }
+    value
 }
 
 /// `metadata` of a list.
@@ -60,57 +70,8 @@ impl Presenter {
         &self.info
     }
 
-    /// Whether the rules of a built-in kind convert the stored form.
-    fn has_own_form(&self) -> bool {
-        !self.info.custom && !self.info.storage_version
-    }
-
-    /// The object with its type, whole.
-    pub(crate) fn whole(&self, object: &Object) -> Value {
-        let mut value = self.converted(object);
-        if let Some(map) = value.as_object_mut() {
-            map.insert("apiVersion".to_owned(), json!(self.info.api_version()));
-            map.insert("kind".to_owned(), json!(self.info.kind));
-        }
-        value
-    }
-
-    /// The object in the form of this version: of Events, the fields of their group; of custom resources, the
-    /// fields of the schema, completed with the defaults of the version that it is stored in.
-    fn converted(&self, object: &Object) -> Value {
-        let mut value = object.value().clone();
-        if self.has_own_form() {
-            self.info
-                .strategy
-                .convert_from_stored(&self.info, &mut value);
-            return value;
-        }
-        if self.converts(object)
-            && let Some(schema) = self.info.structural()
-        {
-            if let Some(stored) = &self.info.stored {
-                stored.default(&mut value);
-                schema.prune(&mut value);
-            } else {
-                schema.prune(&mut value);
-                schema.default(&mut value);
-            }
-        }
-        value
-    }
-
-    fn converts(&self, object: &Object) -> bool {
-        self.has_own_form() || (self.info.custom && object.version() <= self.info.converted_up_to)
-    }
-
     fn write_whole(&self, object: &Object, typed: bool, out: &mut BytesMut) {
-        let converted;
-        let content = if self.converts(object) {
-            converted = Bytes::from(self.converted(object).to_string().into_bytes());
-            &converted
-        } else {
-            object.encoded()
-        };
+        let content = object.encoded();
         if !typed {
             out.extend_from_slice(content);
             return;
@@ -247,11 +208,12 @@ impl Presenter {
         let rows = objects
             .iter()
             .map(|object| {
-                let whole = self.whole(object.borrow());
-                // Columns of a kind in two forms are those of the stored one.
-                let stored = match self.has_own_form() {
-                    true => object.borrow().value(),
-                    false => &whole,
+                let object = object.borrow();
+                let whole = whole(&self.info, object);
+                // Columns of a built-in kind in two forms are those of the stored one.
+                let stored = match self.info.conversion {
+                    Conversion::BuiltIn => object.stored_value(),
+                    _ => &whole,
                 };
                 rows.row(stored, &whole, self.include_object, version)
             })

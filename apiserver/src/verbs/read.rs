@@ -25,11 +25,11 @@ pub(crate) async fn get(core: &Core, request: &Request) -> Result<Arc<Object>, S
     if let Some(version) = version {
         wait_for(core, version).await?;
     }
-    find(core, request)
+    find(core, request).await
 }
 
 /// The current object, or that of a stale replica.
-pub(crate) fn find(core: &Core, request: &Request) -> Result<Arc<Object>, Status> {
+async fn find(core: &Core, request: &Request) -> Result<Arc<Object>, Status> {
     let key = request.key();
     let found = match request.stale {
         Some(version) => core
@@ -39,8 +39,7 @@ pub(crate) fn find(core: &Core, request: &Request) -> Result<Arc<Object>, Status
         None => core.store.get(&request.info.storage, key.as_str()),
     };
     let found = found.ok_or_else(|| request.not_found())?;
-    conversion::check(&request.info, &found)?;
-    Ok(found)
+    conversion::shown_one(&request.info, found).await
 }
 
 /// Parses a `resourceVersion`.

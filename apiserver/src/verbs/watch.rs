@@ -120,9 +120,6 @@ pub(crate) async fn watch(core: &Arc<Core>, request: &Request) -> Result<Watch, 
             }
         }
     };
-    if error.is_none() {
-        error = conversion::check_all(&request.info, &start.initial).err();
-    }
     let now = Instant::now();
     let lasts = match query
         .number("timeoutSeconds")?
@@ -220,7 +217,7 @@ impl Watch {
                 return None;
             }
             self.follow.borrow_and_update();
-            let frames = self.ready();
+            let frames = self.ready().await;
             if !frames.is_empty() {
                 return Some(frames);
             }
@@ -240,7 +237,7 @@ impl Watch {
     }
 
     /// The frames that can be sent now; ends the watch when its time is over.
-    fn ready(&mut self) -> Bytes {
+    async fn ready(&mut self) -> Bytes {
         let mut out = BytesMut::new();
         if self.closing.has_changed().unwrap_or(true) {
             self.ended = true;
@@ -250,10 +247,10 @@ impl Watch {
             self.fail(&status, &mut out);
             return out.freeze();
         }
-        for object in self.initial.by_ref().take(BATCH).collect::<Vec<_>>() {
-            self.frame("ADDED", &object, &mut out);
-        }
-        if !out.is_empty() {
+        let initial = self.initial.by_ref().take(BATCH);
+        let initial: Vec<_> = initial.map(|object| ("ADDED", object)).collect();
+        if !initial.is_empty() {
+            self.deliver(initial, &mut out).await;
             return out.freeze();
         }
         if let Some(version) = self.end_of_initial.take() {
@@ -273,20 +270,14 @@ impl Watch {
         {
             Ok((events, seen)) => {
                 self.cursor = seen;
-                for event in &events {
-                    if let Err(status) = conversion::check(self.presenter.info(), &event.object) {
-                        self.fail(&status, &mut out);
-                        break;
-                    }
-                    self.event(event, &mut out);
-                    if self.ended {
-                        break;
-                    }
-                }
-                if events.len() == BATCH && out.is_empty() {
+                let count = events.len();
+                let frames = events.into_iter().filter_map(|event| self.of_event(event));
+                let frames: Vec<_> = frames.collect();
+                if count == BATCH && frames.is_empty() {
                     // None of these was for this watch, and there may be more.
-                    return self.ready();
+                    return Box::pin(self.ready()).await;
                 }
+                self.deliver(frames, &mut out).await;
             }
             Err(HistoryError::TooOld { asked, oldest }) => {
                 if !self.started {
@@ -323,27 +314,39 @@ impl Watch {
         };
     }
 
-    /// Writes an event for this watch: objects enter and leave a selection.
-    fn event(&mut self, event: &Event, out: &mut BytesMut) {
+    /// The frame of an event for this watch, if it has one: objects enter and leave a selection.
+    fn of_event(&self, event: Event) -> Option<(&'static str, Arc<Object>)> {
         if !event.key.as_str().starts_with(&self.prefix) {
-            return;
+            return None;
         }
         let before = event
             .previous
-            .as_ref()
             .filter(|previous| self.selection.matches(previous));
         let after = event.change != Change::Deleted && self.selection.matches(&event.object);
         match (before, after) {
-            (None, false) => {}
-            (None, true) => self.frame("ADDED", &event.object, out),
-            (Some(_), true) => self.frame("MODIFIED", &event.object, out),
-            (Some(_), false) if event.change == Change::Deleted => {
-                self.frame("DELETED", &event.object, out);
-            }
+            (None, false) => None,
+            (None, true) => Some(("ADDED", event.object)),
+            (Some(_), true) => Some(("MODIFIED", event.object)),
+            (Some(_), false) if event.change == Change::Deleted => Some(("DELETED", event.object)),
             // It left the selection: the last visible state, at the version of leaving.
             (Some(previous), false) => {
-                let left = Object::at_version(previous, event.version);
-                self.frame("DELETED", &left, out);
+                let left = Object::at_version(&previous, event.version);
+                Some(("DELETED", Arc::new(left)))
+            }
+        }
+    }
+
+    /// Writes frames, with the objects in the version of the request.
+    async fn deliver(&mut self, frames: Vec<(&'static str, Arc<Object>)>, out: &mut BytesMut) {
+        let (kinds, objects): (Vec<_>, Vec<_>) = frames.into_iter().unzip();
+        let objects = match conversion::shown(self.presenter.info(), objects).await {
+            Ok(objects) => objects,
+            Err(status) => return self.fail(&status, out),
+        };
+        for (kind, object) in kinds.into_iter().zip(objects) {
+            self.frame(kind, &object, out);
+            if self.ended {
+                break;
             }
         }
     }

@@ -1,8 +1,10 @@
 //! The lines of the files: a checksum and one JSON document each.
 //!
-//! `3f2a90c1 {"version":…}`: eight digits of CRC-32 over the document, a blank, the document. Lines of the first
-//! format have no checksum and begin with the document; both are read, the second is written. A file begins with a
+//! `3f2a90c1 {"version":…}`: eight digits of CRC-32 over the document, a blank, the document. A file begins with a
 //! [`Head`]. Lines are independent: a missing line is one missing write, and all others are unaffected.
+//!
+//! The third format is written, and all are read: the second had no `apiVersion` in its lines, and the first had
+//! neither checksums nor heads.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -12,10 +14,13 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Found, Key, PersistError};
+use super::super::object::shared;
+use super::{Content, Found, Key, Object, PersistError};
 
-/// The written format. The first had neither heads nor checksums.
-const FORMAT: u32 = 2;
+/// The written format.
+pub(super) const NEWEST: u32 = 3;
+/// The format without heads.
+const FIRST: u32 = 1;
 /// The start of a head.
 const HEAD: &[u8] = b"{\"format\":";
 
@@ -38,9 +43,16 @@ pub(super) struct Line<'a> {
     pub(super) version: u64,
     pub(super) storage: Cow<'a, str>,
     pub(super) key: Cow<'a, str>,
+    /// The `apiVersion` that the value has the form of, if it is known.
+    #[serde(default, rename = "apiVersion", skip_serializing_if = "is_empty")]
+    pub(super) api_version: Cow<'a, str>,
     /// Absent for a removal; and in the head of a snapshot of the first format, whose `storage` is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) value: Option<Cow<'a, Value>>,
+}
+
+fn is_empty(text: impl AsRef<str>) -> bool {
+    text.as_ref().is_empty()
 }
 
 /// The extent of a file.
@@ -59,10 +71,30 @@ pub(super) struct Extent {
 impl Head {
     pub(super) fn new(revision: u64, reserved: u64, objects: Option<usize>) -> Self {
         Self {
-            format: FORMAT,
+            format: NEWEST,
             revision,
             reserved,
             objects,
+        }
+    }
+}
+
+// === impl Line ===
+
+impl<'a> Line<'a> {
+    /// The write of `object`, or the removal of `key`.
+    pub(super) fn new(
+        version: u64,
+        storage: &'a str,
+        key: &'a Key,
+        object: Option<&'a Object>,
+    ) -> Self {
+        Self {
+            version,
+            storage: storage.into(),
+            key: key.as_str().into(),
+            api_version: object.map_or("", Object::api_version).into(),
+            value: object.map(|object| Cow::Borrowed(object.value())),
         }
     }
 }
@@ -96,7 +128,7 @@ pub(super) fn read(path: &Path, found: &mut Found, floor: u64) -> Result<Extent,
             break;
         }
         number += 1;
-        match apply(&bytes, found, floor) {
+        match apply(&bytes, number, found, floor) {
             Ok(objects) => {
                 if let Some((line, why)) = damage {
                     return Err(damaged(path, line, &why));
@@ -108,7 +140,7 @@ pub(super) fn read(path: &Path, found: &mut Found, floor: u64) -> Result<Extent,
             Err(Refusal::Damaged(why)) => damage = damage.or(Some((number, why))),
             Err(Refusal::Newer(format)) => {
                 return Err(PersistError::new("read", path)(io::Error::other(format!(
-                    "its format {format} is newer than {FORMAT}, the newest that this program reads; \
+                    "its format {format} is newer than {NEWEST}, the newest that this program reads; \
                      start the program that wrote it"
                 ))));
             }
@@ -145,20 +177,29 @@ enum Refusal {
     Newer(u32),
 }
 
-/// Applies one line; returns the number of following objects, if it has one.
-fn apply(bytes: &[u8], found: &mut Found, floor: u64) -> Result<Option<usize>, Refusal> {
+/// Applies the line of this number in its file; returns the number of following objects, if it has one.
+fn apply(
+    bytes: &[u8],
+    number: usize,
+    found: &mut Found,
+    floor: u64,
+) -> Result<Option<usize>, Refusal> {
     let document = document(bytes).map_err(|why| Refusal::Damaged(why.to_owned()))?;
     let malformed = |error: serde_json::Error| Refusal::Damaged(error.to_string());
     if document.starts_with(HEAD) {
         let head: Head = serde_json::from_slice(document).map_err(malformed)?;
-        if head.format > FORMAT {
+        if head.format > NEWEST {
             return Err(Refusal::Newer(head.format));
         }
+        found.oldest = found.oldest.min(head.format);
         found.revision = found.revision.max(head.revision);
         found.reserved = found.reserved.max(head.reserved);
         return Ok(head.objects);
     }
     let line: Line<'_> = serde_json::from_slice(document).map_err(malformed)?;
+    if number == 1 {
+        found.oldest = FIRST;
+    }
     if line.storage.is_empty() {
         found.revision = found.revision.max(line.version);
         return Ok(None);
@@ -170,8 +211,12 @@ fn apply(bytes: &[u8], found: &mut Found, floor: u64) -> Result<Option<usize>, R
     let key = Key::from(&*line.key);
     match line.value {
         Some(value) => {
+            let content = Content {
+                api_version: shared(&mut found.api_versions, &line.api_version),
+                value: value.into_owned(),
+            };
             let table = found.tables.entry(line.storage.into_owned());
-            table.or_default().insert(key, value.into_owned());
+            table.or_default().insert(key, content);
         }
         None => {
             if let Some(table) = found.tables.get_mut(&*line.storage) {
@@ -240,16 +285,17 @@ mod tests {
             version: 7,
             storage: "things".into(),
             key: "a/x".into(),
+            api_version: "example.com/v1".into(),
             value: None,
         };
         let whole = encode(&line).unwrap();
-        assert!(apply(&whole, &mut Found::default(), 0).is_ok());
+        assert!(apply(&whole, 2, &mut Found::default(), 0).is_ok());
         for bit in 0..whole.len() * 8 {
             let mut flipped = whole.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             // The case of a digit of the sum has no meaning.
             let same = flipped.eq_ignore_ascii_case(&whole) && bit / 8 < 8;
-            let refused = apply(&flipped, &mut Found::default(), 0).is_err();
+            let refused = apply(&flipped, 2, &mut Found::default(), 0).is_err();
             assert!(refused || same, "bit {bit}");
         }
     }

@@ -10,13 +10,18 @@
 //! snapshot is synced, renamed, and its directory synced; only then the replaced logs are removed. Lines up
 //! to the snapshot's version are skipped, so a kill in between is harmless.
 //!
+//! A directory of an older format is migrated when it is opened: a snapshot of all objects is written and renamed as any
+//! other, which replaces all older files, before a log of the new format begins. So a kill leaves the old files, or the
+//! new snapshot with some of them; both are read, and migrated again. A directory of a newer format is refused.
+//!
 //! Recovery: data behind the last whole line of a log was never answered, or lost its sync; it is cut off. A
 //! damaged line before a whole one is refused, with the file, the line and the remedies.
 
+mod directory;
 mod format;
 mod snapshot;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -25,8 +30,10 @@ use std::thread::JoinHandle;
 
 use serde_json::Value;
 
-use super::object::{Key, Object};
+use super::object::{Key, Object, shared};
 use crate::disk::{self, private};
+pub(super) use directory::Directory;
+use directory::DirectoryLock;
 use format::{Head, Line, encode};
 use snapshot::Snapshot;
 
@@ -46,13 +53,28 @@ pub struct PersistError {
     source: io::Error,
 }
 
+/// The `apiVersion` of the objects of a storage in a format that does not have it; empty if that is not known.
+pub(crate) type FormerVersion<'a> = &'a dyn Fn(&str, &Found) -> String;
+
 /// The content of the disk.
-#[derive(Debug, Default)]
-pub(super) struct Found {
+#[derive(Debug)]
+pub(crate) struct Found {
     pub(super) revision: u64,
     /// Versions up to this one may have been used.
     pub(super) reserved: u64,
-    pub(super) tables: BTreeMap<String, BTreeMap<Key, Value>>,
+    pub(super) tables: BTreeMap<String, BTreeMap<Key, Content>>,
+    /// The `apiVersion`s of the objects.
+    pub(super) api_versions: BTreeSet<Arc<str>>,
+    /// The oldest format of a file.
+    oldest: u32,
+}
+
+/// The content of an object on disk.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Content {
+    /// Empty if it is not known.
+    pub(super) api_version: Arc<str>,
+    pub(super) value: Value,
 }
 
 /// All objects at one version.
@@ -86,9 +108,6 @@ pub(super) struct Log {
     /// After a failure no snapshot is tried before there are this many lines.
     not_before: usize,
 }
-
-/// Held while the directory is in use; the system releases it when the process ends.
-struct DirectoryLock(File);
 
 /// A snapshot that a thread writes. The directory is not released before its end.
 #[derive(Default)]
@@ -130,80 +149,55 @@ impl Frozen {
     }
 }
 
+// === impl Found ===
+
+impl Default for Found {
+    fn default() -> Self {
+        Self {
+            revision: 0,
+            reserved: 0,
+            tables: BTreeMap::new(),
+            api_versions: BTreeSet::new(),
+            oldest: format::NEWEST,
+        }
+    }
+}
+
+impl Found {
+    /// The content of an object, without its type.
+    pub(crate) fn object(&self, storage: &str, key: &str) -> Option<&Value> {
+        Some(&self.tables.get(storage)?.get(key)?.value)
+    }
+
+    /// Sets the `apiVersion` of all objects that have none.
+    pub(super) fn set_versions(&mut self, former: FormerVersion<'_>) {
+        let storages: Vec<String> = self.tables.keys().cloned().collect();
+        for storage in storages {
+            let api_version = former(&storage, self);
+            let api_version = shared(&mut self.api_versions, &api_version);
+            let objects = self.tables.get_mut(&storage).into_iter().flatten();
+            for (_, content) in objects.filter(|(_, content)| content.api_version.is_empty()) {
+                content.api_version = api_version.clone();
+            }
+        }
+    }
+}
+
 // === impl Log ===
 
 impl Log {
-    /// Opens `directory`, which is created if needed, and reads its content.
-    pub(super) fn open(directory: &Path) -> Result<(Self, Found), PersistError> {
-        fs::create_dir_all(directory).map_err(PersistError::new("create", directory))?;
-        let lock = lock(directory)?;
-        let mut found = Found::default();
-        let snapshot = snapshot::path(directory);
-        if snapshot.exists() {
-            let extent = format::read(&snapshot, &mut found, 0)?;
-            if extent.torn {
-                return Err(format::cut_short(&snapshot, extent.lines, None));
-            }
-        }
-        let floor = found.revision;
-        let objects = found.tables.values().map(BTreeMap::len).sum();
-        let (mut lines, mut number, mut end) = (0, 0, 0);
-        for (found_number, path) in logs(directory)? {
-            let extent = format::read(&path, &mut found, floor)?;
-            if extent.torn {
-                let file = private().append(true).open(&path);
-                file.and_then(|file| file.set_len(extent.end))
-                    .map_err(PersistError::new("repair", &path))?;
-                tracing::warn!(path = %path.display(), "cut off the end of the log: its last line is incomplete");
-            }
-            lines += extent.lines;
-            (number, end) = (found_number, extent.end);
-        }
-        // The log of the first format stays as it is.
-        let number = number.max(1);
-        let path = log_path(directory, number);
-        let fresh = !path.exists();
-        let file = private()
-            .append(true)
-            .open(&path)
-            .map_err(PersistError::new("open", &path))?;
-        let mut log = Self {
-            directory: directory.to_owned(),
-            lock,
-            file,
-            path,
-            number,
-            end: if fresh { 0 } else { end },
-            torn: false,
-            reserved: found.reserved,
-            lines,
-            objects,
-            not_before: 0,
-            running: Running::default(),
-        };
-        if log.end == 0 {
-            log.put(&Head::new(found.revision, found.reserved, None))?;
-        }
-        Ok((log, found))
-    }
-
     /// Appends one write.
     pub(super) fn append(
         &mut self,
         version: u64,
         storage: &str,
         key: &Key,
-        value: Option<&Value>,
+        object: Option<&Object>,
     ) -> Result<(), PersistError> {
         if version > self.reserved {
             self.reserve(version)?;
         }
-        self.put(&Line {
-            version,
-            storage: storage.into(),
-            key: key.as_str().into(),
-            value: value.map(std::borrow::Cow::Borrowed),
-        })?;
+        self.put(&Line::new(version, storage, key, object))?;
         self.lines += 1;
         Ok(())
     }
@@ -369,15 +363,6 @@ impl Drop for Running {
     }
 }
 
-// === impl DirectoryLock ===
-
-impl Drop for DirectoryLock {
-    fn drop(&mut self) {
-        // Closing the file is not enough: a process that is being started shares it until it runs its program.
-        let _ = self.0.unlock();
-    }
-}
-
 /// The logs in a directory by their numbers, oldest first.
 fn logs(directory: &Path) -> Result<Vec<(u64, PathBuf)>, PersistError> {
     let failed = || PersistError::new("list", directory);
@@ -402,18 +387,4 @@ fn logs(directory: &Path) -> Result<Vec<(u64, PathBuf)>, PersistError> {
 
 fn log_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("log.{number}.jsonl"))
-}
-
-/// Keeps other processes, and other servers of this one, out of the directory.
-fn lock(directory: &Path) -> Result<DirectoryLock, PersistError> {
-    let path = directory.join("lock");
-    let file = File::create(&path).map_err(PersistError::new("create", &path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(DirectoryLock(file)),
-        Err(fs::TryLockError::WouldBlock) => {
-            let in_use = io::Error::other("the directory is in use by another server");
-            Err(PersistError::new("lock", &path)(in_use))
-        }
-        Err(fs::TryLockError::Error(source)) => Err(PersistError::new("lock", &path)(source)),
-    }
 }

@@ -47,12 +47,8 @@ impl Snapshot {
         writer.write_all(&encode(&head)?)?;
         for (storage, objects) in &frozen.tables {
             for (key, object) in objects {
-                writer.write_all(&encode(&Line {
-                    version: object.version(),
-                    storage: storage.into(),
-                    key: key.as_str().into(),
-                    value: Some(std::borrow::Cow::Borrowed(object.value())),
-                })?)?;
+                let line = Line::new(object.version(), storage, key, Some(object));
+                writer.write_all(&encode(&line)?)?;
             }
         }
         let file = writer

@@ -3,8 +3,13 @@
 use super::*;
 use crate::disk::steps;
 
+fn open_with(directory: &Directory, step: u64) -> Result<Store, PersistError> {
+    let unknown = |_: &str, _: &Found| String::new();
+    Store::open(&directory.0, 1000, step, History::default(), &unknown)
+}
+
 fn open(directory: &Directory) -> Result<Store, PersistError> {
-    let store = Store::open(&directory.0, 1000, 7, History::default())?;
+    let store = open_with(directory, 7)?;
     store.create_table(STORAGE);
     Ok(store)
 }
@@ -37,7 +42,7 @@ proptest! {
         let keys = ["a/x", "a/y", "b/x", "a-b/z", "c", "b/y"];
         let directory = Directory::new();
         let (state, revision) = {
-            let store = Store::open(&directory.0, 1000, 7, History::default()).unwrap();
+            let store = open_with(&directory, 7).unwrap();
             store.create_table(STORAGE);
             for (at, (key, content)) in operations.iter().enumerate() {
                 write(&store, keys[*key], *content);
@@ -53,23 +58,23 @@ proptest! {
         let mut log = std::fs::OpenOptions::new().append(true).open(newest_log(&directory)).unwrap();
         log.write_all(&line[..torn.min(line.len())]).unwrap();
         drop(log);
-        let store = Store::open(&directory.0, 1000, 7, History::default()).unwrap();
+        let store = open_with(&directory, 7).unwrap();
         store.create_table(STORAGE);
         prop_assert_eq!(&everything(&store, None).unwrap(), &state);
         prop_assert!(store.revision() >= revision, "versions are not used twice");
         let version = write(&store, "new/one", Some(1)).unwrap();
         prop_assert!(version > revision);
         drop(store);
-        let store = Store::open(&directory.0, 1000, 7, History::default()).unwrap();
+        let store = open_with(&directory, 7).unwrap();
         prop_assert_eq!(store.get(STORAGE, "new/one").map(|object| object.version()), Some(version));
     }
 }
 
 /// A directory of its own, removed in the end.
-struct Directory(std::path::PathBuf);
+pub(super) struct Directory(pub(super) std::path::PathBuf);
 
 impl Directory {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         use std::sync::atomic::{AtomicU64, Ordering};
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!(
@@ -131,7 +136,7 @@ fn versions_that_a_power_failure_lost_are_not_used_again() {
 #[test]
 fn versions_are_reserved_again_when_a_block_is_used_up() {
     let directory = Directory::new();
-    let store = Store::open(&directory.0, 1000, 40_000, History::default()).unwrap();
+    let store = open_with(&directory, 40_000).unwrap();
     store.create_table(STORAGE);
     steps();
     for n in 0..6 {
@@ -265,36 +270,13 @@ fn a_directory_is_free_when_its_store_has_closed_though_its_lock_is_shared() {
 }
 
 #[test]
-fn a_directory_of_the_first_format_is_read() {
-    let directory = Directory::new();
-    let snapshot = r#"{"version":50,"storage":"","key":""}
-{"version":40,"storage":"things","key":"a/x","value":{"metadata":{"name":"x","namespace":"a","resourceVersion":"40"}}}
-"#;
-    let log = r#"{"version":45,"storage":"things","key":"a/old","value":{"metadata":{}}}
-{"version":2057,"storage":"things","key":"a/y","value":{"metadata":{"name":"y","namespace":"a","resourceVersion":"2057"}}}
-"#;
-    std::fs::write(directory.0.join("snapshot.jsonl"), snapshot).unwrap();
-    std::fs::write(directory.0.join("log.jsonl"), log).unwrap();
-    let store = open(&directory).unwrap();
-    let names_and_versions = everything(&store, None).unwrap();
-    let expected = [("a/x".to_owned(), 40), ("a/y".to_owned(), 2057)];
-    assert_eq!(names_and_versions, BTreeMap::from(expected));
-    assert_eq!(write(&store, "a/z", Some(1)), Some(2064));
-    drop(store);
-    assert_eq!(
-        everything(&open(&directory).unwrap(), None).unwrap().len(),
-        3
-    );
-}
-
-#[test]
 fn a_directory_of_a_newer_format_is_refused() {
     let directory = Directory::new();
-    let head = "{\"format\":3,\"revision\":1,\"reserved\":1}\n";
+    let head = "{\"format\":4,\"revision\":1,\"reserved\":1}\n";
     std::fs::write(directory.0.join("log.1.jsonl"), head).unwrap();
     let error = open(&directory).unwrap_err().to_string();
     assert!(
-        error.contains("log.1.jsonl: its format 3 is newer than 2"),
+        error.contains("log.1.jsonl: its format 4 is newer than 3"),
         "{error}"
     );
 }

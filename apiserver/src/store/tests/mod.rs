@@ -10,6 +10,7 @@ use super::*;
 
 mod bounds;
 mod disk;
+mod migration;
 
 const STORAGE: &str = "things";
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::admission::{AdmissionRequest, Old, Operation};
+use crate::meta;
 use crate::request::Request;
 use crate::store::{Expected, Key, Object};
 
@@ -13,7 +14,9 @@ use crate::store::{Expected, Key, Object};
 pub(crate) struct Draft {
     /// The stored object that was loaded.
     pub(crate) live: Option<Arc<Object>>,
-    /// The same in the version of the request, with its type.
+    /// The same in the version of the request.
+    pub(crate) shown: Option<Arc<Object>>,
+    /// The same with its type, for a write that changes it.
     pub(crate) old: Option<Value>,
     /// The object to store; `None` to remove it.
     pub(crate) new: Option<Value>,
@@ -42,6 +45,23 @@ pub(crate) enum Commit {
     Remove,
 }
 
+// === impl Commit ===
+
+impl Commit {
+    /// Stores `new`, with its `apiVersion`, unless that is what is stored.
+    pub(crate) fn change(live: &Object, mut new: Value) -> Self {
+        let map = meta::object_mut(&mut new);
+        map.remove("kind");
+        let api_version = map.remove("apiVersion").unwrap_or_default();
+        // A write without a change moves an object to a new storage version.
+        if new == *live.value() && api_version == live.api_version() {
+            return Self::Nothing;
+        }
+        meta::object_mut(&mut new).insert("apiVersion".to_owned(), api_version);
+        Self::Put(new)
+    }
+}
+
 // === impl Draft ===
 
 impl Draft {
@@ -51,10 +71,10 @@ impl Draft {
         operation: Operation,
         request: &'a Request,
     ) -> AdmissionRequest<'a> {
-        let stored = self.live.as_deref().map(Old::Stored);
+        let untyped = self.shown.as_deref().map(Old::Untyped);
         let (object, old) = match &mut self.part {
             Some(part) => (Some(&mut part.new), Some(Old::Shown(&part.old))),
-            None if operation == Operation::Delete => (None, stored),
+            None if operation == Operation::Delete => (None, untyped),
             None => (self.new.as_mut(), self.old.as_ref().map(Old::Shown)),
         };
         AdmissionRequest {

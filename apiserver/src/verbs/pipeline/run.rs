@@ -14,7 +14,7 @@ use crate::kinds::{Claim, rules};
 use crate::request::Request;
 use crate::status::Status;
 use crate::store::{CommitError, Object};
-use crate::verbs::Written;
+use crate::verbs::{Content, Written, conversion};
 
 /// The longest time that a write takes, its admission and its races included. (apiserver: `requestTimeoutUpperBound`.)
 const LONGEST: Duration = Duration::from_secs(34);
@@ -70,11 +70,13 @@ pub(crate) trait Write: Sync {
         Ok(())
     }
 
-    /// The object in its stored form, its owners included, if anything changes.
-    ///
-    /// # Errors
-    /// 500 for an object that cannot be converted.
-    fn settle(&self, request: &Request, draft: &mut Draft) -> Result<Commit, Status>;
+    /// The `apiVersion` that the new object has the form of.
+    fn form(&self, request: &Request, _: &Draft) -> String {
+        request.info.api_version()
+    }
+
+    /// What to store, its owners included; the new object has its stored form.
+    fn settle(&self, request: &Request, draft: &mut Draft) -> Commit;
 
     /// Decides after a race, the `tries`-th of this write, whether to begin again.
     ///
@@ -157,6 +159,10 @@ async fn attempt(
     let mut draft = verb.load(core, request)?;
     let (whole, asks) = (verb.narrowed(request, &draft), request);
     let request = whole.as_ref().unwrap_or(request);
+    let info = &request.info;
+    if let Some(live) = &draft.live {
+        draft.shown = Some(conversion::shown_one(info, live.clone()).await?);
+    }
     verb.mutate(request, &mut draft)?;
     let operation = verb.operation(&draft);
     if let Some(operation) = operation {
@@ -170,11 +176,21 @@ async fn attempt(
         let asked = draft.asked(operation, asks);
         core.admission.validate(&core.store, &asked).await?;
     }
-    let change = verb.settle(request, &mut draft)?;
+    if let Some(new) = draft.new.take() {
+        let (live, from) = (draft.live.as_deref(), verb.form(request, &draft));
+        draft.new = Some(conversion::to_stored(info, live, &from, new).await?);
+    }
+    let change = verb.settle(request, &mut draft);
     let committed = commit(core, request, &draft, change);
     drop(claim);
     match committed {
-        Ok(done) => Ok(Some(verb.answer(request, draft, done))),
+        Ok(done) => {
+            let mut written = verb.answer(request, draft, done);
+            if let Content::Object(object) = written.content {
+                written.content = Content::Object(conversion::shown_one(info, object).await?);
+            }
+            Ok(Some(written))
+        }
         Err(CommitError::Raced) => verb.raced(core, request, &draft, tries).map(|()| None),
         // It was removed meanwhile: admission has the answer.
         Err(CommitError::Namespace) => Ok(None),

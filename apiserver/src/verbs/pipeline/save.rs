@@ -8,16 +8,14 @@ use super::{creation, update};
 use crate::admission::Operation;
 use crate::core::Core;
 use crate::escalation;
-use crate::http::media::Shape;
 use crate::kinds::{Claim, rules};
 use crate::meta;
 use crate::ownership::{self, Writer};
 use crate::request::Request;
 use crate::status::Status;
 use crate::store::Object;
-use crate::table::IncludeObject;
-use crate::verbs::present::Presenter;
-use crate::verbs::{Written, conversion, metadata, prepare};
+use crate::verbs::present::whole;
+use crate::verbs::{Written, metadata, prepare};
 
 /// How often a name is generated until it is free. (apiserver: `maxNameGenerationCreateAttempts`.)
 const GENERATED_NAME_TRIES: usize = 8;
@@ -95,17 +93,11 @@ impl Write for Save<'_> {
             return Ok(Draft::default());
         }
         let live = core.store.get(&info.storage, request.key().as_str());
-        let Some(live) = live else {
-            return match self.target {
-                Target::Any => Ok(Draft::default()),
-                _ => Err(request.not_found()),
-            };
-        };
-        conversion::check(info, &live)?;
-        let presenter = Presenter::new(info, Shape::Whole, IncludeObject::None, request.now);
+        if live.is_none() && self.target != Target::Any {
+            return Err(request.not_found());
+        }
         Ok(Draft {
-            old: Some(presenter.whole(&live)),
-            live: Some(live),
+            live,
             ..Draft::default()
         })
     }
@@ -120,6 +112,10 @@ impl Write for Save<'_> {
     }
 
     fn mutate(&self, request: &Request, draft: &mut Draft) -> Result<(), Status> {
+        draft.old = draft
+            .shown
+            .as_ref()
+            .map(|shown| whole(&request.info, shown));
         let old = draft.old.as_ref();
         let new = match (self.change)(old)? {
             Changed::Owned(new) => new,
@@ -192,26 +188,21 @@ impl Write for Save<'_> {
         escalation::check(core, request, new, old)
     }
 
-    fn settle(&self, request: &Request, draft: &mut Draft) -> Result<Commit, Status> {
-        let info = &request.info;
+    fn settle(&self, request: &Request, draft: &mut Draft) -> Commit {
         let mut new = draft.new.take().unwrap_or_default();
-        info.strategy.convert_to_stored(info, &mut new);
-        conversion::to_stored(info, &mut new)?;
         let Some(live) = &draft.live else {
-            return Ok(Commit::Put(new));
+            return Commit::Put(new);
         };
         let map = meta::object_mut(&mut new);
-        map.remove("apiVersion");
         map.remove("kind");
+        let api_version = map.remove("apiVersion").unwrap_or_default();
         ownership::keep_times(live.value(), &mut new);
+        meta::object_mut(&mut new).insert("apiVersion".to_owned(), api_version);
         if update::ends(request, live, &new) {
             draft.new = Some(new);
-            return Ok(Commit::Remove);
+            return Commit::Remove;
         }
-        if new == *live.value() {
-            return Ok(Commit::Nothing);
-        }
-        Ok(Commit::Put(new))
+        Commit::change(live, new)
     }
 
     fn raced(

@@ -1,4 +1,4 @@
-//! Presentation of stored objects in protobuf: whole, or as metadata. There are no tables in protobuf.
+//! Presentation of objects in protobuf: whole, or as metadata. There are no tables in protobuf.
 
 use std::sync::Arc;
 
@@ -75,8 +75,7 @@ impl Presenter {
             return Err(Cause::UnknownKind { api_version, kind }.into());
         };
         let encoded = match self.shape {
-            Shape::Whole if !self.converts(object) => return object.encoded_as(message),
-            Shape::Whole => reeve_wire::encode(message, &self.converted(object)),
+            Shape::Whole => return object.encoded_as(message),
             // The message has no field except the metadata.
             _ => reeve_wire::encode(message, object.value()),
         };

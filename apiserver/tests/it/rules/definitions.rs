@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::rules::raw::*;
 
-const FOOS_V2: &str = "/apis/example.com/v2/namespaces/default/foos";
+pub(super) const FOOS_V2: &str = "/apis/example.com/v2/namespaces/default/foos";
 
 /// One version of `foos` whose spec has these properties.
 fn version(name: &str, storage: bool, properties: Value) -> Value {
@@ -17,18 +17,18 @@ fn version(name: &str, storage: bool, properties: Value) -> Value {
 }
 
 /// `foos.example.com` in v1, which is stored, and v2.
-fn two_versions(first: Value, second: Value) -> Value {
+pub(super) fn two_versions(first: Value, second: Value) -> Value {
     let mut definition = foos();
     definition["spec"]["versions"] =
         json!([version("v1", true, first), version("v2", false, second)]);
     definition
 }
 
-fn foo_of(version: &str, name: &str, spec: Value) -> Value {
+pub(super) fn foo_of(version: &str, name: &str, spec: Value) -> Value {
     json!({"apiVersion": format!("example.com/{version}"), "kind": "Foo", "metadata": {"name": name}, "spec": spec})
 }
 
-fn text() -> Value {
+pub(super) fn text() -> Value {
     json!({"type": "string"})
 }
 
@@ -85,7 +85,7 @@ async fn stored_objects_have_the_defaults_of_the_storage_version() {
 }
 
 /// Two equal versions that are converted by a webhook.
-fn with_webhook() -> Value {
+pub(super) fn with_webhook() -> Value {
     let mut definition = two_versions(json!({"a": text()}), json!({"a": text()}));
     definition["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
         "clientConfig": {"url": "https://127.0.0.1:1/convert"}, "conversionReviewVersions": ["v1"],

@@ -12,6 +12,7 @@ mod lists;
 mod protobuf;
 mod raw;
 mod restarts;
+mod storage_versions;
 mod valid;
 mod watches;
 mod writes;

@@ -1,5 +1,8 @@
 //! Requests as bytes, without a client library between.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -232,4 +235,37 @@ pub(crate) const FOOS: &str = "/apis/example.com/v1/namespaces/default/foos";
 /// A Foo's body.
 pub(crate) fn foo(name: &str) -> Value {
     serde_json::json!({"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": name}, "spec": {}})
+}
+
+/// The `apiVersion` in which each object of a storage is on disk, by key.
+pub(crate) fn stored_versions(directory: &Path, storage: &str) -> BTreeMap<String, String> {
+    let number = |name: &str| -> Option<u64> {
+        let name = name.strip_suffix(".jsonl")?;
+        match name.strip_prefix("log.") {
+            Some(number) => number.parse().ok(),
+            None => (name == "snapshot").then_some(0),
+        }
+    };
+    let entries = std::fs::read_dir(directory).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let files: BTreeMap<u64, String> = names
+        .filter_map(|name| Some((number(&name)?, name)))
+        .collect();
+    let mut stored = BTreeMap::new();
+    for name in files.values() {
+        let text = std::fs::read_to_string(directory.join(name)).unwrap();
+        for line in text.lines() {
+            let line: Value = serde_json::from_str(&line[9..]).unwrap();
+            if line["storage"] != storage {
+                continue;
+            }
+            let key = line["key"].as_str().unwrap().to_owned();
+            let version = line["apiVersion"].as_str().unwrap_or_default();
+            match line["value"].is_null() {
+                true => stored.remove(&key),
+                false => stored.insert(key, version.to_owned()),
+            };
+        }
+    }
+    stored
 }

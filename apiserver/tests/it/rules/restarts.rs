@@ -223,28 +223,44 @@ async fn a_directory_in_use_is_refused() {
 }
 
 #[tokio::test]
-async fn a_directory_that_an_earlier_release_wrote_is_read() {
-    let directory = Directory::new("format-2");
-    let written = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/rules/format-2");
-    for name in ["snapshot.jsonl", "log.1.jsonl"] {
-        std::fs::copy(written.join(name), directory.0.join(name)).unwrap();
-    }
-    let builder = reeve_apiserver::ApiServer::builder().data_dir(&directory.0);
-    let server = builder.clock(clock()).start().await.unwrap();
-    for (path, code) in [
-        ("/api/v1/namespaces/default/configmaps/in-log", 200),
-        ("/api/v1/namespaces/default/configmaps/in-snapshot", 404),
-        ("/apis/example.com/v1/namespaces/default/widgets/w", 200),
-        ("/apis/example.com/v2/namespaces/default/widgets/w", 200),
-        (
-            "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers/h",
-            200,
-        ),
-        ("/apis/events.k8s.io/v1/namespaces/default/events/e", 200),
-    ] {
-        let answer = try_send(&server, http::Method::GET, path, "", "")
-            .await
-            .unwrap();
-        assert_eq!(answer.code, code, "{path}: {}", answer.text);
+async fn a_directory_of_each_format_is_read() {
+    for format in ["format-1", "format-2", "format-3"] {
+        let directory = Directory::new(format);
+        let written = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/rules");
+        for file in std::fs::read_dir(written.join(format)).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), directory.0.join(file.file_name())).unwrap();
+        }
+        let builder = reeve_apiserver::ApiServer::builder().data_dir(&directory.0);
+        let server = builder.clock(clock()).start().await.unwrap();
+        for (path, code) in [
+            ("/api/v1/namespaces/default/configmaps/in-log", 200),
+            ("/api/v1/namespaces/default/configmaps/in-snapshot", 404),
+            ("/apis/example.com/v1/namespaces/default/widgets/w", 200),
+            ("/apis/example.com/v2/namespaces/default/widgets/w", 200),
+            (
+                "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers/h",
+                200,
+            ),
+            ("/apis/events.k8s.io/v1/namespaces/default/events/e", 200),
+        ] {
+            let answer = try_send(&server, http::Method::GET, path, "", "")
+                .await
+                .unwrap();
+            assert_eq!(answer.code, code, "{format} {path}: {}", answer.text);
+        }
+        for (storage, api_version) in [
+            ("configmaps", "v1"),
+            ("events", "v1"),
+            ("horizontalpodautoscalers.autoscaling", "autoscaling/v2"),
+            ("widgets.example.com", "example.com/v2"),
+        ] {
+            let stored = stored_versions(&directory.0, storage);
+            let mut versions = stored.values();
+            assert!(
+                versions.all(|version| version == api_version),
+                "{format}: {stored:?}"
+            );
+        }
     }
 }

@@ -1,0 +1,145 @@
+//! A data directory before its first write: it is locked, read, and migrated if its format is older.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::format::{self, Head};
+use super::snapshot::{self, Snapshot};
+use super::{Found, Frozen, Log, PersistError, Running, log_path, logs};
+use crate::disk::private;
+
+/// A directory that was read, before its first write.
+pub(in crate::store) struct Directory {
+    path: PathBuf,
+    lock: DirectoryLock,
+    /// The number of the newest log, and its end.
+    number: u64,
+    end: u64,
+    reserved: u64,
+    revision: u64,
+    lines: usize,
+    objects: usize,
+    is_old: bool,
+}
+
+/// Held while the directory is in use; the system releases it when the process ends.
+pub(super) struct DirectoryLock(pub(super) File);
+
+// === impl Directory ===
+
+impl Directory {
+    /// Opens the directory at `path`, which is created if needed, and reads its content.
+    pub(in crate::store) fn open(path: &Path) -> Result<(Self, Found), PersistError> {
+        fs::create_dir_all(path).map_err(PersistError::new("create", path))?;
+        let lock = lock(path)?;
+        let mut found = Found::default();
+        let snapshot = snapshot::path(path);
+        if snapshot.exists() {
+            let extent = format::read(&snapshot, &mut found, 0)?;
+            if extent.torn {
+                return Err(format::cut_short(&snapshot, extent.lines, None));
+            }
+        }
+        let floor = found.revision;
+        let objects = found.tables.values().map(BTreeMap::len).sum();
+        let (mut lines, mut number, mut end) = (0, 0, 0);
+        for (found_number, path) in logs(path)? {
+            let extent = format::read(&path, &mut found, floor)?;
+            if extent.torn {
+                let file = private().append(true).open(&path);
+                file.and_then(|file| file.set_len(extent.end))
+                    .map_err(PersistError::new("repair", &path))?;
+                tracing::warn!(path = %path.display(), "cut off the end of the log: its last line is incomplete");
+            }
+            lines += extent.lines;
+            (number, end) = (found_number, extent.end);
+        }
+        let directory = Self {
+            path: path.to_owned(),
+            lock,
+            number,
+            end,
+            reserved: found.reserved,
+            revision: found.revision,
+            lines,
+            objects,
+            is_old: found.oldest < format::NEWEST,
+        };
+        Ok((directory, found))
+    }
+
+    /// Whether a file has an older format than the one that is written.
+    pub(in crate::store) fn is_old(&self) -> bool {
+        self.is_old
+    }
+
+    /// Replaces all files by a snapshot in the newest format.
+    pub(in crate::store) fn migrate(mut self, frozen: Frozen) -> Result<Log, PersistError> {
+        tracing::info!(path = %self.path.display(), format = format::NEWEST, "migrate the data directory");
+        let number = self.number + 1;
+        (self.objects, self.lines) = (frozen.objects(), 0);
+        let snapshot = Snapshot {
+            directory: self.path.clone(),
+            reserved: self.reserved,
+            frozen,
+            below: number,
+        };
+        snapshot.write()?;
+        (self.number, self.end) = (number, 0);
+        self.start()
+    }
+
+    /// Continues in the newest log.
+    pub(in crate::store) fn start(self) -> Result<Log, PersistError> {
+        let number = self.number.max(1);
+        let path = log_path(&self.path, number);
+        let fresh = !path.exists();
+        let file = private()
+            .append(true)
+            .open(&path)
+            .map_err(PersistError::new("open", &path))?;
+        let mut log = Log {
+            directory: self.path,
+            lock: self.lock,
+            file,
+            path,
+            number,
+            end: if fresh { 0 } else { self.end },
+            torn: false,
+            reserved: self.reserved,
+            lines: self.lines,
+            objects: self.objects,
+            not_before: 0,
+            running: Running::default(),
+        };
+        if log.end == 0 {
+            log.put(&Head::new(self.revision, self.reserved, None))?;
+        }
+        Ok(log)
+    }
+}
+
+// === impl DirectoryLock ===
+
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a process that is being started shares it until it runs its program.
+        let _ = self.0.unlock();
+    }
+}
+
+/// Keeps other processes, and other servers of this one, out of the directory.
+fn lock(directory: &Path) -> Result<DirectoryLock, PersistError> {
+    let path = directory.join("lock");
+    let file = File::create(&path).map_err(PersistError::new("create", &path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(DirectoryLock(file)),
+        Err(fs::TryLockError::WouldBlock) => {
+            let in_use = io::Error::other("the directory is in use by another server");
+            Err(PersistError::new("lock", &path)(in_use))
+        }
+        Err(fs::TryLockError::Error(source)) => Err(PersistError::new("lock", &path)(source)),
+    }
+}
