@@ -109,6 +109,10 @@ fn accept(core: &Core, definition: &Object) -> Value {
 }
 
 /// Writes the status of a definition, after `adjust`; `None` if the definition is gone or the write failed.
+///
+/// It commits without the pipeline, which would wait for admission under the lock of [`Installed`](super::Installed): one
+/// slow step would stop the writes of all definitions. The status follows from a spec that was admitted, so a refusal would
+/// leave a definition that is stored and never served. On a real server a controller writes it later, and admission sees that.
 fn write_status(core: &Core, key: &str, adjust: impl Fn(&Value, &mut Value)) -> Option<()> {
     loop {
         let current = core.store.get(STORAGE, key)?;

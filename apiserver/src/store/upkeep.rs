@@ -39,6 +39,8 @@ impl Store {
         if self.upkeep_at().is_none_or(|at| now < at) {
             return;
         }
+        // Without the pipeline of a write: on a real server the lease of the object ends in etcd, below admission and
+        // finalizers.
         for (key, version) in self.forget_the_old(now) {
             let expected = Expected::Version(version);
             if let Err(error) = self.commit(EVENTS, key.as_str(), expected, None) {
