@@ -12,6 +12,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::internal::internal_request;
+use super::retries::Retries;
 use crate::core::Core;
 use crate::meta;
 use crate::resource::ResourceInfo;
@@ -35,34 +36,53 @@ enum Owner {
 /// The source of the events about owner references.
 const REPORTER: &str = "garbage-collector-controller";
 
-/// Works off a chore about owners and dependents; others are not the collector's.
-pub(super) async fn act(core: &Core, chore: Chore) {
+/// Works off a chore about owners and dependents; others are not the collector's. Returns the chores to try again,
+/// because a write was refused: one for each object.
+pub(super) async fn act(core: &Core, chore: Chore, retries: &Retries) -> Vec<Chore> {
     match chore {
-        Chore::Owner(uid) => owner_changed(core, &uid).await,
+        Chore::Owner(uid) => owner_changed(core, &uid, retries).await,
         Chore::Dependent(storage, key) => references_changed(core, &storage, &key).await,
-        Chore::Finalize(storage, key) => finalize(core, &storage, &key).await,
-        Chore::Namespace(_) | Chore::Definition(_) => {}
+        Chore::Finalize(storage, key) => finalize(core, &storage, &key, retries).await,
+        Chore::Namespace(_) | Chore::Definition(_) => Vec::new(),
     }
 }
 
 /// Checks the dependents of an owner that is gone, and an owner that waits for a dependent that is gone.
-async fn owner_changed(core: &Core, uid: &str) {
+async fn owner_changed(core: &Core, uid: &str, retries: &Retries) -> Vec<Chore> {
+    let mut refused = Vec::new();
     for (storage, key) in core.store.owned_by(uid) {
-        check_owners(core, &storage, &key).await;
+        refused.extend(check_dependent(core, storage, key, retries).await);
     }
     // An object that waits for its dependents may go on.
     if let Some((storage, key)) = core.store.waiting_owner(uid) {
-        finalize(core, &storage, &key).await;
+        refused.extend(finalize(core, &storage, &key, retries).await);
     }
+    refused
+}
+
+/// Checks the owners of a dependent, unless its refused write waits for its next try. Each dependent that goes is a chore
+/// for its owner, which does not repeat the others before their time.
+async fn check_dependent(
+    core: &Core,
+    storage: String,
+    key: Key,
+    retries: &Retries,
+) -> Option<Chore> {
+    let chore = Chore::Dependent(storage.clone(), key.clone());
+    let is_done = retries.has(&chore) || check_owners(core, &storage, &key).await;
+    (!is_done).then_some(chore)
 }
 
 /// Checks the owners of an object whose references are new.
-async fn references_changed(core: &Core, storage: &str, key: &Key) {
+async fn references_changed(core: &Core, storage: &str, key: &Key) -> Vec<Chore> {
     if !core.options.garbage_collection {
-        return;
+        return Vec::new();
     }
     report_owner_elsewhere(core, storage, key).await;
-    check_owners(core, storage, key).await;
+    match check_owners(core, storage, key).await {
+        true => Vec::new(),
+        false => vec![Chore::Dependent(storage.to_owned(), key.clone())],
+    }
 }
 
 /// Records a Warning event when an owner lives in another namespace than the object that names it: such a
@@ -147,21 +167,21 @@ async fn record_warning(
     }
 }
 
-/// Deletes an object whose owners are all gone.
-async fn check_owners(core: &Core, storage: &str, key: &Key) {
+/// Deletes an object whose owners are all gone. Returns `false` if the write was refused.
+async fn check_owners(core: &Core, storage: &str, key: &Key) -> bool {
     if !core.options.garbage_collection {
-        return;
+        return true;
     }
     let Some(object) = core.store.get(storage, key.as_str()) else {
-        return;
+        return true;
     };
     let references = object.value()["metadata"]["ownerReferences"].as_array();
     let Some(references) = references.filter(|references| !references.is_empty()) else {
-        return;
+        return true;
     };
     // A deletion is not undone: what is left follows when the object is gone.
     if object.is_terminating() {
-        return;
+        return true;
     }
     let (mut droppable, mut present, mut waiting) = (Vec::new(), false, false);
     for reference in references {
@@ -173,18 +193,15 @@ async fn check_owners(core: &Core, storage: &str, key: &Key) {
                 droppable.push(uid);
                 waiting = true;
             }
-            Owner::Unresolvable => return,
+            Owner::Unresolvable => return true,
         }
     }
     let Some(info) = core.registry.of_storage(storage) else {
-        return;
+        return true;
     };
     if present {
         // With its reference left in place, an owner that waits for this object would never be removed.
-        if !droppable.is_empty() {
-            drop_references(core, &info, &object, &droppable).await;
-        }
-        return;
+        return droppable.is_empty() || drop_references(core, &info, &object, &droppable).await;
     }
     let propagation = if waiting
         && !core
@@ -198,15 +215,16 @@ async fn check_owners(core: &Core, storage: &str, key: &Key) {
     } else {
         Propagation::Background
     };
-    remove(core, &info, &object, Some(propagation)).await;
+    remove(core, &info, &object, Some(propagation)).await
 }
 
+/// Deletes an object. Returns `false` if that was refused.
 async fn remove(
     core: &Core,
     info: &Arc<ResourceInfo>,
     object: &Object,
     propagation: Option<Propagation>,
-) {
+) -> bool {
     let request = internal_request(core, info, &object.key());
     let options = Options {
         uid: object.uid().map(str::to_owned),
@@ -214,8 +232,12 @@ async fn remove(
         ..Options::default()
     };
     // An object that is gone, or replaced by another one of its name, needs nothing.
-    if let Err(status) = delete::delete(core, &request, &options).await {
-        tracing::debug!(%status, object = %object.key(), "not collected");
+    match delete::delete(core, &request, &options).await {
+        Err(status) if !matches!(status.code, 404 | 409) => {
+            tracing::warn!(%status, object = %object.key(), "could not delete an object whose owners are gone: it is retried");
+            false
+        }
+        _ => true,
     }
 }
 
@@ -291,24 +313,23 @@ async fn modify(
     if let Err(status) = modified
         && status.code != 404
     {
-        tracing::warn!(%status, object = %key, "could not collect an object, or what it waits for");
+        tracing::warn!(%status, object = %key, "could not collect an object, or what it waits for: it is retried");
         return false;
     }
     true
 }
 
-/// Removes a finalizer of the collector if the object need not wait any more.
-async fn finalize(core: &Core, storage: &str, key: &Key) {
-    if !core.options.garbage_collection {
-        return;
-    }
-    let Some(object) = core.store.get(storage, key.as_str()) else {
-        return;
+/// Removes a finalizer of the collector if the object need not wait any more. Returns the chores to try again.
+async fn finalize(core: &Core, storage: &str, key: &Key, retries: &Retries) -> Vec<Chore> {
+    let mut refused = Vec::new();
+    let object = core.store.get(storage, key.as_str());
+    let Some(object) = object.filter(|object| object.is_terminating()) else {
+        return refused;
     };
-    if !object.is_terminating() {
-        return;
-    }
-    let Some(uid) = object.uid() else { return };
+    let Some(uid) = object.uid().filter(|_| core.options.garbage_collection) else {
+        return refused;
+    };
+    let again = || Chore::Finalize(storage.to_owned(), key.clone());
     let dependents = core.store.owned_by(uid);
     if object.finalizers().any(|finalizer| finalizer == ORPHAN) {
         let mut all_dropped = true;
@@ -323,22 +344,22 @@ async fn finalize(core: &Core, storage: &str, key: &Key) {
             }
         }
         // Without its owner, a dependent with a reference would be collected.
-        if all_dropped {
-            drop_finalizer(core, storage, &object, ORPHAN).await;
+        if !all_dropped || !drop_finalizer(core, storage, &object, ORPHAN).await {
+            refused.push(again());
         }
     } else if object.finalizers().any(|finalizer| finalizer == FOREGROUND) {
         let mut blocked = false;
         for (storage, key) in dependents {
-            check_owners(core, &storage, &key).await;
-            blocked |= core
-                .store
-                .get(&storage, key.as_str())
-                .is_some_and(|dependent| blocks(&dependent, uid));
+            let dependent = check_dependent(core, storage.clone(), key.clone(), retries);
+            refused.extend(dependent.await);
+            let left = core.store.get(&storage, key.as_str());
+            blocked |= left.is_some_and(|dependent| blocks(&dependent, uid));
         }
-        if !blocked {
-            drop_finalizer(core, storage, &object, FOREGROUND).await;
+        if !blocked && !drop_finalizer(core, storage, &object, FOREGROUND).await {
+            refused.push(again());
         }
     }
+    refused
 }
 
 fn blocks(dependent: &Object, uid: &str) -> bool {
@@ -351,10 +372,15 @@ fn blocks(dependent: &Object, uid: &str) -> bool {
         })
 }
 
-/// Removes a finalizer; with the last one the object is removed.
-pub(super) async fn drop_finalizer(core: &Core, storage: &str, object: &Object, finalizer: &str) {
+/// Removes a finalizer; with the last one the object is removed. Returns `false` if the write was refused.
+pub(super) async fn drop_finalizer(
+    core: &Core,
+    storage: &str,
+    object: &Object,
+    finalizer: &str,
+) -> bool {
     let Some(info) = core.registry.of_storage(storage) else {
-        return;
+        return true;
     };
     modify(core, &info, object, |new| {
         let finalizers = meta::strings(new, "finalizers").into_iter();
@@ -363,5 +389,5 @@ pub(super) async fn drop_finalizer(core: &Core, storage: &str, object: &Object, 
         let left: Vec<&str> = left.iter().map(String::as_str).collect();
         meta::set_strings(new, "finalizers", &left);
     })
-    .await;
+    .await
 }

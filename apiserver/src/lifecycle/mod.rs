@@ -10,6 +10,7 @@ mod definitions;
 mod initial;
 mod internal;
 mod namespaces;
+mod retries;
 mod task;
 #[cfg(test)]
 mod tests;

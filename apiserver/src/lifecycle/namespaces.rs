@@ -23,6 +23,8 @@ const INITIAL: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-sy
 pub(super) struct Left {
     resources: BTreeMap<String, usize>,
     finalizers: BTreeMap<String, usize>,
+    /// Whether the deletion of an object was refused.
+    is_refused: bool,
 }
 
 /// Creates the namespaces that every cluster has.
@@ -45,49 +47,52 @@ pub(crate) async fn create_initial(core: &Core) {
     }
 }
 
-/// Brings a namespace to the state that it asks for: its ServiceAccount, or its end.
-pub(crate) async fn process(core: &Core, name: &str) {
+/// Brings a namespace to the state that it asks for: its ServiceAccount, or its end. Returns `false` if a write was
+/// refused.
+pub(crate) async fn process(core: &Core, name: &str) -> bool {
     let Some(namespace) = core.store.get("namespaces", name) else {
         core.store.set_terminating(name, false);
-        return;
+        return true;
     };
     if namespace.is_terminating() {
-        empty(core, &namespace).await;
+        empty(core, &namespace).await
     } else {
-        create_account(core, name).await;
+        create_account(core, name).await
     }
 }
 
 /// Creates the ServiceAccount `default` of a namespace.
-async fn create_account(core: &Core, namespace: &str) {
+async fn create_account(core: &Core, namespace: &str) -> bool {
     let key = Key::new(Some(namespace), "default");
     let Some(info) = core.registry.of_storage("serviceaccounts") else {
-        return;
+        return true;
     };
     if core.store.get(&info.storage, key.as_str()).is_some() {
-        return;
+        return true;
     }
     let request = internal_request(core, &info, &key);
     let account = json!({"metadata": {"name": "default", "namespace": namespace}});
     if let Err(status) = crate::verbs::create::create(core, &request, account).await {
-        tracing::debug!(%status, namespace, "could not create the default ServiceAccount");
+        tracing::debug!(%status, namespace, "could not create the default ServiceAccount: it is retried");
+        return false;
     }
+    true
 }
 
 /// Deletes the objects of a terminating namespace, and removes it when nothing is left.
-async fn empty(core: &Core, namespace: &Object) {
+async fn empty(core: &Core, namespace: &Object) -> bool {
     let name = namespace.name();
     core.store.set_terminating(name, true);
     let left = delete_contents(core, name).await;
-    finish(core, namespace, &left).await;
+    finish(core, namespace, &left).await && !left.is_refused
 }
 
 /// Writes what is left in the namespace to its status, or removes it. A namespace of the same name that was created
-/// meanwhile stays as it is.
-pub(super) async fn finish(core: &Core, namespace: &Object, left: &Left) {
+/// meanwhile stays as it is. Returns `false` if the write was refused.
+pub(super) async fn finish(core: &Core, namespace: &Object, left: &Left) -> bool {
     let name = namespace.name();
     let Some(info) = core.registry.of_storage("namespaces") else {
-        return;
+        return true;
     };
     let is_empty = left.resources.is_empty();
     let request = Request {
@@ -108,10 +113,9 @@ pub(super) async fn finish(core: &Core, namespace: &Object, left: &Left) {
         Ok(new)
     })
     .await;
-    if let Err(status) = written
-        && status.code != 404
-    {
-        tracing::warn!(%status, namespace = name, "could not finish the namespace");
+    let refusal = written.err().filter(|status| status.code != 404);
+    if let Some(status) = &refusal {
+        tracing::warn!(%status, namespace = name, "could not finish the namespace: it is retried");
     }
     let current = core.store.get("namespaces", name);
     if current.is_none_or(|current| current.uid() != namespace.uid()) {
@@ -119,6 +123,7 @@ pub(super) async fn finish(core: &Core, namespace: &Object, left: &Left) {
         core.store.set_terminating(name, false);
         core.store.add_chore(Chore::Namespace(name.to_owned()));
     }
+    refusal.is_none()
 }
 
 /// Removes the namespace controller's finalizer; others stay.
@@ -153,7 +158,8 @@ async fn delete_contents(core: &Core, name: &str) -> Left {
                 && let Err(status) = delete::delete(core, &request, &options).await
                 && status.code != 404
             {
-                tracing::warn!(%status, object = %object.key(), "could not delete an object with its namespace");
+                tracing::warn!(%status, object = %object.key(), "could not delete an object with its namespace: it is retried");
+                left.is_refused = true;
             }
             let Some(kept) = core.store.get(&storage, object.key().as_str()) else {
                 continue;

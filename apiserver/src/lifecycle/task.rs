@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::chores::work_off;
+use super::retries::Retries;
 use super::{initial, namespaces};
 use crate::core::Core;
 use crate::definitions::serve_stored;
@@ -22,22 +23,31 @@ pub(crate) async fn start(core: &Core) {
         initial::roles(core).await;
     }
     // The chores that the last run left, and those of the objects above, are worked off before the first request.
+    let mut retries = Retries::default();
     loop {
         let chores = core.store.take_chores();
-        if chores.is_empty() || !work_off(core, chores).await {
-            return;
+        if chores.is_empty() || !work_off(core, chores, &mut retries).await {
+            break;
         }
+    }
+    for chore in retries.into_chores() {
+        core.store.add_chore(chore);
     }
 }
 
 /// Works off the chores of the store until it is closed.
 pub(crate) async fn run(core: Arc<Core>) {
+    let mut retries = Retries::default();
     loop {
-        let chores = core.store.next_chores().await;
+        let mut chores = tokio::select! {
+            chores = core.store.next_chores() => chores,
+            () = retries.wait() => Vec::new(),
+        };
+        chores.extend(retries.take_due(Instant::now()));
         if core.store.is_closed() {
             return;
         }
-        if !work_off(&core, chores).await {
+        if !work_off(&core, chores, &mut retries).await {
             sleep(RETRY_AFTER).await;
         }
         core.store.upkeep();

@@ -9,12 +9,15 @@ use serde_json::{Value, json};
 use super::chores::act;
 use super::internal::internal_request;
 use super::namespaces;
+use super::retries::Retries;
 use super::task::RETRY_AFTER;
 use crate::core::Core;
 use crate::definitions;
 use crate::meta;
 use crate::server::ApiServer;
 use crate::store::{Chore, Expected, Key};
+
+mod refusals;
 
 /// Whatever hangs is given up after this.
 const HANGS: Duration = Duration::from_secs(60);
@@ -67,7 +70,7 @@ fn come_to_an_end(core: &Arc<Core>, chores: Vec<Chore>) -> bool {
     let runtime = tokio::runtime::Handle::current();
     std::thread::spawn(move || {
         for chore in chores {
-            runtime.block_on(act(&core, chore));
+            runtime.block_on(act(&core, chore, &Retries::default()));
         }
         let _ = done.send(());
     });
@@ -318,7 +321,8 @@ async fn what_an_earlier_release_stored_lets_go_of_its_finalizer() {
     ] {
         let object = json!({"metadata": metadata, "spec": spec});
         let stored = store(core, storage, "default", object);
-        act(core, Chore::Finalize(storage.to_owned(), stored.key())).await;
+        let chore = Chore::Finalize(storage.to_owned(), stored.key());
+        act(core, chore, &Retries::default()).await;
         assert!(core.store.get(storage, "default/x").is_none(), "{storage}");
     }
 }

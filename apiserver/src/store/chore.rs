@@ -3,7 +3,7 @@
 use super::object::Key;
 
 /// A chore of the background task.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Chore {
     /// The owner of this uid is gone, or waits for its dependents: look at them.
     Owner(String),
