@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::header::CONTENT_TYPE;
 use http::{Method, Response};
+use tokio::time::{Instant, timeout_at};
 
 use crate::core::Core;
 use crate::field::{FieldError, Path};
@@ -14,7 +15,7 @@ use crate::http::query::Parameters;
 use crate::http::route::ResourcePath;
 use crate::http::warnings::Warnings;
 use crate::registry::Served;
-use crate::request::{FieldValidation, Request};
+use crate::request::{FieldValidation, LONGEST, LONGEST_WRITE, Request};
 use crate::resource::ResourceInfo;
 use crate::service::{Call, accept, header, is_pretty};
 use crate::status::Status;
@@ -96,7 +97,6 @@ async fn dispatch(
     accepted: Accepted,
     warnings: &Warnings,
 ) -> Result<Response<Body>, Status> {
-    let review = info.storage.is_empty();
     let mut request = Request {
         info: info.clone(),
         namespace: path.namespace.clone(),
@@ -107,6 +107,7 @@ async fn dispatch(
         user: call.user.clone(),
         agent: call.agent.clone(),
         now: core.clock.now(),
+        deadline: deadline(&call.query, path.verb)?,
         dry_run: false,
         validation: FieldValidation::Warn,
         warnings: warnings.clone(),
@@ -115,7 +116,6 @@ async fn dispatch(
     if matches!(accepted.shape, Shape::Table(_)) {
         request.include_object()?;
     }
-    call.query.check_timeout()?;
     if matches!(request.name.as_str(), "." | "..") {
         let name = crate::field::quote(&request.name);
         return Err(Status::bad_request(format!(
@@ -132,21 +132,54 @@ async fn dispatch(
         request.validation = validation(&call.query)?;
         check_field_manager(&call.query, path.verb)?;
     }
+    let answered = perform(core, &request, path, call);
+    if path.verb == "watch" {
+        return answered.await;
+    }
+    match timeout_at(request.deadline, answered).await {
+        Ok(answer) => answer,
+        Err(_) if writes => Err(Status::timeout()),
+        Err(_) => Err(Status::read_timeout()),
+    }
+}
+
+/// The end of the time of a request; a watch has a time of its own. (apiserver: `WithRequestDeadline`, and
+/// `requestTimeoutUpperBound` of the verbs that have it.)
+fn deadline(query: &Parameters, verb: &str) -> Result<Instant, Status> {
+    let longest = match verb {
+        "create" | "update" | "patch" | "delete" => LONGEST_WRITE,
+        _ => LONGEST,
+    };
+    let wanted = match verb {
+        "watch" => None,
+        _ => query.timeout()?,
+    };
+    Ok(Instant::now() + wanted.map_or(longest, |wanted| wanted.min(longest)))
+}
+
+async fn perform(
+    core: &Arc<Core>,
+    request: &Request,
+    path: &ResourcePath,
+    call: &Call<'_>,
+) -> Result<Response<Body>, Status> {
+    let info = &request.info;
+    let review = info.storage.is_empty();
     if info.storage.is_empty() && path.verb == "list" && info.verbs.contains(&"list") {
         // The server has no components with a status of their own.
-        return many(&request, &[], &ListMeta::default());
+        return many(request, &[], &ListMeta::default());
     }
     if info.storage.is_empty() && path.verb == "get" && info.verbs.contains(&"get") {
         return Err(request.not_found());
     }
     if review && path.resource == "bindings" && path.verb == "create" {
-        let (body, _) = prepare::read(&request, content_type(call), &call.body)?;
+        let (body, _) = prepare::read(request, content_type(call), &call.body)?;
         return bound(core, request, body).await;
     }
     if review {
         return crate::questions::review(
             core,
-            &request,
+            request,
             path.verb,
             call.body.clone(),
             content_type(call),
@@ -156,28 +189,28 @@ async fn dispatch(
         "" => {}
         // The path after the subresource does not matter either.
         "status" if info.status && (path.rest.is_empty() || info.custom) => {
-            return subresource(core, &request, path, call).await;
+            return subresource(core, request, path, call).await;
         }
         "approval" | "ephemeralcontainers" | "resize"
             if has_subresource(info, &path.subresource) && path.rest.is_empty() =>
         {
-            return subresource(core, &request, path, call).await;
+            return subresource(core, request, path, call).await;
         }
         "binding" | "eviction" if path.resource == "pods" && path.verb == "create" => {
-            let (body, _) = prepare::read(&request, content_type(call), &call.body)?;
+            let (body, _) = prepare::read(request, content_type(call), &call.body)?;
             let done = if path.subresource == "binding" {
-                assignment::bind(core, &request, body).await?
+                assignment::bind(core, request, body).await?
             } else {
-                assignment::evict(core, &request, body).await?
+                assignment::evict(core, request, body).await?
             };
-            return written(&request, done);
+            return written(request, done);
         }
         "scale" if info.scale.is_some() && path.rest.is_empty() => {
-            return subresource(core, &request, path, call).await;
+            return subresource(core, request, path, call).await;
         }
         "finalize" if path.resource == "namespaces" && path.verb == "update" => {}
         "token" if path.resource == "serviceaccounts" && path.verb == "create" => {
-            return crate::questions::token(core, &request, call.body.clone(), content_type(call));
+            return crate::questions::token(core, request, call.body.clone(), content_type(call));
         }
         _ if info.custom => return Err(request.not_found()),
         _ => return Err(Status::no_such_resource()),
@@ -187,15 +220,15 @@ async fn dispatch(
     }
     match path.verb {
         "get" => {
-            let object = read::get(core, &request).await?;
-            one(&request, 200, &object)
+            let object = read::get(core, request).await?;
+            one(request, 200, &object)
         }
         "list" => {
-            let (objects, meta) = list::list(core, &request).await?;
-            many(&request, &objects, &meta)
+            let (objects, meta) = list::list(core, request).await?;
+            many(request, &objects, &meta)
         }
         "watch" => {
-            let watch = watch::watch(core, &request).await?;
+            let watch = watch::watch(core, request).await?;
             let mut response = Response::new(body::stream(watch.frames()));
             // The requested shape does not matter.
             let content_type = match request.accepted.encoding {
@@ -215,25 +248,25 @@ async fn dispatch(
             Err(Status::method_not_supported_here())
         }
         "create" => {
-            let body = prepare::decode(core, &request, content_type(call), &call.body)?;
-            written(&request, create::create(core, &request, body).await?)
+            let body = prepare::decode(core, request, content_type(call), &call.body)?;
+            written(request, create::create(core, request, body).await?)
         }
         "update" => {
-            let body = prepare::decode(core, &request, content_type(call), &call.body)?;
-            written(&request, update::replace(core, &request, body).await?)
+            let body = prepare::decode(core, request, content_type(call), &call.body)?;
+            written(request, update::replace(core, request, body).await?)
         }
         "patch" => {
-            let patched = patch::patch(core, &request, content_type(call), &call.body).await?;
-            written(&request, patched)
+            let patched = patch::patch(core, request, content_type(call), &call.body).await?;
+            written(request, patched)
         }
         "delete" => {
             let options = delete::Options::read(&request.query, content_type(call), &call.body)?;
-            written(&request, delete::delete(core, &request, &options).await?)
+            written(request, delete::delete(core, request, &options).await?)
         }
         "deletecollection" => {
             let options = delete::Options::read(&request.query, content_type(call), &call.body)?;
-            let (objects, meta) = delete::delete_collection(core, &request, &options).await?;
-            many(&request, &objects, &meta)
+            let (objects, meta) = delete::delete_collection(core, request, &options).await?;
+            many(request, &objects, &meta)
         }
         _ => Err(Status::method_not_supported_here()),
     }
@@ -242,7 +275,7 @@ async fn dispatch(
 /// POST of a Binding, which names its Pod.
 async fn bound(
     core: &Core,
-    request: Request,
+    request: &Request,
     binding: serde_json::Value,
 ) -> Result<Response<Body>, Status> {
     let Some(info) = core.registry.of_storage("pods") else {
@@ -255,7 +288,7 @@ async fn bound(
         ..request.clone()
     };
     let done = assignment::bind(core, &of_pod, binding).await?;
-    written(&request, done)
+    written(request, done)
 }
 
 fn has_subresource(info: &ResourceInfo, name: &str) -> bool {

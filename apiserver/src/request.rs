@@ -1,8 +1,10 @@
 //! One request for objects of a resource, as every verb needs it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use crate::field::FieldError;
 use crate::http::media::Accepted;
@@ -14,6 +16,11 @@ use crate::resource::ResourceInfo;
 use crate::status::{GroupResource, Status};
 use crate::store::Key;
 use crate::table::IncludeObject;
+
+/// The longest time of a write. (apiserver: `requestTimeoutUpperBound`.)
+pub(crate) const LONGEST_WRITE: Duration = Duration::from_secs(34);
+/// The longest time of any other request, except for watches. (apiserver: `--request-timeout`.)
+pub(crate) const LONGEST: Duration = Duration::from_secs(60);
 
 /// One request for objects of a resource, routed, with its query and its headers parsed.
 #[derive(Clone, Debug)]
@@ -36,6 +43,8 @@ pub(crate) struct Request {
     pub(crate) agent: String,
     /// Now.
     pub(crate) now: Timestamp,
+    /// The end of its time: what is not stored by then is not stored.
+    pub(crate) deadline: Instant,
     /// Whether nothing is stored.
     pub(crate) dry_run: bool,
     /// The treatment of unknown fields.

@@ -319,6 +319,12 @@ impl Status {
         Self::new(504, "Timeout", format!("Timeout: {why}"))
     }
 
+    /// 504 for a read.
+    pub(crate) fn read_timeout() -> Self {
+        let why = "request did not complete within the allotted timeout";
+        Self::new(504, "Timeout", format!("Timeout: {why}"))
+    }
+
     /// 500.
     pub(crate) fn internal(why: impl fmt::Display) -> Self {
         Self::new(

@@ -1,7 +1,7 @@
 //! Admission: the steps between a request that is understood and one that is stored.
 //!
 //! Each write asks the [`Chain`] twice ([`pipeline`](crate::verbs::pipeline)): [`Admission::mutate`] may change the object
-//! before its defaults are set, [`Admission::validate`] sees it as it will be stored. A step may wait, for seconds: no lock
+//! with its defaults, and [`Admission::validate`] sees it as it will be stored. A step may wait, for seconds: no lock
 //! is held meanwhile, and what the write claimed is released when its request is dropped. A new step is a type that
 //! implements [`Admission`] and a line in [`Chain::of_server`].
 

@@ -40,7 +40,7 @@ pub(crate) enum Old<'a> {
 // === impl AdmissionRequest ===
 
 impl AdmissionRequest<'_> {
-    /// The name of the object; empty before it is generated, and for a deletion of a collection.
+    /// The name of the object; empty before it is generated, and for each object of a collection that is deleted.
     pub(crate) fn name(&self) -> &str {
         match &self.object {
             Some(object) if self.request.name.is_empty() => crate::meta::text(object, "name"),

@@ -1,7 +1,9 @@
 //! The parameters of a request's query.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
+use super::duration;
 use crate::status::Status;
 
 /// The decoded parameters in their order, without empty ones and stray separators.
@@ -62,17 +64,20 @@ impl Parameters {
             .map(|(_, value)| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
     }
 
-    /// Validates `timeout`, which must be a duration in Go's syntax (`32s`, `1m30s`).
+    /// `timeout`, a duration in Go's syntax (`32s`, `1m30s`); `None` without it, and for one that is not above zero.
+    /// (apiserver: `parseTimeout`.)
     ///
     /// # Errors
-    /// 400 when it is not.
-    pub(crate) fn check_timeout(&self) -> Result<(), Status> {
-        match self.get("timeout") {
-            Some(text) if !is_duration(text) => Err(Status::bad_request(format!(
-                "invalid timeout specified in the request URL - time: invalid duration {}",
-                crate::field::quote(text)
+    /// 400 when it is not a duration.
+    pub(crate) fn timeout(&self) -> Result<Option<Duration>, Status> {
+        let Some(text) = self.get("timeout").filter(|text| !text.is_empty()) else {
+            return Ok(None);
+        };
+        match duration::parse(text) {
+            Ok(timeout) => Ok(Some(timeout).filter(|timeout| !timeout.is_zero())),
+            Err(error) => Err(Status::bad_request(format!(
+                "invalid timeout specified in the request URL - {error}"
             ))),
-            _ => Ok(()),
         }
     }
 
@@ -94,31 +99,6 @@ impl Parameters {
             })
             .transpose()
     }
-}
-
-/// A sequence of decimal numbers with units, with a sign or without; or `0`.
-fn is_duration(text: &str) -> bool {
-    let mut rest = text.trim_start_matches(['+', '-']);
-    if rest == "0" {
-        return true;
-    }
-    if rest.is_empty() {
-        return false;
-    }
-    while !rest.is_empty() {
-        let digits = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
-        let (number, after) = rest.split_at(digits);
-        let unit = ["ns", "us", "µs", "μs", "ms", "s", "m", "h"]
-            .iter()
-            .find(|unit| after.starts_with(**unit));
-        let Some(unit) = unit.filter(|_| number.parse::<f64>().is_ok()) else {
-            return false;
-        };
-        rest = &after[unit.len()..];
-    }
-    true
 }
 
 fn escapes_are_whole(part: &str) -> bool {
@@ -179,13 +159,16 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_is_a_duration_as_go_writes_them() {
-        for good in ["32s", "1m30s", "1.5h", "0", "100ms"] {
-            assert!(is_duration(good), "{good}");
+    fn a_timeout_above_zero_is_one() {
+        let timeout = |query: &str| Parameters::parse(query).timeout().unwrap();
+        assert_eq!(timeout("timeout=32s"), Some(Duration::from_secs(32)));
+        for none in ["", "timeout=", "timeout=0s", "timeout=-5s"] {
+            assert_eq!(timeout(none), None, "{none}");
         }
-        for bad in ["soon", "5", "s", "1x", "1s2"] {
-            assert!(!is_duration(bad), "{bad}");
-        }
+        let refused = Parameters::parse("timeout=5").timeout().unwrap_err();
+        let why =
+            r#"invalid timeout specified in the request URL - time: missing unit in duration "5""#;
+        assert_eq!((refused.code, refused.message.as_str()), (400, why));
     }
 
     #[test]

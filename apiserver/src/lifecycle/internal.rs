@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use crate::core::Core;
 use crate::http::media::{Accepted, Encoding, Shape};
 use crate::http::query::Parameters;
 use crate::http::warnings::Warnings;
 use crate::ownership::CONTROLLERS;
 use crate::rbac::User;
-use crate::request::{FieldValidation, Request};
+use crate::request::{FieldValidation, LONGEST_WRITE, Request};
 use crate::resource::{Conversion, ResourceInfo};
 use crate::store::Key;
 
@@ -35,6 +37,7 @@ pub(super) fn internal_request(core: &Core, info: &Arc<ResourceInfo>, key: &Key)
         user: User::admin(),
         agent: CONTROLLERS.to_owned(),
         now: core.clock.now(),
+        deadline: Instant::now() + LONGEST_WRITE,
         dry_run: false,
         validation: FieldValidation::Ignore,
         warnings: Warnings::default(),

@@ -45,9 +45,34 @@ pub(crate) fn as_decoded(request: &Request, sent: &Value) -> Value {
     for path in later.map_or(&[][..], |(_, _, paths)| paths) {
         restore(sent, &mut object, path);
     }
+    if is_job(request) {
+        // Without the labels that the server adds to the template later.
+        restore(sent, &mut object, "/metadata/labels");
+        if object.pointer("/metadata/labels").is_none_or(is_empty)
+            && let Some(labels) = sent.pointer("/spec/template/metadata/labels")
+        {
+            meta::metadata_mut(&mut object).insert("labels".to_owned(), labels.clone());
+        }
+    }
     drop_empty_metadata(&mut object);
     restore(sent, &mut object, "/metadata/managedFields");
     object
+}
+
+/// Leaves out what a decoded object shares with a part that the server changes later: a Job without labels gets those of
+/// its template, and in a real server the labels that are added to the template are then in both.
+pub(crate) fn leave_shared(request: &Request, sent: &Value, decoded: &mut Value) {
+    if is_job(request) {
+        restore(sent, decoded, "/metadata/labels");
+    }
+}
+
+fn is_job(request: &Request) -> bool {
+    request.info.storage == "jobs.batch"
+}
+
+fn is_empty(labels: &Value) -> bool {
+    labels.as_object().is_none_or(serde_json::Map::is_empty)
 }
 
 /// Decoding reads metadata as a Go type, which leaves out what is empty.

@@ -11,7 +11,7 @@ mod scale;
 mod times;
 mod writer;
 
-pub(crate) use admitted::as_decoded;
+pub(crate) use admitted::{as_decoded, leave_shared};
 pub(crate) use scale::ScaleWriter;
 pub(crate) use times::keep_times;
 pub(crate) use writer::{API_SERVER, CONTROLLERS, Writer};

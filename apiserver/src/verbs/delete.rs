@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+use tokio::task::yield_now;
 
 use super::Written;
 use super::list;
@@ -20,7 +21,7 @@ use crate::protobuf;
 use crate::request::Request;
 use crate::resource::ResourceInfo;
 use crate::status::{GroupResource, Status, success};
-use crate::store::Object;
+use crate::store::{Key, Object};
 
 /// Delete options: grace, propagation and preconditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -176,6 +177,8 @@ fn check_type(options: &Value) -> Result<(), Status> {
 pub(crate) struct Removal<'a> {
     options: &'a Options,
     is_admitted: bool,
+    /// The key of one object of a collection, which the request does not name.
+    of_collection: Option<Key>,
 }
 
 // === impl Removal ===
@@ -183,11 +186,23 @@ pub(crate) struct Removal<'a> {
 impl Write for Removal<'_> {
     fn load(&self, core: &Core, request: &Request) -> Result<Draft, Status> {
         let info = &request.info;
-        let live = core.store.get(&info.storage, request.key().as_str());
+        let key = self.of_collection.clone();
+        let key = key.unwrap_or_else(|| request.key());
+        let live = core.store.get(&info.storage, key.as_str());
         let live = live.ok_or_else(|| request.not_found())?;
         Ok(Draft {
             live: Some(live),
             ..Draft::default()
+        })
+    }
+
+    /// Admission sees the request for the collection, without a name. (apiserver: `DeleteCollection`.)
+    fn narrowed(&self, request: &Request, _: &Draft) -> Option<Request> {
+        let key = self.of_collection.as_ref()?;
+        Some(Request {
+            namespace: key.namespace().to_owned(),
+            name: key.name().to_owned(),
+            ..request.clone()
         })
     }
 
@@ -256,15 +271,21 @@ pub(crate) async fn remove(
     let removal = Removal {
         options,
         is_admitted,
+        of_collection: None,
     };
+    perform(core, request, &removal).await
+}
+
+async fn perform(core: &Core, request: &Request, removal: &Removal<'_>) -> Result<Written, Status> {
+    let options = removal.options;
     if options.dry_run && !request.dry_run {
         let tried = Request {
             dry_run: true,
             ..request.clone()
         };
-        return write(core, &tried, &removal).await;
+        return write(core, &tried, removal).await;
     }
-    write(core, request, &removal).await
+    write(core, request, removal).await
 }
 
 fn warn_of_orphans(request: &Request, options: &Options) {
@@ -404,10 +425,11 @@ fn gone(request: &Request, removed: &Arc<Object>) -> Written {
     Written::document(200, success(request.resource(), &request.name, uid))
 }
 
-/// Deletes every object that a list of the same query would return; returns that list.
+/// Deletes every object that a list of the same query would return; returns that list. Each object is admitted by itself.
 ///
 /// # Errors
-/// Those of the list; an object that is gone meanwhile is not an error.
+/// Those of the list; that of the first object that is not deleted, unless it is gone meanwhile; 504 after the time of the
+/// request, with the objects that are deleted until then.
 pub(crate) async fn delete_collection(
     core: &Core,
     request: &Request,
@@ -417,12 +439,14 @@ pub(crate) async fn delete_collection(
     let (objects, meta) = list::list(core, request).await?;
     let mut deleted = Vec::with_capacity(objects.len());
     for object in objects {
-        let one = Request {
-            namespace: object.namespace().to_owned(),
-            name: object.name().to_owned(),
-            ..request.clone()
+        // Other requests run between two objects, and the time of this one may end.
+        yield_now().await;
+        let removal = Removal {
+            options,
+            is_admitted: true,
+            of_collection: Some(object.key()),
         };
-        match delete(core, &one, options).await {
+        match perform(core, request, &removal).await {
             // The answer shows the object as it was listed.
             Ok(_) => deleted.push(object),
             Err(status) if status.code == 404 => {}

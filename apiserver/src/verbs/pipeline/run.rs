@@ -1,11 +1,10 @@
 //! The steps of a write, in their order.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 use tokio::task::yield_now;
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 
 use super::draft::{Commit, Draft};
 use crate::admission::{AdmissionRequest, Operation};
@@ -15,9 +14,6 @@ use crate::request::Request;
 use crate::status::Status;
 use crate::store::{CommitError, Object};
 use crate::verbs::{Content, Written, conversion};
-
-/// The longest time that a write takes, its admission and its races included. (apiserver: `requestTimeoutUpperBound`.)
-const LONGEST: Duration = Duration::from_secs(34);
 
 /// What differs between writes. No step waits: each decides from what is stored, and from the steps before it.
 pub(crate) trait Write: Sync {
@@ -104,7 +100,7 @@ pub(crate) enum Done {
 /// Nothing is held while admission waits except for claims, and those end with the future.
 ///
 /// # Errors
-/// Those of the steps; 504 after [`LONGEST`].
+/// Those of the steps; 504 at the deadline of the request.
 pub(crate) async fn write(
     core: &Core,
     request: &Request,
@@ -119,7 +115,7 @@ pub(crate) async fn write(
         }
         Err(Status::timeout())
     };
-    let written = timeout(LONGEST, tries).await;
+    let written = timeout_at(request.deadline, tries).await;
     written.unwrap_or_else(|_| Err(Status::timeout()))
 }
 
@@ -127,7 +123,7 @@ pub(crate) async fn write(
 /// questions, with what admission changed.
 ///
 /// # Errors
-/// The refusal, and that of `check`; 504 after [`LONGEST`].
+/// The refusal, and that of `check`; 504 at the deadline of the request.
 pub(crate) async fn admit(
     core: &Core,
     request: &Request,
@@ -145,7 +141,7 @@ pub(crate) async fn admit(
         check(asked.object.as_deref().unwrap_or(&Value::Null))?;
         core.admission.validate(&core.store, &asked).await
     };
-    let answer = timeout(LONGEST, asking).await;
+    let answer = timeout_at(request.deadline, asking).await;
     answer.unwrap_or_else(|_| Err(Status::timeout()))
 }
 

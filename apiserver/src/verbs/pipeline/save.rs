@@ -117,8 +117,13 @@ impl Write for Save<'_> {
             .as_ref()
             .map(|shown| whole(&request.info, shown));
         let old = draft.old.as_ref();
+        // As decoding does on a real server, defaults are set before ownership and admission see the object.
         let new = match (self.change)(old)? {
-            Changed::Owned(new) => new,
+            Changed::Owned(new) => {
+                let mut decoded = ownership::as_decoded(request, &new);
+                ownership::leave_shared(request, &new, &mut decoded);
+                decoded
+            }
             Changed::Part(part) => {
                 draft.part = Some(part);
                 return Ok(());
@@ -127,9 +132,11 @@ impl Write for Save<'_> {
                 if old.is_none() {
                     metadata::drop_system_fields(&mut new);
                 }
-                let decoded = ownership::as_decoded(request, &new);
-                metadata::set_managers(&mut new, self.writer.update(old, &decoded));
-                new
+                let mut decoded = ownership::as_decoded(request, &new);
+                let managers = self.writer.update(old, &decoded);
+                metadata::set_managers(&mut decoded, managers);
+                ownership::leave_shared(request, &new, &mut decoded);
+                decoded
             }
         };
         draft.new = Some(new);

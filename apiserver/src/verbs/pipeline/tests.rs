@@ -19,6 +19,8 @@ use crate::service::Service;
 use crate::status::Status;
 use crate::store::Store;
 
+mod order;
+
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -410,7 +412,7 @@ async fn each_verb_asks_about_its_operation_and_its_objects() {
             MAPS.to_owned(),
             json_type,
             Value::Null,
-            "Delete configmaps a:  < v1 ConfigMap",
+            "Delete configmaps :  < v1 ConfigMap",
         ),
         (
             "POST",
