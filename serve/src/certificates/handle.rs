@@ -31,7 +31,8 @@ pub struct Certificates {
 
 struct Shared {
     files: Option<Files>,
-    current: RwLock<Arc<CertifiedKey>>,
+    /// None until there is a certificate: handshakes fail.
+    current: RwLock<Option<Arc<CertifiedKey>>>,
     /// How often another certificate came into use.
     changes: watch::Sender<u64>,
     metrics: RwLock<Option<Metrics>>,
@@ -65,7 +66,7 @@ impl Certificates {
             key,
             seen: Mutex::new(seen),
         };
-        Ok(Self::new(Some(files), read?))
+        Ok(Self::new(Some(files), Some(read?)))
     }
 
     /// A pair that the program has: the chain, leaf first, and the key.
@@ -77,7 +78,7 @@ impl Certificates {
         key: PrivateKeyDer<'static>,
     ) -> Result<Self, Error> {
         let pair = CertifiedKey::from_der(chain, key, &provider())?;
-        Ok(Self::new(None, pair))
+        Ok(Self::new(None, Some(pair)))
     }
 
     /// A self-signed certificate for `localhost`, 127.0.0.1 and ::1, for clients that do not verify it.
@@ -89,11 +90,11 @@ impl Certificates {
         Self::from_der(vec![certificate], key)
     }
 
-    fn new(files: Option<Files>, current: CertifiedKey) -> Self {
+    fn new(files: Option<Files>, current: Option<CertifiedKey>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 files,
-                current: RwLock::new(Arc::new(current)),
+                current: RwLock::new(current.map(Arc::new)),
                 changes: watch::channel(0).0,
                 metrics: RwLock::new(None),
             }),
@@ -125,10 +126,42 @@ impl Certificates {
         self
     }
 
-    /// The certificate in use and its chain, leaf first.
+    /// No certificate yet: handshakes fail until [`Certificates::replace`] sets one.
+    #[must_use]
+    pub fn pending() -> Self {
+        Self::new(None, None)
+    }
+
+    /// Uses another pair from the next handshake on: the chain, leaf first, and the key. For certificates that the program
+    /// makes or gets; those of files are read again by themselves.
+    ///
+    /// # Errors
+    /// When they do not fit, or are of a kind that is not supported; the pair in use stays.
+    pub fn replace(
+        &self,
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<(), Error> {
+        let pair = CertifiedKey::from_der(chain, key, &provider())?;
+        *self.shared.current.write() = Some(Arc::new(pair));
+        self.shared.changes.send_modify(|changes| *changes += 1);
+        Ok(())
+    }
+
+    /// Whether there is a certificate.
+    #[must_use]
+    pub fn is_loaded(&self) -> bool {
+        self.shared.current.read().is_some()
+    }
+
+    /// The certificate in use and its chain, leaf first. Empty while there is none.
     #[must_use]
     pub fn chain(&self) -> Vec<CertificateDer<'static>> {
-        self.shared.current.read().cert.clone()
+        let current = self.shared.current.read();
+        current
+            .as_ref()
+            .map(|pair| pair.cert.clone())
+            .unwrap_or_default()
     }
 
     /// Counts the changes of the certificate in use: for code that passes it on (controller-runtime: `RegisterCallback`).
@@ -160,7 +193,7 @@ impl Certificates {
         if files.seen.lock().in_use == digest {
             return Ok(false);
         }
-        *self.shared.current.write() = Arc::new(read?);
+        *self.shared.current.write() = Some(Arc::new(read?));
         files.seen.lock().in_use = digest;
         self.shared.changes.send_modify(|changes| *changes += 1);
         Ok(true)
@@ -239,7 +272,7 @@ impl fmt::Debug for Certificates {
 
 impl ResolvesServerCert for Shared {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.current.read()))
+        self.current.read().clone()
     }
 }
 
@@ -401,6 +434,22 @@ mod tests {
         assert!(certificates.reload().await.unwrap());
         assert_eq!(certificates.chain(), [der(&second.0)]);
         assert!(!certificates.reload().await.unwrap(), "nothing new");
+    }
+
+    #[test]
+    fn a_pair_that_the_program_sets_is_in_use_and_a_wrong_one_is_refused() {
+        let certificates = Certificates::pending();
+        assert!(!certificates.is_loaded() && certificates.chain().is_empty());
+        let key = |pem: &str| PrivateKeyDer::from_pem_slice(pem.as_bytes()).unwrap();
+        let (first, second) = (pair(), pair());
+        certificates
+            .replace(vec![der(&first.0)], key(&first.1))
+            .unwrap();
+        assert_eq!(certificates.chain(), [der(&first.0)]);
+        assert_eq!(*certificates.changes().borrow(), 1);
+        let wrong = certificates.replace(vec![der(&second.0)], key(&first.1));
+        assert!(wrong.is_err());
+        assert_eq!(certificates.chain(), [der(&first.0)]);
     }
 
     #[tokio::test]

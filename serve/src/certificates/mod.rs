@@ -18,4 +18,5 @@ mod self_signed;
 pub use error::Error;
 pub use handle::{Certificates, LOOK_EVERY};
 pub use metrics::Metrics;
+pub use pem::provider;
 pub use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};

@@ -16,7 +16,7 @@ use super::Error;
 const LARGEST: u64 = 1024 * 1024;
 
 /// The provider of cryptography: the one that the program has installed for the process, else that of the feature.
-pub(super) fn provider() -> Arc<CryptoProvider> {
+pub fn provider() -> Arc<CryptoProvider> {
     CryptoProvider::get_default().map_or_else(|| Arc::new(of_feature()), Arc::clone)
 }
 
