@@ -29,6 +29,7 @@
 //! | several versions of a custom resource | [`conversion`] |
 //! | limits, readiness, the order of a stop | [`Server`] |
 //! | metrics | [`Metrics`] |
+//! | certificates that a program makes and renews | `certificates`, with the feature `rotation` |
 //! | from a rule to a cluster | `guide`, in the documentation of the crate |
 //! | calls without a server, round trips of conversions | `testing`, with the feature of that name |
 //!
@@ -46,6 +47,8 @@
 //! effect.
 
 pub mod admission;
+#[cfg(feature = "rotation")]
+pub mod certificates;
 pub mod conversion;
 #[cfg(any(doc, doctest))]
 pub mod guide;

@@ -166,6 +166,14 @@ impl Server {
         })
     }
 
+    /// Serves the certificates of `rotation`, which the program runs beside the server. The readiness of the server waits
+    /// until every configuration trusts them.
+    #[cfg(feature = "rotation")]
+    pub fn rotation(self, rotation: &crate::certificates::Rotation) -> Self {
+        self.readiness.checks().add("certificate", rotation.check());
+        self.certificate(Certificate::Ready(rotation.certificates()))
+    }
+
     /// Accepts only clients with a certificate that one of the authorities in this PEM file signed: the API server, if its
     /// configuration names a certificate for webhooks (controller-runtime: `ClientCAName`). `/readyz` needs one, too.
     pub fn client_authorities(mut self, file: impl Into<PathBuf>) -> Self {

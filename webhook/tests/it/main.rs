@@ -3,4 +3,5 @@
 mod admission;
 mod client;
 mod conversion;
+mod rotation;
 mod server;

@@ -1,0 +1,164 @@
+//! Contents of the Secret.
+
+use super::*;
+
+fn names() -> Vec<String> {
+    ["guard.hbox.svc", "127.0.0.1"].map(str::to_owned).into()
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+fn next(write: &Write, found: Option<&Material>, seconds: i64) -> Material {
+    let lifetimes = Lifetimes::default();
+    Material::next(write, found, found, at(seconds), &names(), &lifetimes, 7).unwrap()
+}
+
+#[test]
+fn each_write_makes_contents_that_are_read_back_with_the_same_facts() {
+    let first = next(&Write::Create, None, 0);
+    let announced = next(&Write::Announce, Some(&first), 100);
+    let issued = next(&Write::Issue, Some(&announced), 200);
+    let old = first.contents.signer;
+    let retired = next(&Write::Retire(vec![old]), Some(&issued), 300);
+    for (index, material) in [&first, &announced, &issued, &retired]
+        .into_iter()
+        .enumerate()
+    {
+        assert_eq!(material.contents.generation, index as u64 + 1);
+        assert!(material.contents.leaf.fits);
+        let read = Material::read(&material.data(), &names()).unwrap();
+        assert_eq!(read.contents, material.contents);
+    }
+    assert_eq!(
+        (first.contents.leaf.issuer, first.contents.leaf.issued),
+        (old, at(0))
+    );
+    assert_eq!(
+        (announced.contents.leaf, announced.contents.since),
+        (first.contents.leaf, at(100))
+    );
+    assert_eq!(announced.contents.bundle.len(), 2);
+    assert_ne!(announced.contents.signer, old);
+    assert_eq!(issued.contents.leaf.issuer, announced.contents.signer);
+    assert_eq!(
+        (issued.contents.leaf.issued, issued.contents.since),
+        (at(200), at(100))
+    );
+    assert_eq!(retired.contents.bundle.len(), 1);
+
+    let rolled_back = Material::next(
+        &Write::Restore { generation: 5 },
+        Some(&first),
+        Some(&retired),
+        at(400),
+        &names(),
+        &Lifetimes::default(),
+        7,
+    );
+    let restored = rolled_back.unwrap().contents;
+    assert_eq!((restored.generation, restored.since), (5, at(400)));
+    assert_eq!(
+        (restored.leaf, restored.signer),
+        (retired.contents.leaf, retired.contents.signer)
+    );
+    assert!(restored.authority(old).is_some());
+}
+
+#[test]
+fn a_leaf_does_not_outlive_its_authority() {
+    let lifetimes = Lifetimes::default().authority(Duration::from_secs(100));
+    let made = Material::next(&Write::Create, None, None, at(0), &names(), &lifetimes, 1).unwrap();
+    let issued = Material::next(
+        &Write::Issue,
+        Some(&made),
+        None,
+        at(40),
+        &names(),
+        &lifetimes,
+        2,
+    );
+    assert_eq!(issued.unwrap().contents.leaf.expires, at(100));
+}
+
+#[test]
+fn a_leaf_for_fewer_names_does_not_fit() {
+    let made = next(&Write::Create, None, 0);
+    let more = ["guard.hbox.svc".to_owned(), "other.hbox.svc".to_owned()];
+    assert!(
+        !Material::read(&made.data(), &more)
+            .unwrap()
+            .contents
+            .leaf
+            .fits
+    );
+    let read = |names: &[String]| {
+        Material::read(&made.data(), names)
+            .unwrap()
+            .contents
+            .leaf
+            .fits
+    };
+    assert!(read(&more[..1]) && read(&["127.0.0.1".to_owned()]));
+}
+
+#[test]
+fn a_damaged_content_is_refused_with_its_reason() {
+    let (good, other) = (next(&Write::Create, None, 0), next(&Write::Create, None, 0));
+    for (key, value, problem) in [
+        ("ca.crt", None, Problem::Unreadable("ca.crt")),
+        ("ca.crt", Some(b"no PEM".to_vec()), Problem::NoSigner),
+        (
+            "ca.crt",
+            Some(other.data()["ca.crt"].0.clone()),
+            Problem::NoSigner,
+        ),
+        (
+            "ca.key",
+            Some(b"-----BEGIN".to_vec()),
+            Problem::Unreadable("ca.key"),
+        ),
+        ("tls.crt", Some(Vec::new()), Problem::Unreadable("tls.crt")),
+        (
+            "tls.key",
+            Some(b"x".to_vec()),
+            Problem::Unreadable("tls.key"),
+        ),
+        (
+            "tls.key",
+            Some(other.data()["tls.key"].0.clone()),
+            Problem::OtherKey,
+        ),
+        (
+            "state.json",
+            Some(b"{}".to_vec()),
+            Problem::Unreadable("state.json"),
+        ),
+    ] {
+        let mut data = good.data();
+        match value {
+            Some(value) => data.insert(key.to_owned(), ByteString(value)),
+            None => data.remove(key),
+        };
+        assert_eq!(
+            Material::read(&data, &names()).unwrap_err(),
+            problem,
+            "{key}"
+        );
+    }
+    // A leaf of another authority, with its key.
+    let mut data = good.data();
+    for key in ["tls.crt", "tls.key"] {
+        data.insert(key.to_owned(), other.data()[key].clone());
+    }
+    assert_eq!(
+        Material::read(&data, &names()).unwrap_err(),
+        Problem::NoIssuer
+    );
+    assert_eq!(
+        format!("{good:?}").matches("PRIVATE").count(),
+        0,
+        "keys are not shown"
+    );
+}
