@@ -77,8 +77,10 @@ async fn what_was_answered_survives_a_kill_at_any_moment() {
             );
         }
         assert!(version(&list) >= newest, "versions are not used twice");
-        // Killed while writes are under way.
+        // Killed while writes are under way, however long the first one takes.
+        let first = tokio::sync::Notify::new();
         let killer = async {
+            first.notified().await;
             tokio::time::sleep(Duration::from_millis(60)).await;
             program_kill(&mut program.child).await;
         };
@@ -92,6 +94,7 @@ async fn what_was_answered_survives_a_kill_at_any_moment() {
                     Some((201, object)) => {
                         newest = newest.max(version(&object));
                         done.push(name);
+                        first.notify_one();
                     }
                     _ => break,
                 }

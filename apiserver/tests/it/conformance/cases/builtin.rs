@@ -225,6 +225,13 @@ cases! { "builtin";
         let answer = t.setup("PATCH", &format!("{STATEFUL_SETS}/a"), json!({"spec": {"minReadySeconds": 3, "revisionHistoryLimit": 2}})).await;
         t.note("allowed", answer.body["metadata"]["generation"].clone());
     }
+    ["MF-1"] "a Job without labels gets those of its template, and its manager owns the sent ones" => |t| {
+        t.keep_managed_fields();
+        t.post(JOBS, job()).await;
+        let mut labelled = job();
+        labelled["metadata"] = json!({"name": "b", "labels": labelled["spec"]["template"]["metadata"]["labels"]});
+        t.post(JOBS, labelled).await;
+    }
     ["K-5"] "the template, selector and completions of a Job are fixed" => |t| {
         let made = t.make(JOBS, job()).await;
         for patch in [

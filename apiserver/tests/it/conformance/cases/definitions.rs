@@ -232,6 +232,41 @@ cases! { "definitions";
         t.until(&format!("{DOGS}/a"), |answer| answer.body["spec"]["n"] == 7).await;
         t.get(&format!("{DOGS}/a")).await;
     }
+    ["CRD-10"] "an object moves to a new storage version with its next write, also with one that changes nothing" => |t| {
+        let version = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": open_schema()}});
+        let versions = |first: bool| json!({"spec": {"versions": [version("v1", first), version("v2", !first)]}});
+        let path = format!("{DEFINITIONS}/dogs.{{own}}");
+        let mut definition = own("dogs", "Dog", open_schema());
+        definition["spec"]["versions"] = versions(true)["spec"]["versions"].clone();
+        t.make(DEFINITIONS, definition).await;
+        t.until(DOGS, |answer| answer.code == 200).await;
+        let made = t.make(DOGS, dog("a", json!({"n": 1}))).await;
+        let one = format!("{DOGS}/a");
+        let same = t.setup("PUT", &one, made.body.clone()).await;
+        t.note("a write that changes nothing is a write", json!(same.version() != made.version()));
+        let moved = t.setup("PATCH", &path, versions(false)).await;
+        t.note("storedVersions", moved.body["status"]["storedVersions"].clone());
+        // A real server takes the new definition a little later.
+        let mut now = same;
+        for _ in 0..150 {
+            now = t.setup("PUT", &one, now.body.clone()).await;
+            if now.version() != made.version() {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        t.note("it is one after the move", json!(now.version() != made.version()));
+        let again = t.setup("PUT", &one, now.body.clone()).await;
+        t.note("and only once", json!(again.version() != now.version()));
+        t.get(&one).await;
+        t.get("/apis/{own}/v2/namespaces/{ns}/dogs/a").await;
+        let only_v2 = json!({"spec": {"versions": [version("v2", true)]}});
+        t.patch(MERGE, &path, only_v2.clone()).await;
+        let status = t.setup("PATCH", &format!("{path}/status"), json!({"status": {"storedVersions": ["v2"]}})).await;
+        t.note("storedVersions after a write of the status", status.body["status"]["storedVersions"].clone());
+        let left = t.setup("PATCH", &path, only_v2).await;
+        t.note("storedVersions without v1", left.body["status"]["storedVersions"].clone());
+    }
     ["CRD-1"] "a group of kubernetes.io needs an approval" => |t| {
         let mut definition = own("dogs", "Dog", open_schema());
         definition["metadata"]["name"] = json!("dogs.conformance.k8s.io");

@@ -226,6 +226,11 @@ cases! { "errors";
     }
     ["E-3"] "a malformed timeout is refused" => |t| {
         t.post("{cm}?timeout=soon", config_map("a", "1")).await;
+        t.post("{cm}?timeout=5", config_map("a", "1")).await;
+        t.post("{cm}?timeout=5x", config_map("a", "1")).await;
+        t.get("{cm}?timeout=--5s").await;
+        t.get("{cm}?timeout=").await;
+        t.get("{cm}?timeout=-5s").await;
     }
     ["E-1"] "a name that a path cannot have" => |t| {
         t.get("{cm}/a%2Fb").await;
