@@ -3,6 +3,7 @@
 //! Built-in resources come from a table; those of CustomResourceDefinitions are made when the
 //! definition is accepted. All other code depends on a [`ResourceInfo`], not on the kind.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -76,6 +77,8 @@ pub(crate) struct ResourceInfo {
     pub(crate) stored_in: String,
     /// The way between this version and the storage version.
     pub(crate) conversion: Conversion,
+    /// The schemas of all versions of a custom resource, by `apiVersion`.
+    pub(crate) schemas: Arc<BTreeMap<String, Arc<ObjectSchema>>>,
     /// The schema of the storage version, if it is another one than this.
     pub(crate) stored: Option<Arc<ObjectSchema>>,
     /// Objects stored up to this version may have been written under another schema, or in another version of the

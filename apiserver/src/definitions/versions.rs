@@ -1,9 +1,10 @@
 //! The versions of a definition as resources, and the conversion between them.
 //!
 //! Objects are stored in the form of the storage version: fields that only another version has are pruned before. A
-//! read completes them with the storage version's defaults, and prunes them to the version of the request.
+//! read completes them with the defaults of the version in which they are stored, and prunes them to that of the request.
 //! (apiextensions-apiserver: `crdConversionRESTOptionsGetter`.)
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -92,6 +93,13 @@ pub(super) fn resources(definition: &Value) -> Vec<ResourceInfo> {
         .map(Vec::as_slice)
         .unwrap_or_default();
     let stored = versions.iter().find(|version| is_storage(version));
+    let api_version =
+        |version: &Value| format!("{}/{}", text(&spec["group"]), text(&version["name"]));
+    let schemas = versions
+        .iter()
+        .filter_map(|version| Some((api_version(version), compiled(version)?)));
+    let schemas: Arc<BTreeMap<_, _>> = Arc::new(schemas.collect());
+    let compiled = |version: &Value| schemas.get(&api_version(version)).cloned();
     versions
         .iter()
         .filter(|version| is_served(version) || is_storage(version))
@@ -143,9 +151,8 @@ pub(super) fn resources(definition: &Value) -> Vec<ResourceInfo> {
                 structural: compiled(version),
                 types: LazySchema::default(),
                 storage_version: is_storage(version),
-                stored_in: stored.map_or_else(String::new, |stored| {
-                    format!("{}/{}", text(&spec["group"]), text(&stored["name"]))
-                }),
+                stored_in: stored.map_or_else(String::new, api_version),
+                schemas: schemas.clone(),
                 conversion: match wants_webhook(definition) {
                     true => Conversion::Webhook,
                     false => Conversion::None,

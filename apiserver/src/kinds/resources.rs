@@ -1,6 +1,7 @@
 //! The built-in resources, from the table of types and the rules of each kind.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::data::{Data, Resource, Version};
 use super::strategy::{Plain, Strategy};
@@ -146,6 +147,7 @@ fn describe(version: &'static Version, resource: &'static Resource) -> ResourceI
         storage_version: true,
         stored_in: String::new(),
         conversion: Conversion::BuiltIn,
+        schemas: Arc::default(),
         stored: None,
         converted_up_to: 0,
         served: true,

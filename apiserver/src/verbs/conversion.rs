@@ -40,7 +40,7 @@ pub(crate) async fn shown(
     });
     let values = convert(info, values.collect(), &version).await?;
     for (object, mut value) in others.iter_mut().zip(values) {
-        complete(info, &mut value);
+        complete(info, object, &mut value);
         **object = Arc::new(Object::converted(object, &version, value));
     }
     Ok(objects)
@@ -73,13 +73,19 @@ fn differs(info: &ResourceInfo, object: &Object) -> bool {
     }
 }
 
-/// Brings the content of a custom resource to the schema of its version.
-fn complete(info: &ResourceInfo, value: &mut Value) {
+/// Brings the content of a custom resource to the schema of its version. Defaults are those of the version in which it is
+/// `stored`; one whose version is not known has those of the storage version.
+fn complete(info: &ResourceInfo, stored: &Object, value: &mut Value) {
     let Some(schema) = info.structural().filter(|_| info.custom) else {
         return;
     };
-    match (&info.stored, info.conversion) {
-        (Some(stored), Conversion::None) => {
+    let from = match stored.api_version() {
+        "" => &info.stored_in,
+        known => known,
+    };
+    match info.schemas.get(from) {
+        Some(stored) if info.conversion == Conversion::None && from != info.api_version() => {
+            stored.prune(value);
             stored.default(value);
             schema.prune(value);
         }

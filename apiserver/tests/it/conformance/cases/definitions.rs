@@ -267,6 +267,32 @@ cases! { "definitions";
         let left = t.setup("PATCH", &path, only_v2).await;
         t.note("storedVersions without v1", left.body["status"]["storedVersions"].clone());
     }
+    ["CRD-4 CRD-10"] "an object gets the defaults of the version in which it is stored, in each version" => |t| {
+        let version = |name: &str, storage: bool, default: Value| json!({"name": name, "served": true, "storage": storage,
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "integer"}, "c": default}}}}}});
+        let default = |text: &str| json!({"type": "string", "default": text});
+        let mut definition = own("dogs", "Dog", open_schema());
+        let none = json!({"type": "string"});
+        definition["spec"]["versions"] = json!([version("v1", true, none.clone()), version("v2", false, none)]);
+        t.make(DEFINITIONS, definition).await;
+        t.until(DOGS, |answer| answer.code == 200).await;
+        t.make(DOGS, dog("a", json!({"a": 1}))).await;
+        let moved = json!([version("v1", false, default("of v1")), version("v2", true, default("of v2"))]);
+        t.setup("PATCH", &format!("{DEFINITIONS}/dogs.{{own}}"), json!({"spec": {"versions": moved}})).await;
+        let in_v2 = "/apis/{own}/v2/namespaces/{ns}/dogs";
+        t.until(&format!("{DOGS}/a"), |answer| answer.body["spec"]["c"].is_string()).await;
+        for path in [DOGS, in_v2] {
+            let found = t.setup("GET", &format!("{path}/a"), Value::Null).await;
+            t.note("stored in v1", found.body["spec"].clone());
+        }
+        let mut body = dog("b", json!({"a": 1}));
+        body["apiVersion"] = json!("{own}/v2");
+        t.make(in_v2, body).await;
+        for path in [DOGS, in_v2] {
+            let found = t.setup("GET", &format!("{path}/b"), Value::Null).await;
+            t.note("stored in v2", found.body["spec"].clone());
+        }
+    }
     ["CRD-1"] "a group of kubernetes.io needs an approval" => |t| {
         let mut definition = own("dogs", "Dog", open_schema());
         definition["metadata"]["name"] = json!("dogs.conformance.k8s.io");
