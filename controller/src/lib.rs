@@ -108,6 +108,7 @@
 //! | why nothing happens: `/debug/queues`, `/debug/informers` | [`debug`] |
 //! | more of the log for ten minutes: `/debug/log` | [`options`] |
 //! | what is cached, and how it is read | [`cache`] |
+//! | admission and conversion webhooks | `webhook`, with the feature of that name, and `manager::Builder::webhooks` |
 //! | which rules of controller-runtime are held by which test, and where this differs | `CONFORMANCE.md`, beside the README of this crate |
 //! | a test with an API server, faults and virtual time | `testing`, with the feature of that name |
 //!
@@ -156,6 +157,10 @@ pub use reeve_serve::{access, health, http as server, metrics_server};
 // The crates of this crate's signatures, so that a program needs no dependency for them.
 #[doc(no_inline)]
 pub use reeve_clock::Clock;
+#[doc(no_inline)]
+#[cfg(feature = "webhook")]
+#[doc(no_inline)]
+pub use reeve_webhook as webhook;
 #[doc(no_inline)]
 pub use tokio_util::sync::CancellationToken;
 #[doc(no_inline)]

@@ -17,6 +17,10 @@ use reeve_election::Fence;
 pub(crate) enum Group {
     /// HTTP servers: first up, last down.
     Servers,
+    /// Webhook servers and their certificates: they serve before the caches fill, because lists may need conversions, and
+    /// end before the caches do, because handlers read them.
+    #[cfg(feature = "webhook")]
+    Webhooks,
     /// The writer of events.
     Events,
     /// Runnables of every replica.
@@ -37,9 +41,11 @@ impl Group {
     ///
     /// controller-runtime stops the runnables of every replica first and releases the lease last, so another replica
     /// waits for all of them. Here it may lead as soon as nothing in this process needs the lease.
-    pub(crate) const STOP: [&[Self]; 4] = [
+    pub(crate) const STOP: &[&[Self]] = &[
         &[Self::Leader],
         &[Self::Election, Self::Lease, Self::Others],
+        #[cfg(feature = "webhook")]
+        &[Self::Webhooks],
         &[Self::Events],
         &[Self::Servers],
     ];

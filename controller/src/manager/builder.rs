@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use reeve_clock::{Clock, LONGEST};
 use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::{Addresses, Error, GRACE_PERIOD, Manager, Shared, Stage};
 use crate::cache::{CacheOptions, Caches, Selected};
@@ -42,6 +43,9 @@ pub struct Builder {
     defaults: Defaults,
     #[cfg(feature = "clap")]
     log_levels: Option<LogLevels>,
+    #[cfg(feature = "webhook")]
+    webhooks: super::webhooks::Webhooks,
+    stopping: CancellationToken,
 }
 
 // === impl Builder ===
@@ -64,6 +68,9 @@ impl Builder {
             defaults: Defaults::new(),
             #[cfg(feature = "clap")]
             log_levels: None,
+            #[cfg(feature = "webhook")]
+            webhooks: super::webhooks::Webhooks::default(),
+            stopping: CancellationToken::new(),
         }
     }
 
@@ -123,6 +130,51 @@ impl Builder {
     #[cfg(feature = "clap")]
     pub fn log_levels(mut self, levels: LogLevels) -> Self {
         self.log_levels = Some(levels);
+        self
+    }
+
+    /// Runs a webhook server on every replica, whether it leads or not: from before the caches fill until the stop, in which
+    /// it goes on for its [linger](reeve_webhook::Server::linger) time while the workers end. Its clock and metrics are the
+    /// manager's. The check `webhooks` of `/readyz` is its readiness; `/readyz/webhooks`, or `/readyz` on the server's own port,
+    /// does not depend on controllers (controller-runtime: `WebhookServer`).
+    #[cfg(feature = "webhook")]
+    pub fn webhooks(mut self, server: reeve_webhook::Server) -> Self {
+        self.webhooks.server = Some(server);
+        self
+    }
+
+    /// Has the webhook server make and renew its certificates by itself: `make` gets a client. Events of the Secret record what
+    /// happens. Rights: those of [`reeve_webhook::certificates`].
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use reeve_controller::Manager;
+    /// use reeve_controller::webhook::admission::{Request, Verdict};
+    /// use reeve_controller::webhook::certificates::Rotation;
+    /// use reeve_controller::webhook::{Server, Webhook};
+    ///
+    /// async fn protect(request: Request<Pod>) -> Verdict {
+    ///     Verdict::allow().audit("checked", request.name)
+    /// }
+    ///
+    /// # async fn example(client: kube_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = Server::at(([0, 0, 0, 0], 9443).into());
+    /// let manager = Manager::builder(client)
+    ///     .webhooks(server.webhook(Webhook::validating("protect.example.com", protect)))
+    ///     .webhook_certificates(|client| Rotation::new(client, "guard", "guard").validating("pods-example"))
+    ///     .build()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "webhook")]
+    pub fn webhook_certificates(
+        mut self,
+        make: impl FnOnce(reeve_client::Client) -> reeve_webhook::certificates::Rotation
+        + Send
+        + 'static,
+    ) -> Self {
+        self.webhooks.rotation = Some(Box::new(make));
         self
     }
 
@@ -199,7 +251,16 @@ impl Builder {
             let status = SharedStatus::new(options, &self.clock);
             sources.elections.add(None, status)
         });
-        let (addresses, servers) = self.bind(&client, &sources).await?;
+        #[cfg_attr(
+            not(feature = "webhook"),
+            allow(unused_mut, reason = "webhooks add to both")
+        )]
+        let (mut addresses, mut servers) = self.bind(&client, &sources).await?;
+        #[cfg(feature = "webhook")]
+        if let Some((address, more)) = self.bind_webhooks(&client, &events).await? {
+            addresses.webhooks = Some(address);
+            servers.extend(more);
+        }
         let fence = self.fence();
         let manager = Manager {
             shared: Arc::new(Shared {
@@ -227,6 +288,7 @@ impl Builder {
                 leading: watch::channel(false).0,
                 elections: sources.elections,
                 candidate,
+                stopping: self.stopping,
                 release_by: Arc::default(),
             }),
         };
@@ -289,6 +351,35 @@ impl Builder {
             runnables.push(ends.as_server());
         }
         Ok((addresses, runnables))
+    }
+
+    /// Binds the webhook server, if there is one.
+    #[cfg(feature = "webhook")]
+    async fn bind_webhooks(
+        &mut self,
+        client: &Client,
+        events: &tokio::sync::mpsc::Sender<crate::events::Recorded>,
+    ) -> Result<Option<(SocketAddr, Vec<Runnable>)>, Error> {
+        if self.webhooks.server.is_none() {
+            // A recorder shows its series.
+            return Ok(None);
+        }
+        let webhooks = std::mem::take(&mut self.webhooks);
+        let recorder = crate::events::Recorder::new(
+            "webhook",
+            events.clone(),
+            self.metrics.events_dropped("webhook"),
+            self.clock.clone(),
+        );
+        let parts = super::webhooks::Parts {
+            client,
+            recorder,
+            clock: &self.clock,
+            metrics: &self.metrics,
+            health: &self.health,
+            stopping: &self.stopping,
+        };
+        webhooks.bind(parts).await
     }
 
     /// The fence of the manager's lease, with its health checks.

@@ -14,6 +14,10 @@ pub enum Error {
     /// The metrics server cannot serve.
     #[error(transparent)]
     MetricsServer(#[from] crate::metrics_server::Error),
+    /// The webhook server cannot serve.
+    #[cfg(feature = "webhook")]
+    #[error(transparent)]
+    Webhooks(#[from] reeve_webhook::Error),
     /// The options of the election do not fit together.
     #[error(transparent)]
     LeaderElection(#[from] crate::leader_election::Error),

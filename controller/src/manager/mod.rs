@@ -25,6 +25,8 @@ mod signals;
 mod supervisor;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "webhook")]
+mod webhooks;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -97,6 +99,8 @@ struct Shared {
     elections: Elections,
     /// The manager's lease, as `/debug/election` shows it.
     candidate: Option<Arc<Candidate>>,
+    /// Cancelled when the manager begins to stop.
+    stopping: CancellationToken,
     /// The deadline for releasing the leases, set when the manager stops.
     release_by: Arc<OnceLock<Instant>>,
 }
@@ -105,6 +109,8 @@ struct Shared {
 struct Addresses {
     health: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
+    #[cfg(feature = "webhook")]
+    webhooks: Option<SocketAddr>,
 }
 
 enum Stage {
@@ -192,6 +198,13 @@ impl Manager {
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.shared.addresses.metrics
+    }
+
+    /// The address of the webhook server, with the real port.
+    #[cfg(feature = "webhook")]
+    #[must_use]
+    pub fn webhook_address(&self) -> Option<SocketAddr> {
+        self.shared.addresses.webhooks
     }
 
     /// A recorder of events that names `controller` as their reporter.
@@ -400,6 +413,7 @@ impl Manager {
         let mut supervisor = Supervisor::new(shared.leading.subscribe());
         let cause = self.drive(&mut supervisor, &stop).await;
         shared.close();
+        shared.stopping.cancel();
         shared
             .health
             .ready()

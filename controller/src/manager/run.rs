@@ -104,7 +104,7 @@ impl Manager {
         }
         // With a short grace, time is left for the later parts.
         let patience = (shared.grace / 24).clamp(LEAST_PATIENCE, PATIENCE);
-        for groups in Group::STOP {
+        for &groups in Group::STOP {
             if groups.contains(&Group::Servers) {
                 let stopped = timeout_at(by(Part::Caches), shared.stop_caches()).await;
                 if stopped.is_err() {
@@ -141,6 +141,9 @@ enum Part {
     Workers,
     /// The leases and the runnables of every replica.
     Release,
+    /// Webhook servers, which go on for their linger time from the begin of the stop.
+    #[cfg(feature = "webhook")]
+    Webhooks,
     Events,
     Caches,
     Servers,
@@ -154,6 +157,8 @@ impl Part {
         match groups.first() {
             Some(Group::Leader) => Self::Workers,
             Some(Group::Election | Group::Lease | Group::Others) => Self::Release,
+            #[cfg(feature = "webhook")]
+            Some(Group::Webhooks) => Self::Webhooks,
             Some(Group::Events) => Self::Events,
             Some(Group::Servers) | None => Self::Servers,
         }
@@ -166,6 +171,8 @@ fn share(grace: Duration, part: Part) -> Duration {
     let of_48 = match part {
         Part::Workers => 32,
         Part::Release => 42,
+        #[cfg(feature = "webhook")]
+        Part::Webhooks => 44,
         Part::Events => 46,
         Part::Caches => 47,
         Part::Servers => 48,

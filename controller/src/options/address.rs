@@ -44,7 +44,7 @@ impl FromStr for BindAddress {
 }
 
 /// Both families where the machine has IPv6, else IPv4.
-fn everywhere(port: u16) -> SocketAddr {
+pub(super) fn everywhere(port: u16) -> SocketAddr {
     let six = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
     if TcpListener::bind(six).is_ok() {
         SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))

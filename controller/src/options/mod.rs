@@ -41,7 +41,9 @@
 //! | `--metrics-secure` | | `true`: HTTPS, and only for clients that the API server lets read: [`MetricsServer::protected`] |
 //! | `--metrics-cert-path`, `--metrics-cert-name`, `--metrics-cert-key` | | self-signed, `tls.crt`, `tls.key` |
 //! | `--metrics-client-ca-file` | | no certificate is requested; with it, one of these authorities must have signed the client's |
-//! | `--enable-http2` | | `false` |
+//! | `--enable-http2` | | `false`: for the metrics server |
+//! | `--webhook-port`, with the feature `webhook` | | `9443` |
+//! | `--webhook-cert-path`, `--webhook-cert-name`, `--webhook-cert-key` | | `/tmp/k8s-webhook-server/serving-certs`, `tls.crt`, `tls.key` |
 //! | `--leader-elect` | | `false` |
 //! | `--leader-election-namespace` | `POD_NAMESPACE` | the service account's namespace |
 //! | `--log-level` (`--zap-log-level`), `--log-format` (`--zap-encoder`) | `RUST_LOG` for the level | `info`, `text` |
@@ -109,6 +111,11 @@ pub struct Options {
     /// The metrics server.
     #[cfg_attr(feature = "clap", command(flatten))]
     pub metrics: MetricsOptions,
+
+    /// The webhook server.
+    #[cfg(feature = "webhook")]
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub webhook: WebhookOptions,
 
     /// Let one of several copies lead, by a Lease. The others stand by.
     #[cfg_attr(
@@ -222,6 +229,61 @@ pub struct MetricsOptions {
     pub enable_http2: bool,
 }
 
+/// The options of the webhook server on the command line.
+#[cfg(feature = "webhook")]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[cfg_attr(feature = "clap", group(skip))]
+#[non_exhaustive]
+pub struct WebhookOptions {
+    /// The port of the webhook server, on every address.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            id = "webhook_port",
+            long = "webhook-port",
+            default_value_t = 9443,
+            value_name = "PORT"
+        )
+    )]
+    pub port: u16,
+
+    /// The directory of the webhook server's certificate; unset, that of controller-runtime, or the one that the program makes.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            id = "webhook_cert_path",
+            long = "webhook-cert-path",
+            value_name = "DIR"
+        )
+    )]
+    pub cert_path: Option<PathBuf>,
+
+    /// The file of the certificate in that directory.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            id = "webhook_cert_name",
+            long = "webhook-cert-name",
+            default_value = "tls.crt",
+            value_name = "FILE"
+        )
+    )]
+    pub cert_name: String,
+
+    /// The file of its key in that directory.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            id = "webhook_cert_key",
+            long = "webhook-cert-key",
+            default_value = "tls.key",
+            value_name = "FILE"
+        )
+    )]
+    pub cert_key: String,
+}
+
 /// The reason why options do not make a manager.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -296,6 +358,41 @@ impl MetricsOptions {
         };
         let server = server.secure(certificate).http2(self.enable_http2);
         Some(server.protected())
+    }
+}
+
+// === impl WebhookOptions ===
+
+/// The directory of certificates of controller-runtime's webhook server.
+#[cfg(feature = "webhook")]
+const SERVING_CERTS: &str = "/tmp/k8s-webhook-server/serving-certs";
+
+#[cfg(feature = "webhook")]
+impl Default for WebhookOptions {
+    fn default() -> Self {
+        Self {
+            port: 9443,
+            cert_path: None,
+            cert_name: "tls.crt".into(),
+            cert_key: "tls.key".into(),
+        }
+    }
+}
+
+#[cfg(feature = "webhook")]
+impl WebhookOptions {
+    /// The webhook server of these options, without webhooks. Its certificate is in files, unless the program makes its own
+    /// ([`manager::Builder::webhook_certificates`]).
+    pub fn server(&self) -> reeve_webhook::Server {
+        let directory = self
+            .cert_path
+            .clone()
+            .unwrap_or_else(|| SERVING_CERTS.into());
+        let certificate = reeve_webhook::Certificate::Files {
+            chain: directory.join(&self.cert_name),
+            key: directory.join(&self.cert_key),
+        };
+        reeve_webhook::Server::at(address::everywhere(self.port)).certificate(certificate)
     }
 }
 
@@ -478,6 +575,29 @@ mod tests {
             let health = options.health_probe_bind_address.address().unwrap();
             assert!(health.port() == 8081 && health.ip().is_unspecified());
             assert!(!options.leader_elect);
+        }
+
+        #[cfg(feature = "webhook")]
+        #[test]
+        fn the_webhook_server_is_as_the_flags_say() {
+            let shown = |flags: &[&str]| format!("{:?}", parsed(flags).webhook.server());
+            let default = shown(&[]);
+            assert!(default.contains(":9443"), "{default}");
+            assert!(
+                default.contains("/tmp/k8s-webhook-server/serving-certs/tls.crt"),
+                "{default}"
+            );
+            let other = shown(&[
+                "--webhook-port=8443",
+                "--webhook-cert-path=/certs",
+                "--webhook-cert-name=a.crt",
+                "--webhook-cert-key=a.key",
+            ]);
+            assert!(other.contains(":8443"), "{other}");
+            assert!(
+                other.contains(r#"chain: "/certs/a.crt", key: "/certs/a.key""#),
+                "{other}"
+            );
         }
 
         #[test]

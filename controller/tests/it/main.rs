@@ -27,3 +27,4 @@ mod servers;
 mod shutdown;
 #[cfg(unix)]
 mod signals;
+mod webhooks;

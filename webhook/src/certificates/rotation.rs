@@ -20,7 +20,7 @@ use super::notice::LogOnly;
 use super::targets::{Seen, Server, Target};
 use super::{Journal, Notice, RotationMetrics};
 
-/// The interval of two looks at the Secret and the configurations.
+/// The default interval of two looks at the Secret and the configurations.
 pub const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Writes of one look: a first start has one, a restored Secret another.
@@ -55,6 +55,7 @@ pub struct Rotation {
     names: Vec<String>,
     targets: Vec<Target>,
     lifetimes: Lifetimes,
+    interval: Duration,
     clock: Clock,
     journal: Arc<dyn Journal>,
     metrics: RotationMetrics,
@@ -115,6 +116,7 @@ impl Rotation {
             names: names.into(),
             targets: Vec::new(),
             lifetimes: Lifetimes::default(),
+            interval: LOOK_EVERY,
             clock,
             journal: Arc::new(LogOnly),
             metrics: RotationMetrics::default(),
@@ -169,6 +171,13 @@ impl Rotation {
         self
     }
 
+    /// Sets the interval of the looks. Default: [`LOOK_EVERY`]. A look is a request for the Secret and one for each
+    /// configuration, of each replica; a shorter interval repairs sooner.
+    pub fn every(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+
     /// Takes wall time and randomness from `clock`. Default: the system's.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -207,13 +216,13 @@ impl Rotation {
         }
     }
 
-    /// Looks every [`LOOK_EVERY`] until `stop`. It runs on every replica.
+    /// Looks again and again until `stop`, see [`Rotation::every`]. It runs on every replica.
     pub async fn run(mut self, stop: CancellationToken) {
         let looking = async {
             loop {
                 self.look().await;
                 // Replicas do not look at the same moments.
-                sleep(self.clock.random().jitter(LOOK_EVERY, 0.1)).await;
+                sleep(self.clock.random().jitter(self.interval, 0.1)).await;
             }
         };
         let _: Option<()> = stop.run_until_cancelled(looking).await;
