@@ -153,7 +153,6 @@ pub(super) fn replica_columns() -> Vec<Column> {
 /// Sets the defaults of a workload.
 fn default(kind: &Workload, object: &mut Value) {
     let is_new = meta::text(object, "resourceVersion").is_empty();
-    let labelled = *kind == Workload::Job && labels(object.pointer("/spec/template")).is_some();
     let uid = meta::text(object, "uid").to_owned();
     let name = meta::text(object, "name").to_owned();
     let map = meta::object_mut(object);
@@ -206,17 +205,22 @@ fn default(kind: &Workload, object: &mut Value) {
         Workload::Job => job(spec, &uid, &name, is_new),
     }
     pods::default_template(spec.entry("template").or_insert_with(|| json!({})));
-    if labelled && labels(Some(object)).is_none() {
-        // A Job without labels gets those of its template.
-        let labels = object["spec"]["template"]["metadata"]["labels"].clone();
-        meta::metadata_mut(object).insert("labels".to_owned(), labels);
+    if *kind == Workload::Job {
+        label_as_template(object);
     }
 }
 
-/// The labels of an object, if it has any.
-fn labels(object: Option<&Value>) -> Option<&Map<String, Value>> {
-    let labels = object?.pointer("/metadata/labels")?.as_object()?;
-    (!labels.is_empty()).then_some(labels)
+/// Gives a Job without labels those of its template. (`SetDefaults_Job`)
+fn label_as_template(job: &mut Value) {
+    let labels = |object: Option<&Value>| {
+        let labels = object?.pointer("/metadata/labels")?.as_object()?;
+        (!labels.is_empty()).then(|| Value::from(labels.clone()))
+    };
+    if labels(Some(job)).is_none()
+        && let Some(labels) = labels(job.pointer("/spec/template"))
+    {
+        meta::metadata_mut(job).insert("labels".to_owned(), labels);
+    }
 }
 
 /// Completes the conditions of a policy for failed Pods, of a Job or of a template.
@@ -236,7 +240,11 @@ pub(super) fn default_failure_policy(spec: &mut Map<String, Value>) {
 }
 
 fn job(spec: &mut Map<String, Value>, uid: &str, name: &str, is_new: bool) {
-    put(spec, "backoffLimit", 6);
+    let limit = match spec.get("backoffLimitPerIndex") {
+        Some(_) => i32::MAX,
+        None => 6,
+    };
+    put(spec, "backoffLimit", limit);
     set(spec, "completionMode", "NonIndexed");
     if spec.get("completions").is_none() && spec.get("parallelism").is_none() {
         put(spec, "completions", 1);

@@ -36,7 +36,7 @@ pub(crate) fn as_decoded(request: &Request, sent: &Value) -> Value {
     let info = &request.info;
     let mut object = sent.clone();
     if let Some(schema) = info.structural() {
-        schema.default(&mut object);
+        schema.set_defaults(&mut object);
     }
     rules::default(info, &mut object);
     let later = SET_LATER

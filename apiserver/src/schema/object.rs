@@ -100,11 +100,19 @@ impl ObjectSchema {
         }
     }
 
-    /// Sets defaults, and removes forbidden nulls.
+    /// Sets defaults, and removes forbidden nulls, as decoding does.
     pub(crate) fn default(&self, object: &mut Value) {
+        self.set_defaults(object);
+        if self.origin == Origin::Custom {
+            prune::remove_forbidden_nulls(&self.root, object);
+        }
+    }
+
+    /// Sets defaults. A forbidden null without a default stays, so that [`ObjectSchema::validate`] refuses it: an apply
+    /// leaves one where it removes the last entry of a map or list that still has an owner.
+    pub(crate) fn set_defaults(&self, object: &mut Value) {
         if self.origin == Origin::Custom {
             prune::set_defaults(&self.root, object);
-            prune::remove_forbidden_nulls(&self.root, object);
         }
     }
 

@@ -312,7 +312,7 @@ pub(crate) fn prune_patched(
 /// Sets the defaults of an object: of its schema and of its kind.
 pub(crate) fn default(request: &Request, object: &mut Value) {
     if let Some(schema) = request.info.structural() {
-        schema.default(object);
+        schema.set_defaults(object);
     }
     rules::default(&request.info, object);
 }
@@ -348,6 +348,8 @@ pub(crate) fn validate(
         for error in &mut errors {
             if let Some(below) = error.detail.strip_prefix("status.") {
                 error.detail = below.to_owned();
+            } else if let Some(of_status) = error.detail.strip_prefix("status in body") {
+                error.detail = format!(" in body{of_status}");
             }
         }
     }

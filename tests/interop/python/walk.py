@@ -17,7 +17,7 @@ MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 # A real server protects them by finalizers, which its controller manager removes.
-PROTECTED = {"PersistentVolume", "PersistentVolumeClaim", "VolumeAttributesClass"}
+PROTECTED = {"Namespace", "PersistentVolume", "PersistentVolumeClaim", "VolumeAttributesClass"}
 LABEL = {"metadata": {"labels": {"walked": "yes"}}}
 
 
@@ -80,7 +80,7 @@ def walk(api, manifest):
     text, _ = outcome(lambda: resource.delete(body={"propagationPolicy": "Background"}, **place))
     yield f"{kind} {name}: delete: {text}"
     start = listed.metadata.resourceVersion
-    events = resource.watch(resource_version=start, timeout=20, label_selector="walked=yes", **of)
+    events = resource.watch(resource_version=start, timeout=60, label_selector="walked=yes", **of)
     for event in events:
         if manifest["kind"] in PROTECTED:
             break

@@ -1,14 +1,16 @@
-//! Clients of other languages, through every verb, on the built-in server and on a real one: typed objects of client-go,
-//! which accepts nothing but protobuf, and the official Python client with its defaults.
+//! Clients of other languages on the built-in server and on a real one: typed objects of client-go, which accepts nothing
+//! but protobuf, the official Python client with its defaults, and Helm. What the last two print on each server is in
+//! `target/tmp/walk-*.txt`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use reeve_apiserver::control_plane::Builder;
 use reeve_apiserver::{ApiServer, assets};
 use tokio::process::Command;
 
-/// The objects of the tests of reeve-apiserver: 76, of 53 kinds.
+/// The objects of the tests of reeve-apiserver: one or two of each built-in kind.
 const MANIFESTS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../apiserver/tests/it/kinds/manifests.json"
@@ -46,22 +48,43 @@ async fn the_python_client_sees_on_the_built_in_server_what_it_sees_on_a_real_se
     let Some(builder) = assets::control_plane() else {
         return;
     };
-    let Some(python) = assets::program("REEVE_PYTHON", "tests/interop/python/build.sh sets it")
-    else {
+    let Some(python) = python() else { return };
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/walk.py");
+    compare(builder, "python", &python, &[script], &[MANIFESTS], 500).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn helm_prints_and_stores_on_the_built_in_server_what_it_does_on_a_real_server() {
+    let Some(builder) = assets::control_plane() else {
         return;
     };
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/walk.py");
+    let Some(python) = python() else { return };
+    let Some(helm) = assets::program("REEVE_HELM", "tools/clients/build.sh sets it") else {
+        return;
+    };
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/helm/walk.py");
+    let helm = helm.to_string_lossy();
+    compare(builder, "helm", &python, &[script], &[&helm], 500).await;
+}
+
+/// Runs a program that prints what it sees on both servers, and compares the lines, of which there are at least `lines`.
+async fn compare(
+    builder: Builder,
+    name: &str,
+    program: &Path,
+    before: &[&str],
+    after: &[&str],
+    lines: usize,
+) {
     let control_plane = builder.start().await.unwrap();
-    let real = walk(
-        &python,
-        &[script],
-        &control_plane.kubeconfig(),
-        &[MANIFESTS],
-    )
-    .await;
-    let ours = on_the_built_in_server(&python, &[script], &[MANIFESTS]).await;
+    let real = walk(program, before, &control_plane.kubeconfig(), after).await;
+    drop(control_plane);
+    let ours = on_the_built_in_server(program, before, after).await;
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(folder.join(format!("walk-{name}-real.txt")), &real).unwrap();
+    std::fs::write(folder.join(format!("walk-{name}-built-in.txt")), &ours).unwrap();
     assert!(
-        real.ends_with("walked\n") && real.lines().count() > 500,
+        real.ends_with("walked\n") && real.lines().count() > lines,
         "{real}"
     );
     let only = |lines: &str, others: &str| {
@@ -74,6 +97,11 @@ async fn the_python_client_sees_on_the_built_in_server_what_it_sees_on_a_real_se
         real == ours,
         "only the real server: {missing:#?}\nonly ours: {more:#?}"
     );
+    println!("{name}: {} lines on both servers", real.lines().count());
+}
+
+fn python() -> Option<PathBuf> {
+    assets::program("REEVE_PYTHON", "tests/interop/python/build.sh sets it")
 }
 
 fn contender() -> Option<PathBuf> {

@@ -129,6 +129,9 @@ impl Write for Save<'_> {
                 return Ok(());
             }
             Changed::Object(mut new) => {
+                if let Some(schema) = request.info.structural() {
+                    schema.default(&mut new);
+                }
                 if old.is_none() {
                     metadata::drop_system_fields(&mut new);
                 }

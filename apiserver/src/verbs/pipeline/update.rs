@@ -128,10 +128,10 @@ fn with_new_status(info: &ResourceInfo, old: &Value, new: &Value) -> Value {
 fn set_status(object: &mut Value, status: Option<Value>) {
     let map = meta::object_mut(object);
     match status {
-        Some(status) if !status.is_null() => {
+        Some(status) => {
             map.insert("status".to_owned(), status);
         }
-        _ => {
+        None => {
             map.remove("status");
         }
     }

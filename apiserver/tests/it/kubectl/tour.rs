@@ -1,5 +1,6 @@
 //! The tour.
 
+use crate::kubectl::server_side;
 use crate::kubectl::steps::Runner;
 
 const DEFINITION: &str = r#"
@@ -83,6 +84,7 @@ pub async fn walk(t: &mut Runner) {
     watch(t).await;
     built_in(t).await;
     from_flags(t).await;
+    server_side::walk(t).await;
     learn(t).await;
     delete(t).await;
 }

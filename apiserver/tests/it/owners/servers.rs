@@ -175,12 +175,20 @@ fn normalize(body: &mut Value) {
     match body {
         Value::Array(items) => items.iter_mut().for_each(normalize),
         body if is_failure(body) => {
-            // The order of conflicts with several managers is random on a real server.
+            // The order of conflicts with several managers is random on a real server, and so is that of invalid fields.
             if let Some(causes) = body
                 .pointer_mut("/details/causes")
                 .and_then(Value::as_array_mut)
             {
                 causes.sort_by_key(Value::to_string);
+            }
+            let message = body["message"].as_str().unwrap_or_default();
+            let list = message.split_once(": [");
+            let list = list.and_then(|(head, list)| Some((head, list.strip_suffix(']')?)));
+            if let Some((head, list)) = list {
+                let mut errors: Vec<&str> = list.split(", ").collect();
+                errors.sort_unstable();
+                body["message"] = format!("{head}: [{}]", errors.join(", ")).into();
             }
         }
         body => {

@@ -381,4 +381,12 @@ cases! { "builtin";
             t.post(&format!("{INGRESSES}?dryRun=All"), json!({"metadata": {"name": "a"}, "spec": {"rules": [rule]}})).await;
         }
     }
+    ["K-6"] "a Job gets the labels of its template, and owns those that were sent" => |t| {
+        t.keep_managed_fields();
+        let pod = |labels: Value| json!({"metadata": {"labels": labels}, "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i:1"}]}});
+        let job = |name: &str, spec: Value| json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec});
+        t.post(JOBS, job("plain", json!({"template": pod(Value::Null)}))).await;
+        t.post(JOBS, job("labelled", json!({"template": pod(json!({"app": "a"}))}))).await;
+        t.post(JOBS, job("indexed", json!({"completions": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 1, "template": pod(Value::Null)}))).await;
+    }
 }

@@ -197,6 +197,16 @@ cases! { "patches";
         t.patch(APPLY, "{cm}/a?fieldManager=you", body("2")).await;
         t.patch(APPLY, "{cm}/a?fieldManager=you&force=true", body("2")).await;
     }
+    ["SSA-1"] "an apply that empties a map or list with an owner leaves a null, which is invalid" => |t| {
+        let body = |spec: Value| json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec});
+        t.patch(APPLY, "{w}/a?fieldManager=me", body(json!({"tags": ["x"], "limits": {"cpu": 1}}))).await;
+        t.patch(APPLY, "{w}/a?fieldManager=me", body(json!({"tags": ["x"], "limits": {}}))).await;
+        t.patch(APPLY, "{w}/a?fieldManager=me", body(json!({"tags": ["x"]}))).await;
+        let status = |status: Value| json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a"}, "status": status});
+        t.patch(APPLY, "{w}/a/status?fieldManager=me", status(json!({"replicas": 1}))).await;
+        t.patch(APPLY, "{w}/a/status?fieldManager=me", status(json!({}))).await;
+        t.patch(MERGE, "{w}/a/status", json!({"status": null})).await;
+    }
     ["SSA-1"] "force on another patch is invalid" => |t| {
         t.make("{cm}", config_map("a", "1")).await;
         t.patch(MERGE, "{cm}/a?force=true", json!({})).await;
