@@ -5,7 +5,7 @@ use std::sync::Arc;
 use reeve_clock::Clock;
 use tokio::sync::watch;
 
-use crate::admission::Chain;
+use crate::admission::{self, Backends, Chain};
 use crate::authn::Authenticator;
 use crate::definitions::Installed;
 use crate::faults::Faults;
@@ -45,6 +45,8 @@ pub(crate) struct Core {
     pub(crate) options: Options,
     /// The steps of admission.
     pub(crate) admission: Chain,
+    /// Webhooks in this process.
+    pub(crate) backends: Backends,
     /// Addresses and node ports of Services that are being written.
     pub(crate) claims: Claims,
     /// Changes when open watches must end.
@@ -84,10 +86,22 @@ impl Core {
             open_api: OpenApiCache::default(),
             options,
             admission,
+            backends: Backends::default(),
             claims: Claims::default(),
             closing: watch::Sender::new(0),
             up: watch::Sender::new(true),
         })
+    }
+
+    /// The parts that admission uses.
+    pub(crate) fn of_admission(&self) -> admission::Server<'_> {
+        admission::Server {
+            store: &self.store,
+            registry: &self.registry,
+            clock: &self.clock,
+            backends: &self.backends,
+            policy: self.options.rbac.then_some(&self.policy),
+        }
     }
 
     /// Whether watches can start with initial events.

@@ -284,6 +284,32 @@ impl ApiServer {
         Serving::start(self.core.clone(), address, true, self.admin_token.clone()).await
     }
 
+    /// Sends the calls of webhooks whose `clientConfig` names the Service `namespace/name` to `service`, in this process:
+    /// no socket, no certificate, and virtual time. The Service need not exist. Until then, and for others, the server
+    /// connects to an endpoint of the Service, its external name or its cluster address, and checks the certificate for
+    /// `NAME.NAMESPACE.svc`.
+    ///
+    /// The requests have the URI that a real server would send them to, `https://NAME.NAMESPACE.svc:443/PATH?timeout=10s`.
+    pub fn serve_webhooks<S>(&self, namespace: &str, name: &str, service: S)
+    where
+        S: tower::Service<
+                http::Request<kube_client::client::Body>,
+                Response = http::Response<kube_client::client::Body>,
+            > + Clone
+            + Send
+            + Sync
+            + 'static,
+        S::Error: Into<tower::BoxError>,
+        S::Future: Send + 'static,
+    {
+        self.core.backends.set(namespace, name, service);
+    }
+
+    /// Ends [`serve_webhooks`](Self::serve_webhooks): the Service is as it is stored.
+    pub fn stop_webhooks(&self, namespace: &str, name: &str) {
+        self.core.backends.remove(namespace, name);
+    }
+
     /// The fault rules.
     #[must_use]
     pub fn faults(&self) -> Faults {

@@ -3,6 +3,7 @@
 //! Each constructor is named for its `reason`; the texts are those of apimachinery's `errors`
 //! package, because people and programs match on them.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde_json::{Map, Value, json};
@@ -19,7 +20,7 @@ pub(crate) struct Failure {
     /// The HTTP status code.
     pub(crate) code: u16,
     /// The machine-readable reason, such as `NotFound`; empty when there is none.
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Cow<'static, str>,
     /// The text for people.
     pub(crate) message: String,
     /// `details`, where there are any.
@@ -85,10 +86,14 @@ impl fmt::Display for GroupResource<'_> {
 
 impl Status {
     /// A failure of `code` with `reason` and `message` only.
-    pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(
+        code: u16,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
         Self(Box::new(Failure {
             code,
-            reason,
+            reason: reason.into(),
             message: message.into(),
             details: None,
             continue_token: None,
@@ -396,6 +401,30 @@ impl Details {
             kind: resource.resource.to_owned(),
             ..Self::default()
         }
+    }
+
+    /// Reads the `details` of another server's Status, if there are any.
+    pub(crate) fn read(details: &Value) -> Option<Self> {
+        details.as_object()?;
+        let text = |of: &Value, field: &str| of[field].as_str().unwrap_or_default().to_owned();
+        let causes = details["causes"].as_array().into_iter().flatten();
+        Some(Self {
+            name: text(details, "name"),
+            group: text(details, "group"),
+            kind: text(details, "kind"),
+            uid: text(details, "uid"),
+            causes: causes
+                .map(|cause| Cause {
+                    reason: text(cause, "reason"),
+                    message: text(cause, "message"),
+                    field: text(cause, "field"),
+                })
+                .collect(),
+            retry_after_seconds: details["retryAfterSeconds"]
+                .as_u64()
+                .and_then(|seconds| u32::try_from(seconds).ok())
+                .filter(|&seconds| seconds > 0),
+        })
     }
 
     fn to_value(&self) -> Value {

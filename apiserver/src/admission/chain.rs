@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::namespace_lifecycle::NamespaceLifecycle;
 use super::request::AdmissionRequest;
+use super::server::Server;
 use super::step::Admission;
+use super::webhooks::{Mutating, Validating};
 use crate::status::Status;
-use crate::store::Store;
 
 /// The steps of admission, in their order. The first refusal ends a write.
 #[derive(Debug)]
@@ -15,25 +16,40 @@ pub(crate) struct Chain(Vec<Arc<dyn Admission>>);
 // === impl Chain ===
 
 impl Chain {
-    /// The steps of the server, and then `more`.
+    /// The steps of the server, with `more` before the webhooks.
     pub(crate) fn of_server(more: Vec<Arc<dyn Admission>>) -> Self {
         let mut steps: Vec<Arc<dyn Admission>> = vec![Arc::new(NamespaceLifecycle)];
         steps.extend(more);
+        steps.push(Arc::new(Mutating::default()));
+        steps.push(Arc::new(Validating::default()));
         Self(steps)
     }
 
-    /// Lets each step change the object.
+    /// Lets each step change the object; a second time, if a webhook changed it.
     ///
     /// # Errors
     /// The first refusal.
     pub(crate) async fn mutate(
         &self,
-        store: &Store,
+        server: &Server<'_>,
+        request: &mut AdmissionRequest<'_>,
+    ) -> Result<(), Status> {
+        self.mutate_once(server, request).await?;
+        if !request.reinvocation.is_due {
+            return Ok(());
+        }
+        request.reinvocation.is_second = true;
+        self.mutate_once(server, request).await
+    }
+
+    async fn mutate_once(
+        &self,
+        server: &Server<'_>,
         request: &mut AdmissionRequest<'_>,
     ) -> Result<(), Status> {
         for step in &self.0 {
             if step.handles(request)
-                && let Err(status) = step.mutate(store, request).await
+                && let Err(status) = step.mutate(server, request).await
             {
                 return Err(refused(&**step, request, status));
             }
@@ -47,12 +63,12 @@ impl Chain {
     /// The first refusal.
     pub(crate) async fn validate(
         &self,
-        store: &Store,
+        server: &Server<'_>,
         request: &AdmissionRequest<'_>,
     ) -> Result<(), Status> {
         for step in &self.0 {
             if step.handles(request)
-                && let Err(status) = step.validate(store, request).await
+                && let Err(status) = step.validate(server, request).await
             {
                 return Err(refused(&**step, request, status));
             }

@@ -5,13 +5,19 @@
 //! is held meanwhile, and what the write claimed is released when its request is dropped. A new step is a type that
 //! implements [`Admission`] and a line in [`Chain::of_server`].
 
+mod backends;
 mod chain;
 mod namespace_lifecycle;
+mod reinvocation;
 mod request;
+mod server;
 mod step;
+mod webhooks;
 
+pub(crate) use backends::Backends;
 pub(crate) use chain::Chain;
+pub(crate) use reinvocation::Reinvocation;
 pub(crate) use request::{AdmissionRequest, Old, Operation};
+pub(crate) use server::Server;
 pub(crate) use step::Admission;
-#[cfg(test)]
 pub(crate) use step::Answer;

@@ -3,6 +3,7 @@
 use futures::future::{FutureExt, ready};
 
 use super::request::{AdmissionRequest, Operation};
+use super::server::Server;
 use super::step::{Admission, Answer};
 use crate::status::{GroupResource, Status};
 use crate::store::Store;
@@ -35,10 +36,14 @@ impl Admission for NamespaceLifecycle {
         }
     }
 
-    fn mutate<'a>(&'a self, store: &'a Store, request: &'a mut AdmissionRequest<'_>) -> Answer<'a> {
+    fn mutate<'a>(
+        &'a self,
+        server: &'a Server<'_>,
+        request: &'a mut AdmissionRequest<'_>,
+    ) -> Answer<'a> {
         let checked = match request.operation {
             Operation::Delete => may_be_deleted(&request.request.name),
-            _ => accepts_objects(store, request),
+            _ => accepts_objects(server.store, request),
         };
         ready(checked).boxed()
     }

@@ -1,8 +1,13 @@
 //! The question of a write to admission.
 
-use serde_json::Value;
+use std::time::Duration;
 
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::reinvocation::Reinvocation;
 use crate::request::Request;
+use crate::resource::ResourceInfo;
 use crate::store::Object;
 use crate::verbs::present::whole;
 
@@ -27,6 +32,22 @@ pub(crate) struct AdmissionRequest<'a> {
     pub(crate) object: Option<&'a mut Value>,
     /// `None` for a creation.
     pub(crate) old: Option<Old<'a>>,
+    /// The options of the request: CreateOptions, UpdateOptions or DeleteOptions.
+    pub(crate) options: Value,
+    pub(crate) reinvocation: Reinvocation,
+}
+
+// === impl Operation ===
+
+impl Operation {
+    /// The name in rules and reviews.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+        }
+    }
 }
 
 /// The present object, in the version of the request.
@@ -48,8 +69,37 @@ impl AdmissionRequest<'_> {
         }
     }
 
+    /// The namespace of the object: a Namespace is in itself.
+    pub(crate) fn namespace(&self) -> &str {
+        let info = &self.request.info;
+        if info.group.is_empty() && info.plural == "namespaces" {
+            return self.name();
+        }
+        &self.request.namespace
+    }
+
+    /// Group, version and kind of the object that is written, where the resource is requested as `info`.
+    pub(crate) fn kind<'i>(&'i self, info: &'i ResourceInfo) -> (&'i str, &'i str, &'i str) {
+        let of_object = self.object.as_deref().filter(|object| {
+            object["kind"].is_string() && object["kind"] != *self.request.info.kind
+        });
+        let Some(object) = of_object else {
+            return (&info.group, &info.version, &info.kind);
+        };
+        let text = |field: &str| object[field].as_str().unwrap_or_default();
+        let api_version = text("apiVersion");
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        (group, version, text("kind"))
+    }
+
+    /// The time that is left for the write.
+    pub(crate) fn remaining(&self) -> Duration {
+        self.request
+            .deadline
+            .saturating_duration_since(Instant::now())
+    }
+
     /// The present object, in the form of the new one. It is made again with each call.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for webhooks, which send it"))]
     pub(crate) fn old_object(&self) -> Option<Value> {
         self.old.as_ref().map(|old| match old {
             Old::Shown(value) => (*value).clone(),

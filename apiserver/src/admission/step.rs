@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use futures::future::{BoxFuture, FutureExt, ready};
 
 use super::request::AdmissionRequest;
+use super::server::Server;
 use crate::status::Status;
-use crate::store::Store;
 
 /// The answer of a step: the refusal, if it is one.
 pub(crate) type Answer<'a> = BoxFuture<'a, Result<(), Status>>;
@@ -22,12 +22,12 @@ pub(crate) trait Admission: Debug + Send + Sync {
     fn handles(&self, request: &AdmissionRequest<'_>) -> bool;
 
     /// Changes the object, or refuses it.
-    fn mutate<'a>(&'a self, _: &'a Store, _: &'a mut AdmissionRequest<'_>) -> Answer<'a> {
+    fn mutate<'a>(&'a self, _: &'a Server<'_>, _: &'a mut AdmissionRequest<'_>) -> Answer<'a> {
         ready(Ok(())).boxed()
     }
 
     /// Refuses the object that would be stored.
-    fn validate<'a>(&'a self, _: &'a Store, _: &'a AdmissionRequest<'_>) -> Answer<'a> {
+    fn validate<'a>(&'a self, _: &'a Server<'_>, _: &'a AdmissionRequest<'_>) -> Answer<'a> {
         ready(Ok(())).boxed()
     }
 }

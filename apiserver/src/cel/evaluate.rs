@@ -7,6 +7,7 @@ use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
 use serde_json::Value;
 
+use super::authorizer;
 use super::compile::on_deep_stack;
 use super::meter::{self, Metered, Outcome};
 use super::patterns;
@@ -93,10 +94,11 @@ pub(crate) fn evaluate(
 }
 
 thread_local! {
-    static FUNCTIONS: Context<'static> = {
+    pub(super) static FUNCTIONS: Context<'static> = {
         let mut functions = Context::default().with_all();
         meter::add_functions(&mut functions);
         patterns::add_functions(&mut functions);
+        authorizer::add_functions(&mut functions);
         functions
     };
 }
@@ -318,7 +320,7 @@ fn failure(rule: &Rule, value: &Value, path: &Path, message: String) -> FieldErr
 }
 
 /// Runtime errors with the texts of cel-go, as far as they are known.
-fn explain(error: &ExecutionError) -> String {
+pub(super) fn explain(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
         ExecutionError::NoSuchOverload => "no such overload".to_owned(),

@@ -7,6 +7,8 @@
 //! does not have (`sortBy`, `cel.bind`, two-variable comprehensions) fails.
 //! (apiextensions-apiserver: `schema/cel`.)
 
+mod admission;
+mod authorizer;
 mod compile;
 mod evaluate;
 mod meter;
@@ -16,6 +18,8 @@ mod rule;
 mod tests;
 mod values;
 
+pub(crate) use admission::{Condition, Variables};
+pub(crate) use authorizer::Authorizer;
 pub(crate) use compile::{compile, compile_error, condition_problem, uses_old_self};
 pub(crate) use evaluate::{blocks, evaluate, not_checked, split_field_path};
 pub(crate) use rule::Rule;

@@ -8,7 +8,7 @@ use super::meter::Metered;
 use crate::field::ErrorKind;
 
 /// Expressions deeper than this are evaluated on the deep stack: in a debug build a level uses some 40 KiB.
-const DEEP: usize = 16;
+pub(super) const DEEP: usize = 16;
 
 /// One compiled rule.
 #[derive(Debug)]
@@ -27,10 +27,10 @@ pub(crate) struct Rule {
 }
 
 /// The kept parts of a compiled expression.
-struct Compiled {
-    metered: Metered,
+pub(super) struct Compiled {
+    pub(super) metered: Metered,
     names_old_self: bool,
-    depth: usize,
+    pub(super) depth: usize,
 }
 
 // === impl Rule ===
@@ -88,7 +88,7 @@ impl Rule {
 // === impl Compiled ===
 
 impl Compiled {
-    fn new(program: Program) -> Self {
+    pub(super) fn new(program: Program) -> Self {
         let metered = Metered::new(program.expression());
         Self {
             names_old_self: program.references().has_variable("oldSelf"),

@@ -18,6 +18,7 @@ mod config;
 mod container_rules;
 mod controllers;
 pub(crate) mod data;
+pub(crate) mod defaults;
 mod devices;
 mod endpoints;
 mod events;

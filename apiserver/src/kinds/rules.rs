@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::claims::Claim;
 use super::strategy::Context;
-use super::{addresses, canonical, immutable};
+use super::{addresses, defaults, immutable};
 use crate::core::Core;
 use crate::definitions;
 use crate::field::Errors;
@@ -20,15 +20,6 @@ fn context(request: &Request) -> Context<'_> {
         subresource: &request.subresource,
         user: &request.user,
         now: request.now,
-    }
-}
-
-/// Sets the defaults of an object before it is checked and stored, and brings a built-in one to the form of its type.
-pub(crate) fn default(info: &ResourceInfo, object: &mut Value) {
-    if let Some(of) = info.of {
-        canonical::leave_out(of, object);
-        info.strategy.default(info, object);
-        canonical::write(of, object);
     }
 }
 
@@ -71,7 +62,7 @@ fn canonical(info: &ResourceInfo, stored: &Value) -> Value {
     if let Some(schema) = info.structural() {
         schema.prune(&mut object);
     }
-    default(info, &mut object);
+    defaults::set(info, &mut object);
     object
 }
 

@@ -4,11 +4,11 @@
 
 use serde_json::Value;
 
-use crate::kinds::rules;
+use crate::kinds::defaults;
 use crate::meta;
 use crate::request::Request;
 
-/// Fields that [`rules::default`] sets and a real server sets after decoding, by group and plural.
+/// Fields that [`defaults::set`] sets and a real server sets after decoding, by group and plural.
 const SET_LATER: &[(&str, &str, &[&str])] = &[
     (
         "",
@@ -38,7 +38,7 @@ pub(crate) fn as_decoded(request: &Request, sent: &Value) -> Value {
     if let Some(schema) = info.structural() {
         schema.set_defaults(&mut object);
     }
-    rules::default(info, &mut object);
+    defaults::set(info, &mut object);
     let later = SET_LATER
         .iter()
         .find(|(group, plural, _)| (*group, *plural) == (&*info.group, &*info.plural));

@@ -16,6 +16,17 @@ pub(super) struct Operation {
     value: Value,
 }
 
+/// Why an operation does not fit the document.
+#[derive(Debug)]
+enum Misfit {
+    /// The container of its target does not exist.
+    NoContainer,
+    /// The problem inside of the container.
+    Inside(String),
+    /// The problem with the whole document.
+    Whole(&'static str),
+}
+
 // === impl Operation ===
 
 impl Operation {
@@ -55,22 +66,39 @@ fn apply_one(document: &mut Value, operation: &Operation) -> Result<(), String> 
             .ok_or_else(|| format!("{operator} operation lacks its from field"))
     };
     match operator {
-        "add" => add(document, path, operation.value.clone()),
-        "remove" => remove(document, path).map(drop),
-        "replace" => replace(document, path, operation.value.clone()),
+        "add" => add(document, path, operation.value.clone())
+            .map_err(|misfit| misfit.text("add", "doc is missing path", &quoted(path), path)),
+        "remove" => remove(document, path)
+            .map(drop)
+            .map_err(|misfit| misfit.text("remove", "doc is missing path", &quoted(path), path)),
+        "replace" => replace(document, path, operation.value.clone())
+            .map_err(|misfit| misfit.text("replace", "doc is missing path", path, path)),
         "move" => {
-            let value = remove(document, from()?)?;
-            add(document, path, value)
+            let value = remove(document, from()?).map_err(|misfit| {
+                let from = operation.from.as_deref().unwrap_or_default();
+                let key = from.rsplit('/').next().unwrap_or_default();
+                misfit.text("move", "doc is missing from path", from, key)
+            })?;
+            add(document, path, value).map_err(|misfit| {
+                misfit.text("move", "doc is missing destination path", path, path)
+            })
         }
         "copy" => {
-            let value = get(document, from()?)?.cloned().unwrap_or_default();
-            add(document, path, value)
+            let from = from()?;
+            let value = get(document, from)
+                .map_err(|misfit| misfit.text("copy", "doc is missing from path", from, from))?
+                .cloned()
+                .unwrap_or_default();
+            add(document, path, value).map_err(|misfit| {
+                misfit.text("copy", "doc is missing destination path", path, path)
+            })
         }
         "test" => {
             let found = if path.is_empty() {
                 Some(&*document)
             } else {
-                get(document, path)?
+                get(document, path)
+                    .map_err(|misfit| misfit.text("test", "is missing path", path, path))?
             };
             if *found.unwrap_or(&Value::Null) == operation.value {
                 Ok(())
@@ -82,9 +110,42 @@ fn apply_one(document: &mut Value, operation: &Operation) -> Result<(), String> 
     }
 }
 
+fn quoted(path: &str) -> String {
+    format!("\"{path}\"")
+}
+
+// === impl Misfit ===
+
+impl Misfit {
+    /// The text of the library: `missing` is followed by the shown path, other problems name the `place`.
+    fn text(self, operator: &str, missing: &str, shown: &str, place: &str) -> String {
+        match self {
+            Self::NoContainer => {
+                format!("{operator} operation does not apply: {missing}: {shown}: missing value")
+            }
+            Self::Inside(why) => {
+                let (operator, of) = match operator {
+                    "replace" => ("remove", "path"),
+                    "copy" => ("copy", "from"),
+                    operator => (operator, "path"),
+                };
+                format!("error in {operator} for {of}: '{place}': {why}")
+            }
+            Self::Whole(why) => why.to_owned(),
+        }
+    }
+
+    fn index(key: &str) -> Self {
+        Self::Inside(match key.parse::<i64>() {
+            Ok(_) => format!("Unable to access invalid index: {key}: invalid index referenced"),
+            Err(_) => format!("strconv.Atoi: parsing {}: invalid syntax", quoted(key)),
+        })
+    }
+}
+
 /// The container of a pointer's target, and the key in it.
-fn container<'a>(document: &'a mut Value, path: &str) -> Result<(&'a mut Value, String), String> {
-    let missing = || format!("path {path}: missing value");
+fn container<'a>(document: &'a mut Value, path: &str) -> Result<(&'a mut Value, String), Misfit> {
+    let missing = || Misfit::NoContainer;
     // Text before the first slash is ignored, as in real servers.
     let (_, path_in) = path.split_once('/').ok_or_else(missing)?;
     let mut parts: Vec<String> = path_in
@@ -118,18 +179,18 @@ fn position(key: &str, length: usize) -> Option<usize> {
     length.checked_sub(usize::try_from(index.unsigned_abs()).ok()?)
 }
 
-fn get<'a>(document: &'a mut Value, path: &str) -> Result<Option<&'a Value>, String> {
+fn get<'a>(document: &'a mut Value, path: &str) -> Result<Option<&'a Value>, Misfit> {
     let (place, key) = container(document, path)?;
     match place {
         Value::Array(items) => position(&key, items.len())
             .and_then(|index| items.get(index))
             .map(Some)
-            .ok_or_else(|| format!("unable to access invalid index: {key}")),
+            .ok_or_else(|| Misfit::index(&key)),
         place => Ok(place.get(&key)),
     }
 }
 
-fn add(document: &mut Value, path: &str, value: Value) -> Result<(), String> {
+fn add(document: &mut Value, path: &str, value: Value) -> Result<(), Misfit> {
     let (place, key) = container(document, path)?;
     match place {
         Value::Object(map) => {
@@ -147,19 +208,19 @@ fn add(document: &mut Value, path: &str, value: Value) -> Result<(), String> {
                     items.insert(index, value);
                     Ok(())
                 }
-                _ => Err(format!("unable to access invalid index: {key}")),
+                _ => Err(Misfit::index(&key)),
             }
         }
-        _ => Err(format!("path {path}: missing value")),
+        _ => Err(Misfit::NoContainer),
     }
 }
 
-fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), String> {
+fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), Misfit> {
     if path.is_empty() {
         if !value.is_object() && !value.is_array() {
-            return Err(
-                "replace operation needs an object or a list for the whole document".into(),
-            );
+            return Err(Misfit::Whole(
+                "replace operation needs an object or a list for the whole document",
+            ));
         }
         *document = value;
         return Ok(());
@@ -175,23 +236,25 @@ fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), String>
                 items[index] = value;
                 Ok(())
             }
-            _ => Err(format!("unable to access invalid index: {key}")),
+            _ => Err(Misfit::index(&key)),
         },
-        _ => Err(format!("path {path}: missing value")),
+        _ => Err(Misfit::NoContainer),
     }
 }
 
-fn remove(document: &mut Value, path: &str) -> Result<Value, String> {
+fn remove(document: &mut Value, path: &str) -> Result<Value, Misfit> {
     let (place, key) = container(document, path)?;
     match place {
-        Value::Object(map) => map
-            .remove(&key)
-            .ok_or_else(|| format!("unable to remove nonexistent key: {key}: missing value")),
+        Value::Object(map) => map.remove(&key).ok_or_else(|| {
+            Misfit::Inside(format!(
+                "Unable to remove nonexistent key: {key}: missing value"
+            ))
+        }),
         Value::Array(items) => match position(&key, items.len()) {
             Some(index) if index < items.len() => Ok(items.remove(index)),
-            _ => Err(format!("unable to access invalid index: {key}")),
+            _ => Err(Misfit::index(&key)),
         },
-        _ => Err(format!("path {path}: missing value")),
+        _ => Err(Misfit::NoContainer),
     }
 }
 

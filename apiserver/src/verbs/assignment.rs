@@ -31,7 +31,7 @@ pub(crate) async fn bind(
     request: &Request,
     mut binding: Value,
 ) -> Result<Written, Status> {
-    set_type(&mut binding, "v1", "Binding");
+    complete(request, &mut binding, "v1", "Binding");
     let check = |binding: &Value| {
         check_name(request, binding, "Binding")?;
         check_target(&binding["target"])
@@ -147,7 +147,7 @@ pub(crate) async fn evict(
     request: &Request,
     mut eviction: Value,
 ) -> Result<Written, Status> {
-    set_type(&mut eviction, "policy/v1", "Eviction");
+    complete(request, &mut eviction, "policy/v1", "Eviction");
     let check = |eviction: &Value| check_name(request, eviction, "Eviction");
     admit(core, request, &mut eviction, check).await?;
     let mut options = eviction_options(request, &eviction["deleteOptions"])?;
@@ -390,14 +390,17 @@ fn check_name(request: &Request, object: &Value, kind: &str) -> Result<(), Statu
     Ok(())
 }
 
-/// Sets the version and the kind of a body that may leave them out.
-fn set_type(object: &mut Value, api_version: &str, kind: &str) {
+/// Sets the version, the kind and the namespace of a body that may leave them out.
+fn complete(request: &Request, object: &mut Value, api_version: &str, kind: &str) {
     let map = meta::object_mut(object);
     map.entry("apiVersion")
         .or_insert_with(|| api_version.into());
     map.entry("kind").or_insert_with(|| kind.into());
+    if meta::text(object, "namespace").is_empty() {
+        meta::metadata_mut(object).insert("namespace".to_owned(), request.namespace.clone().into());
+    }
 }
 
 fn succeeded() -> Value {
-    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
 }

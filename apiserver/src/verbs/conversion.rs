@@ -116,7 +116,7 @@ pub(crate) async fn to_stored(
         let map = meta::object_mut(&mut object);
         map.insert("apiVersion".to_owned(), from.into());
         let converted = convert(info, vec![object], to).await?;
-        object = converted.into_iter().next().ok_or_else(|| failed(info))?;
+        object = one(info, converted)?;
         let is_request = from == info.api_version();
         let has_fields_of_stored = info.conversion == Conversion::None && is_request;
         let own = || info.structural().filter(|_| !has_fields_of_stored);
@@ -127,6 +127,32 @@ pub(crate) async fn to_stored(
     }
     let map = meta::object_mut(&mut object);
     map.insert("apiVersion".to_owned(), to.into());
+    Ok(object)
+}
+
+/// Converts an object of the version `from` to the version `to` of the same resource.
+///
+/// # Errors
+/// As of [`shown`].
+pub(crate) async fn between(
+    from: &ResourceInfo,
+    to: &ResourceInfo,
+    mut object: Value,
+) -> Result<Value, Status> {
+    let through = if to.conversion == Conversion::BuiltIn {
+        // The stored form is between the others.
+        object = one(from, convert(from, vec![object], &from.stored_in).await?)?;
+        (to.api_version() != to.stored_in).then_some(to)
+    } else {
+        Some(to)
+    };
+    if let Some(to) = through {
+        object = one(to, convert(to, vec![object], &to.api_version()).await?)?;
+    }
+    if let Some(schema) = to.structural().filter(|_| to.custom) {
+        schema.prune(&mut object);
+        schema.default(&mut object);
+    }
     Ok(object)
 }
 
@@ -154,6 +180,10 @@ async fn convert(
         meta::object_mut(object).insert("apiVersion".to_owned(), to.into());
     }
     Ok(objects)
+}
+
+fn one(info: &ResourceInfo, objects: Vec<Value>) -> Result<Value, Status> {
+    objects.into_iter().next().ok_or_else(|| failed(info))
 }
 
 fn failed(info: &ResourceInfo) -> Status {

@@ -8,7 +8,7 @@ use tokio::task::yield_now;
 
 use super::Written;
 use super::list;
-use super::pipeline::{Commit, Done, Draft, Write, write};
+use super::pipeline::{Commit, Done, Draft, Write, options, write};
 use super::present::ListMeta;
 use crate::admission::Operation;
 use crate::core::Core;
@@ -157,6 +157,26 @@ impl Options {
             dry_run: !dry_run.is_empty(),
         })
     }
+
+    /// Adds the options to a document of theirs.
+    fn show(&self, document: &mut Value) {
+        if let Some(seconds) = self.grace_period_seconds {
+            document["gracePeriodSeconds"] = json!(seconds);
+        }
+        if let Some(propagation) = self.propagation {
+            document["propagationPolicy"] = json!(match propagation {
+                Propagation::Orphan => "Orphan",
+                Propagation::Background => "Background",
+                Propagation::Foreground => "Foreground",
+            });
+        }
+        if let Some(uid) = &self.uid {
+            document["preconditions"]["uid"] = json!(uid);
+        }
+        if let Some(version) = &self.version {
+            document["preconditions"]["resourceVersion"] = json!(version);
+        }
+    }
 }
 
 /// The type of the body, if it has one, must be DeleteOptions.
@@ -217,6 +237,12 @@ impl Write for Removal<'_> {
 
     fn operation(&self, _: &Draft) -> Option<Operation> {
         self.is_admitted.then_some(Operation::Delete)
+    }
+
+    fn options(&self, request: &Request, operation: Operation) -> Value {
+        let mut options = options::of(request, operation);
+        self.options.show(&mut options);
+        options
     }
 
     /// The mark is the same in all versions, so it is set in the stored form.

@@ -3,7 +3,7 @@
 mod apply;
 pub(crate) mod assignment;
 pub(crate) mod continuation;
-mod conversion;
+pub(crate) mod conversion;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod list;

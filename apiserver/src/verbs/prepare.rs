@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::field::{FieldError, Path, quote};
 use crate::http::media;
 use crate::json_text::{self, MAX_STORED_DEPTH, Node};
-use crate::kinds::rules;
+use crate::kinds::{defaults, rules};
 use crate::meta;
 use crate::protobuf;
 use crate::request::{FieldValidation, Request};
@@ -314,7 +314,7 @@ pub(crate) fn default(request: &Request, object: &mut Value) {
     if let Some(schema) = request.info.structural() {
         schema.set_defaults(object);
     }
-    rules::default(&request.info, object);
+    defaults::set(&request.info, object);
 }
 
 /// Checks a new object, or a changed one against the `old`.

@@ -8,9 +8,8 @@ use tokio::time::{Instant, sleep};
 
 use super::super::retries::{FIRST, LONGEST};
 use super::*;
-use crate::admission::{Admission, AdmissionRequest, Answer, Operation};
+use crate::admission::{Admission, AdmissionRequest, Answer, Operation, Server};
 use crate::status::Status;
-use crate::store::Store;
 use crate::verbs::delete::{self, Options};
 
 const MAPS: &str = "configmaps";
@@ -33,7 +32,11 @@ impl Admission for Guard {
         request.operation == Operation::Delete && request.request.info.plural == MAPS
     }
 
-    fn mutate<'a>(&'a self, _: &'a Store, request: &'a mut AdmissionRequest<'_>) -> Answer<'a> {
+    fn mutate<'a>(
+        &'a self,
+        _: &'a Server<'_>,
+        request: &'a mut AdmissionRequest<'_>,
+    ) -> Answer<'a> {
         if !self.refused.lock().contains(request.name()) {
             return ready(Ok(())).boxed();
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::admission::{AdmissionRequest, Old, Operation};
+use crate::admission::{AdmissionRequest, Old, Operation, Reinvocation};
 use crate::meta;
 use crate::request::Request;
 use crate::store::{Expected, Key, Object};
@@ -70,6 +70,7 @@ impl Draft {
         &'a mut self,
         operation: Operation,
         request: &'a Request,
+        options: Value,
     ) -> AdmissionRequest<'a> {
         let untyped = self.shown.as_deref().map(Old::Untyped);
         let (object, old) = match &mut self.part {
@@ -82,6 +83,8 @@ impl Draft {
             request,
             object,
             old,
+            options,
+            reinvocation: Reinvocation::default(),
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod creation;
 mod draft;
+pub(super) mod options;
 mod run;
 mod save;
 #[cfg(test)]

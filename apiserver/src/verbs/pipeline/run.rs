@@ -7,7 +7,8 @@ use tokio::task::yield_now;
 use tokio::time::timeout_at;
 
 use super::draft::{Commit, Draft};
-use crate::admission::{AdmissionRequest, Operation};
+use super::options;
+use crate::admission::{AdmissionRequest, Operation, Reinvocation};
 use crate::core::Core;
 use crate::kinds::{Claim, rules};
 use crate::request::Request;
@@ -36,6 +37,11 @@ pub(crate) trait Write: Sync {
 
     /// Whether admission is asked, and about which effect.
     fn operation(&self, draft: &Draft) -> Option<Operation>;
+
+    /// The options of the request, as admission sees them.
+    fn options(&self, request: &Request, operation: Operation) -> Value {
+        options::of(request, operation)
+    }
 
     /// Sets the fields that the client cannot choose, and defaults.
     ///
@@ -130,16 +136,19 @@ pub(crate) async fn admit(
     object: &mut Value,
     check: impl FnOnce(&Value) -> Result<(), Status>,
 ) -> Result<(), Status> {
+    let server = core.of_admission();
     let asking = async {
         let mut asked = AdmissionRequest {
             operation: Operation::Create,
             request,
             object: Some(object),
             old: None,
+            options: options::of(request, Operation::Create),
+            reinvocation: Reinvocation::default(),
         };
-        core.admission.mutate(&core.store, &mut asked).await?;
+        core.admission.mutate(&server, &mut asked).await?;
         check(asked.object.as_deref().unwrap_or(&Value::Null))?;
-        core.admission.validate(&core.store, &asked).await
+        core.admission.validate(&server, &asked).await
     };
     let answer = timeout_at(request.deadline, asking).await;
     answer.unwrap_or_else(|_| Err(Status::timeout()))
@@ -153,6 +162,7 @@ async fn attempt(
     tries: usize,
 ) -> Result<Option<Written>, Status> {
     let mut draft = verb.load(core, request)?;
+    let server = core.of_admission();
     let (whole, asks) = (verb.narrowed(request, &draft), request);
     let request = whole.as_ref().unwrap_or(request);
     let info = &request.info;
@@ -162,15 +172,15 @@ async fn attempt(
     verb.mutate(request, &mut draft)?;
     let operation = verb.operation(&draft);
     if let Some(operation) = operation {
-        let mut asked = draft.asked(operation, asks);
-        core.admission.mutate(&core.store, &mut asked).await?;
+        let mut asked = draft.asked(operation, asks, verb.options(asks, operation));
+        core.admission.mutate(&server, &mut asked).await?;
     }
     verb.default(core, request, &mut draft)?;
     let claim = verb.claim(core, request, &mut draft)?;
     verb.validate(core, request, &mut draft)?;
     if let Some(operation) = operation {
-        let asked = draft.asked(operation, asks);
-        core.admission.validate(&core.store, &asked).await?;
+        let asked = draft.asked(operation, asks, verb.options(asks, operation));
+        core.admission.validate(&server, &asked).await?;
     }
     if let Some(new) = draft.new.take() {
         let (live, from) = (draft.live.as_deref(), verb.form(request, &draft));

@@ -13,11 +13,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tower::ServiceExt;
 
-use crate::admission::{Admission, AdmissionRequest, Answer};
+use crate::admission::{Admission, AdmissionRequest, Answer, Server};
 use crate::server::ApiServer;
 use crate::service::Service;
 use crate::status::Status;
-use crate::store::Store;
 
 mod order;
 
@@ -45,7 +44,11 @@ impl Admission for Step {
         request.request.agent != "kube-apiserver"
     }
 
-    fn mutate<'a>(&'a self, _: &'a Store, request: &'a mut AdmissionRequest<'_>) -> Answer<'a> {
+    fn mutate<'a>(
+        &'a self,
+        _: &'a Server<'_>,
+        request: &'a mut AdmissionRequest<'_>,
+    ) -> Answer<'a> {
         self.asked.lock().push(question(request));
         if request.name() == "mutated"
             && let Some(object) = &mut request.object
@@ -62,7 +65,7 @@ impl Admission for Step {
         .boxed()
     }
 
-    fn validate<'a>(&'a self, _: &'a Store, request: &'a AdmissionRequest<'_>) -> Answer<'a> {
+    fn validate<'a>(&'a self, _: &'a Server<'_>, request: &'a AdmissionRequest<'_>) -> Answer<'a> {
         async move {
             if request.name() == "slow" {
                 sleep(self.wait).await;

@@ -33,6 +33,7 @@ pub struct Case {
     me: String,
     lines: Vec<Line>,
     keep_managed_fields: bool,
+    hidden: Vec<(String, &'static str)>,
 }
 
 /// An answer without replacements.
@@ -58,6 +59,7 @@ impl Case {
             me,
             lines: Vec::new(),
             keep_managed_fields: false,
+            hidden: Vec::new(),
         };
         case.setup(
             "POST",
@@ -74,7 +76,15 @@ impl Case {
         normalizer.replace(&self.shared.group, "{group}");
         normalizer.replace(&format!("{}.example.com", self.me), "{own}");
         normalizer.replace(&self.me, "{ns}");
+        for (text, placeholder) in self.hidden {
+            normalizer.replace(&text, placeholder);
+        }
         normalizer.transcript(self.lines)
+    }
+
+    /// Shows `placeholder` for `text` in the record.
+    pub fn hide(&mut self, text: &str, placeholder: &'static str) {
+        self.hidden.push((text.to_owned(), placeholder));
     }
 
     /// Shows managedFields in the record of this case.

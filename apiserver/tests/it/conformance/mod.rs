@@ -21,6 +21,7 @@ mod guard;
 mod normal;
 mod recorded;
 mod runner;
+mod webhook;
 
 use runner::{Outcome, Target};
 

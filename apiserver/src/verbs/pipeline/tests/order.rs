@@ -30,7 +30,11 @@ impl Admission for Script {
         request.request.agent == "test"
     }
 
-    fn mutate<'a>(&'a self, _: &'a Store, request: &'a mut AdmissionRequest<'_>) -> Answer<'a> {
+    fn mutate<'a>(
+        &'a self,
+        _: &'a Server<'_>,
+        request: &'a mut AdmissionRequest<'_>,
+    ) -> Answer<'a> {
         let object = request.object.as_deref().cloned().unwrap_or_default();
         self.mutated.lock().push((question(request), object));
         async move {
@@ -40,7 +44,7 @@ impl Admission for Script {
         .boxed()
     }
 
-    fn validate<'a>(&'a self, _: &'a Store, request: &'a AdmissionRequest<'_>) -> Answer<'a> {
+    fn validate<'a>(&'a self, _: &'a Server<'_>, request: &'a AdmissionRequest<'_>) -> Answer<'a> {
         self.validated.lock().push(question(request));
         async move { (self.validate)(request) }.boxed()
     }

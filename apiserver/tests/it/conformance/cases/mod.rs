@@ -16,6 +16,7 @@ mod rights;
 mod select;
 mod validation;
 mod watches;
+mod webhooks;
 mod writes;
 
 use serde_json::{Value, json};
@@ -41,6 +42,7 @@ pub fn all() -> Vec<Entry> {
     [
         lists::cases(),
         watches::cases(),
+        webhooks::cases(),
         writes::cases(),
         patches::cases(),
         validation::cases(),

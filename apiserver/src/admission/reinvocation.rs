@@ -1,0 +1,35 @@
+//! The second round of the steps that change objects.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+/// The second round of the steps that change objects.
+#[derive(Debug, Default)]
+pub(crate) struct Reinvocation {
+    /// Whether a second round follows.
+    pub(crate) is_due: bool,
+    /// Whether this is the second.
+    pub(crate) is_second: bool,
+    pub(crate) webhooks: Reinvoked,
+}
+
+/// The webhooks of one write that are asked again if a later step changes the object.
+#[derive(Debug, Default)]
+pub(crate) struct Reinvoked {
+    /// Asked already, and not yet due again.
+    pub(super) asked: BTreeSet<String>,
+    /// Due again.
+    pub(super) due: BTreeSet<String>,
+    /// The object after the last webhook.
+    pub(super) last: Option<Value>,
+}
+
+// === impl Reinvoked ===
+
+impl Reinvoked {
+    /// Makes the webhooks due that were asked before the object changed.
+    pub(super) fn require(&mut self) {
+        self.due.append(&mut self.asked);
+    }
+}

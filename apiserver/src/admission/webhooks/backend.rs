@@ -1,0 +1,336 @@
+//! Where a webhook listens, and the connection to it.
+
+use std::io;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+use http::{Request, Response, Uri};
+use http_body_util::{BodyExt, Limited};
+use kube_client::client::Body;
+use kube_client::{Client, Config};
+use parking_lot::Mutex;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use serde_json::Value;
+use tokio::time::timeout_at;
+use tower::ServiceExt;
+
+use crate::admission::Server;
+use crate::field::quote;
+use crate::table::cells::{items, string};
+
+/// The longest answer in bytes.
+const LONGEST: usize = 16 << 20;
+/// The port of a Service, where the configuration has none.
+const PORT: u64 = 443;
+
+/// Where a webhook listens.
+pub(super) struct Backend {
+    place: Place,
+    /// `caBundle`, decoded: PEM.
+    authorities: Vec<u8>,
+    /// The client of the last call, and the address that it connects to.
+    client: Mutex<Option<(String, Client)>>,
+}
+
+#[derive(Debug)]
+enum Place {
+    Url(String),
+    Service {
+        namespace: String,
+        name: String,
+        port: u64,
+        path: String,
+    },
+}
+
+// === impl Backend ===
+
+impl std::fmt::Debug for Backend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Backend").field(&self.place).finish()
+    }
+}
+
+impl Backend {
+    /// Reads `clientConfig`.
+    pub(super) fn read(config: &Value) -> Self {
+        let service = &config["service"];
+        let place = if service.is_object() {
+            Place::Service {
+                namespace: string(&service["namespace"]).to_owned(),
+                name: string(&service["name"]).to_owned(),
+                port: service["port"].as_u64().unwrap_or(PORT),
+                path: string(&service["path"]).to_owned(),
+            }
+        } else {
+            Place::Url(string(&config["url"]).to_owned())
+        };
+        let authorities = STANDARD.decode(string(&config["caBundle"]));
+        Self {
+            place,
+            authorities: authorities.unwrap_or_default(),
+            client: Mutex::default(),
+        }
+    }
+
+    /// Posts a review and returns the answer.
+    ///
+    /// # Errors
+    /// Why there is none, in the words of a real server as far as they are known.
+    pub(super) async fn post(
+        &self,
+        server: &Server<'_>,
+        review: &Value,
+        timeout: Duration,
+    ) -> Result<Value, String> {
+        let url = format!("{}?timeout={}s", self.url(), in_seconds(timeout));
+        let unreachable = |why: String| format!("Post {}: {why}", quote(&url));
+        let deadline = tokio::time::Instant::now() + timeout;
+        let late = || unreachable("context deadline exceeded".to_owned());
+        let request = Request::post(&url)
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "application/json, */*")
+            .header(USER_AGENT, "kube-apiserver-admission")
+            .body(Body::from(review.to_string().into_bytes()))
+            .map_err(|error| unreachable(error.to_string()))?;
+        let answer = async {
+            let response = self.send(server, request).await?;
+            let code = response.status().as_u16();
+            let body = Limited::new(response.into_body(), LONGEST).collect().await;
+            let body = body.map_err(|error| error.to_string())?.to_bytes();
+            Ok::<_, String>((code, body))
+        };
+        let (code, body) = timeout_at(deadline, answer)
+            .await
+            .map_err(|_| late())?
+            .map_err(unreachable)?;
+        if !(200..=206).contains(&code) {
+            return Err(refused(code, &body));
+        }
+        serde_json::from_slice(&body)
+            .map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))
+    }
+
+    /// The address as texts show it.
+    fn url(&self) -> String {
+        match &self.place {
+            Place::Url(url) => url.clone(),
+            Place::Service {
+                namespace,
+                name,
+                port,
+                path,
+            } => {
+                let slash = if path.starts_with('/') { "" } else { "/" };
+                format!("https://{name}.{namespace}.svc:{port}{slash}{path}")
+            }
+        }
+    }
+
+    async fn send(
+        &self,
+        server: &Server<'_>,
+        request: Request<Body>,
+    ) -> Result<Response<Body>, String> {
+        if let Place::Service {
+            namespace, name, ..
+        } = &self.place
+            && let Some(service) = server.backends.get(namespace, name)
+        {
+            let answer = service.oneshot(request).await;
+            return answer.map_err(|error| error.to_string());
+        }
+        let (client, address) = self.client(server)?;
+        let (mut head, body) = request.into_parts();
+        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+        head.uri = path.parse().map_err(|error| format!("{error}"))?;
+        let answer = client.send(Request::from_parts(head, body)).await;
+        answer.map_err(|error| explain(&error, &address))
+    }
+
+    /// A client of the webhook's present address, and that address.
+    fn client(&self, server: &Server<'_>) -> Result<(Client, String), String> {
+        let (address, server_name) = match &self.place {
+            Place::Url(url) => {
+                let url: Uri = url.parse().map_err(|error| format!("{error}"))?;
+                let authority = url.authority().map_or("", |authority| authority.as_str());
+                (authority.to_owned(), None)
+            }
+            Place::Service {
+                namespace,
+                name,
+                port,
+                ..
+            } => {
+                let address = resolve(server, namespace, name, *port)?;
+                (address, Some(format!("{name}.{namespace}.svc")))
+            }
+        };
+        let mut kept = self.client.lock();
+        if let Some((of, client)) = &*kept
+            && *of == address
+        {
+            return Ok((client.clone(), address));
+        }
+        let client = self.connect(&address, server_name)?;
+        *kept = Some((address.clone(), client.clone()));
+        Ok((client, address))
+    }
+
+    fn connect(&self, address: &str, server_name: Option<String>) -> Result<Client, String> {
+        let url = format!("https://{address}");
+        let url: Uri = url.parse().map_err(|error| format!("{error}"))?;
+        let mut config = Config::new(url);
+        config.tls_server_name = server_name;
+        config.default_retry = false;
+        config.disable_compression = true;
+        if !self.authorities.is_empty() {
+            let certificates: Vec<Vec<u8>> = CertificateDer::pem_slice_iter(&self.authorities)
+                .filter_map(Result::ok)
+                .map(|certificate| certificate.to_vec())
+                .collect();
+            if certificates.is_empty() {
+                return Err(
+                    "unable to load root certificates: unable to parse bytes as PEM block"
+                        .to_owned(),
+                );
+            }
+            config.root_cert = Some(certificates);
+        }
+        Client::try_from(config).map_err(|error| explain(&error, address))
+    }
+}
+
+/// The address of a port of a Service: a ready endpoint of its EndpointSlices, else its external name, else its cluster
+/// address.
+fn resolve(server: &Server<'_>, namespace: &str, name: &str, port: u64) -> Result<String, String> {
+    let key = format!("{namespace}/{name}");
+    let Some(service) = server.store.get("services", &key) else {
+        return Err(format!("service {} not found", quote(name)));
+    };
+    let spec = &service.value()["spec"];
+    if spec["type"] == "ExternalName" {
+        return Ok(format!("{}:{port}", string(&spec["externalName"])));
+    }
+    let ports = items(&spec["ports"]);
+    let Some(of_service) = ports.iter().find(|one| one["port"].as_u64() == Some(port)) else {
+        return Err(format!(
+            "no service port {port} found for service {}",
+            quote(name)
+        ));
+    };
+    if let Some(address) = endpoint(server, namespace, name, string(&of_service["name"])) {
+        return Ok(address);
+    }
+    match string(&spec["clusterIP"]) {
+        "" | "None" => Err(format!(
+            "no endpoints available for service {}",
+            quote(name)
+        )),
+        address => Ok(with_port(address, port)),
+    }
+}
+
+/// A ready endpoint of the port `port` of a Service.
+fn endpoint(server: &Server<'_>, namespace: &str, name: &str, port: &str) -> Option<String> {
+    let prefix = format!("{namespace}/");
+    let slices = server
+        .store
+        .list("endpointslices.discovery.k8s.io", &prefix)
+        .1;
+    slices.iter().find_map(|slice| {
+        let slice = slice.value();
+        if slice["metadata"]["labels"]["kubernetes.io/service-name"] != name {
+            return None;
+        }
+        let ports = items(&slice["ports"]);
+        let port = ports.iter().find(|one| string(&one["name"]) == port)?;
+        let port = port["port"].as_u64()?;
+        let mut endpoints = items(&slice["endpoints"]).iter();
+        let ready = endpoints.find(|one| one["conditions"]["ready"] != false)?;
+        let address = items(&ready["addresses"]).first()?;
+        Some(with_port(string(address), port))
+    })
+}
+
+fn with_port(address: &str, port: u64) -> String {
+    if address.contains(':') {
+        format!("[{address}]:{port}")
+    } else {
+        format!("{address}:{port}")
+    }
+}
+
+/// The text for an answer with a status that is none of success: client-go's `NewGenericServerResponse`.
+fn refused(code: u16, body: &Bytes) -> String {
+    let text = String::from_utf8_lossy(body);
+    let text = text.trim();
+    let message = serde_json::from_slice::<Value>(body).ok();
+    let message = message.filter(|status| status["kind"] == "Status");
+    if let Some(message) = message
+        .as_ref()
+        .and_then(|status| status["message"].as_str())
+    {
+        return message.to_owned();
+    }
+    match code {
+        400 => "the server rejected our request for an unknown reason".to_owned(),
+        401 => "the server has asked for the client to provide credentials".to_owned(),
+        403 => text.to_owned(),
+        404 => "the server could not find the requested resource".to_owned(),
+        405 => "the server does not allow this method on the requested resource".to_owned(),
+        409 => "the server reported a conflict".to_owned(),
+        429 => "the server has received too many requests and has asked us to try again later"
+            .to_owned(),
+        503 => "the server is currently unable to handle the request".to_owned(),
+        504 => "the server was unable to return a response in the time allotted, but may still be processing the request".to_owned(),
+        500.. => format!(
+            "an error on the server ({}) has prevented the request from succeeding",
+            quote(text)
+        ),
+        _ => format!("the server responded with the status code {code} but did not return more information"),
+    }
+}
+
+/// The text for a connection that failed.
+fn explain(error: &kube_client::Error, address: &str) -> String {
+    let mut cause: &(dyn std::error::Error + 'static) = error;
+    loop {
+        if let Some(io) = cause.downcast_ref::<io::Error>() {
+            if io.kind() == io::ErrorKind::ConnectionRefused {
+                return format!("dial tcp {address}: connect: connection refused");
+            }
+            // rustls' error is inside of one of the system.
+            if let Some(inner) = io.get_ref() {
+                return of_certificate(&inner.to_string());
+            }
+        }
+        match cause.source() {
+            Some(source) => cause = source,
+            None => return of_certificate(&cause.to_string()),
+        }
+    }
+}
+
+fn of_certificate(why: &str) -> String {
+    let Some(why) = why.strip_prefix("invalid peer certificate: ") else {
+        return why.to_owned();
+    };
+    let why = match why {
+        "UnknownIssuer" | "BadSignature" => "certificate signed by unknown authority",
+        why if why.starts_with("certificate expired") || why.starts_with("Expired") => {
+            "certificate has expired or is not yet valid"
+        }
+        why => why,
+    };
+    format!("tls: failed to verify certificate: x509: {why}")
+}
+
+/// A time in whole seconds, rounded up, as the parameter `timeout` has it.
+fn in_seconds(timeout: Duration) -> u64 {
+    timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0)
+}

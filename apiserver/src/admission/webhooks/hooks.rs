@@ -1,0 +1,60 @@
+//! The webhooks of the stored configurations.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::hook::Hook;
+use crate::meta;
+use crate::store::Store;
+use crate::table::cells::items;
+
+/// The webhooks of one kind of configurations, by the name of their configuration, read again after a change.
+#[derive(Debug)]
+pub(super) struct Hooks {
+    storage: &'static str,
+    read: Mutex<(u64, Arc<[Arc<Hook>]>)>,
+}
+
+// === impl Hooks ===
+
+impl Hooks {
+    /// Those of the configurations in `storage`.
+    pub(super) fn new(storage: &'static str) -> Self {
+        Self {
+            storage,
+            read: Mutex::new((0, Arc::default())),
+        }
+    }
+
+    /// The current webhooks. One whose entry did not change stays the same, with its connections.
+    pub(super) fn current(&self, store: &Store) -> Arc<[Arc<Hook>]> {
+        let version = store.last_change(self.storage);
+        let mut read = self.read.lock();
+        if read.0 == version {
+            return read.1.clone();
+        }
+        let mut configurations = store.list(self.storage, "").1;
+        configurations.sort_by(|one, other| name(one.value()).cmp(name(other.value())));
+        let hooks = configurations.iter().flat_map(|configuration| {
+            let value = configuration.value();
+            let sources = items(&value["webhooks"]).iter();
+            sources.map(move |source| (name(value), source))
+        });
+        let kept = |name: &str, source: &_| {
+            let before = read.1.iter().find(|hook| hook.is_of(name, source));
+            before.cloned()
+        };
+        let hooks: Arc<[Arc<Hook>]> = hooks
+            .map(|(name, source)| {
+                kept(name, source).unwrap_or_else(|| Arc::new(Hook::read(name, source)))
+            })
+            .collect();
+        *read = (version, hooks.clone());
+        hooks
+    }
+}
+
+fn name(configuration: &serde_json::Value) -> &str {
+    meta::text(configuration, "name")
+}

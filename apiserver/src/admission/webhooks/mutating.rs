@@ -1,0 +1,188 @@
+//! Webhooks that change objects: one after the other.
+
+use std::borrow::Cow;
+
+use futures::future::FutureExt;
+use serde_json::Value;
+
+use super::call::{self, Failure};
+use super::hook::Hook;
+use super::hooks::Hooks;
+use super::matching;
+use super::review::{self, Verdict};
+use super::view::{self, View};
+use crate::admission::{Admission, AdmissionRequest, Answer, Server};
+use crate::field::quote;
+use crate::json_text::Node;
+use crate::kinds::defaults;
+use crate::patch::{self, Format};
+use crate::resource::ResourceInfo;
+use crate::status::Status;
+
+/// Asks mutating webhooks in the order of their configurations. (apiserver: admission plugin `MutatingAdmissionWebhook`.)
+#[derive(Debug)]
+pub(crate) struct Mutating(Hooks);
+
+// === impl Mutating ===
+
+impl Default for Mutating {
+    fn default() -> Self {
+        Self(Hooks::new(
+            "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        ))
+    }
+}
+
+impl Mutating {
+    async fn ask_all(
+        &self,
+        server: &Server<'_>,
+        asked: &mut AdmissionRequest<'_>,
+    ) -> Result<(), Status> {
+        let hooks = self.0.current(server.store);
+        if hooks.is_empty() {
+            return Ok(());
+        }
+        let old = asked.old_object();
+        let old = old.as_ref();
+        let again = asked.reinvocation.is_second;
+        let reinvoked = &mut asked.reinvocation.webhooks;
+        if again && reinvoked.last.as_ref() != asked.object.as_deref() {
+            reinvoked.require();
+        }
+        for (at, hook) in hooks.iter().enumerate() {
+            let Some(info) = matching::resource_for(server, hook, asked, old)? else {
+                continue;
+            };
+            let view = View::of(asked, old, &info).await?;
+            if !view::meets_conditions(server, hook, asked, &info, &view)? {
+                continue;
+            }
+            let id = format!("{}/{}/{at}", hook.configuration, hook.name);
+            if again && !asked.reinvocation.webhooks.due.contains(&id) {
+                continue;
+            }
+            let changed = match changed(server, hook, asked, &info, view).await {
+                Ok(changed) => changed,
+                Err(failure) => {
+                    call::failed(hook, asked, failure)?;
+                    None
+                }
+            };
+            let reinvocation = &mut asked.reinvocation;
+            if let (Some(changed), Some(object)) = (changed, asked.object.as_deref_mut()) {
+                *object = changed;
+                reinvocation.webhooks.require();
+                reinvocation.is_due = true;
+            }
+            if hook.reinvoked {
+                reinvocation.webhooks.asked.insert(id);
+            }
+        }
+        asked.reinvocation.webhooks.last = asked.object.as_deref().cloned();
+        Ok(())
+    }
+}
+
+/// Asks one webhook, and returns the object if it changed it.
+async fn changed(
+    server: &Server<'_>,
+    hook: &Hook,
+    asked: &AdmissionRequest<'_>,
+    info: &ResourceInfo,
+    view: View<'_>,
+) -> Result<Option<Value>, Failure> {
+    let verdict = call::ask(server, hook, asked, info, &view, true).await?;
+    if !verdict.is_allowed {
+        let denied = review::denied(&hook.name, &verdict.status);
+        return Err(Failure::Refused(denied));
+    }
+    let Some(mut object) = patched(hook, &view, &verdict)? else {
+        return Ok(None);
+    };
+    let request = asked.request;
+    if object["kind"] == *info.kind {
+        decode(info, &mut object).map_err(Failure::Refused)?;
+    }
+    let back = view::shown_as(Some(&object), info, &request.info).await;
+    let back = back.map_err(Failure::Refused)?;
+    let is_changed = asked.object.as_deref() != back.as_deref();
+    Ok(back.filter(|_| is_changed).map(Cow::into_owned))
+}
+
+/// The object with the patch of an answer; `None` without one.
+fn patched(hook: &Hook, view: &View<'_>, verdict: &Verdict) -> Result<Option<Value>, Failure> {
+    let internal = |why: &dyn std::fmt::Display| Failure::Refused(Status::internal(why));
+    if verdict.patch.is_empty() {
+        return Ok(None);
+    }
+    let undecodable = |why: String| {
+        Failure::Call(format!(
+            "received undecodable patch in webhook response: {why}"
+        ))
+    };
+    let operations = serde_json::from_slice(&verdict.patch);
+    let operations: Vec<Value> = operations.map_err(|error| undecodable(error.to_string()))?;
+    if operations.is_empty() {
+        return Ok(None);
+    }
+    let Some(object) = &view.object else {
+        return Err(internal(&format_args!(
+            "admission webhook {} attempted to modify the object, which is not supported for this operation",
+            quote(&hook.name)
+        )));
+    };
+    if verdict.patch_type != "JSONPatch" {
+        return Err(Failure::Call(format!(
+            "unsupported patch type {}",
+            quote(&verdict.patch_type)
+        )));
+    }
+    match patch::apply(Format::Json, None, object, &verdict.patch) {
+        Ok(new) if new["apiVersion"] == object["apiVersion"] && new["kind"] == object["kind"] => {
+            Ok(Some(new))
+        }
+        Ok(new) => Err(internal(&format_args!(
+            "admission webhook {} changed the type of the object to {}, {}",
+            quote(&hook.name),
+            new["apiVersion"],
+            new["kind"]
+        ))),
+        Err(patch::Error::Malformed(why)) => Err(undecodable(why)),
+        Err(error) => Err(internal(&error)),
+    }
+}
+
+/// Reads the changed object as the type of its resource: unknown fields go, defaults come.
+fn decode(info: &ResourceInfo, object: &mut Value) -> Result<(), Status> {
+    if let Some(schema) = info.structural() {
+        // A custom resource is checked after admission.
+        if !info.custom {
+            if let Some(why) = schema.decode_error(&Node::from_value(object)) {
+                return Err(Status::internal(why));
+            }
+            schema.prune(object);
+        }
+        schema.default(object);
+    }
+    defaults::set(info, object);
+    Ok(())
+}
+
+impl Admission for Mutating {
+    fn name(&self) -> &'static str {
+        "MutatingAdmissionWebhook"
+    }
+
+    fn handles(&self, request: &AdmissionRequest<'_>) -> bool {
+        matching::is_subject(&request.request.info)
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        server: &'a Server<'_>,
+        asked: &'a mut AdmissionRequest<'_>,
+    ) -> Answer<'a> {
+        self.ask_all(server, asked).boxed()
+    }
+}

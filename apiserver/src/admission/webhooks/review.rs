@@ -1,0 +1,202 @@
+//! The question to a webhook, and the check of its answer.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+use super::hook::ReviewVersion;
+use crate::admission::AdmissionRequest;
+use crate::field::quote;
+use crate::rbac::User;
+use crate::resource::ResourceInfo;
+use crate::status::{Details, Status};
+
+/// What a webhook answered.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Verdict {
+    pub(super) is_allowed: bool,
+    /// `status` of the answer; null without one.
+    pub(super) status: Value,
+    pub(super) warnings: Vec<String>,
+    /// The text of a patch; empty for none.
+    pub(super) patch: Vec<u8>,
+    /// The type of the patch; empty without one.
+    pub(super) patch_type: String,
+}
+
+/// The AdmissionReview about a write, as one of `info`: `object` and `old` are in its version.
+pub(super) fn question(
+    version: ReviewVersion,
+    uid: &str,
+    asked: &AdmissionRequest<'_>,
+    info: &ResourceInfo,
+    object: Option<&Value>,
+    old: Option<&Value>,
+) -> Value {
+    let mut request = request(asked, info);
+    let map = crate::meta::object_mut(&mut request);
+    map.insert("uid".to_owned(), json!(uid));
+    map.insert("object".to_owned(), object.cloned().unwrap_or_default());
+    map.insert("oldObject".to_owned(), old.cloned().unwrap_or_default());
+    json!({
+        "kind": "AdmissionReview",
+        "apiVersion": version.api_version(),
+        "request": request,
+    })
+}
+
+/// The request of a review without uid and objects, as conditions see it, too.
+pub(super) fn request(asked: &AdmissionRequest<'_>, info: &ResourceInfo) -> Value {
+    let of = asked.request;
+    let kind = |info: &ResourceInfo| {
+        let (group, version, kind) = asked.kind(info);
+        json!({"group": group, "version": version, "kind": kind})
+    };
+    let resource = |info: &ResourceInfo| json!({"group": info.group, "version": info.version, "resource": info.plural});
+    let mut request = json!({
+        "kind": kind(info),
+        "resource": resource(info),
+        "requestKind": kind(&of.info),
+        "requestResource": resource(&of.info),
+        "operation": asked.operation.name(),
+        "userInfo": user(&of.user),
+        "dryRun": of.dry_run,
+        "options": asked.options,
+    });
+    for (field, text) in [
+        ("subResource", of.subresource.as_str()),
+        ("requestSubResource", &of.subresource),
+        ("name", asked.name()),
+        ("namespace", asked.namespace()),
+    ] {
+        if !text.is_empty() {
+            request[field] = json!(text);
+        }
+    }
+    request
+}
+
+fn user(user: &User) -> Value {
+    let mut info = Map::new();
+    info.insert("username".to_owned(), json!(user.name));
+    if !user.uid.is_empty() {
+        info.insert("uid".to_owned(), json!(user.uid));
+    }
+    if !user.groups.is_empty() {
+        info.insert("groups".to_owned(), json!(user.groups));
+    }
+    if !user.extra.is_empty() {
+        info.insert("extra".to_owned(), json!(user.extra));
+    }
+    Value::Object(info)
+}
+
+/// Refuses a review of the other version than the question's.
+///
+/// # Errors
+/// The text of Go's decoder.
+pub(super) fn check_version(version: ReviewVersion, review: &Value) -> Result<(), String> {
+    let (asked, other) = match version {
+        ReviewVersion::V1 => ("v1", "v1beta1"),
+        ReviewVersion::V1Beta1 => ("v1beta1", "v1"),
+    };
+    let is_other = review["kind"] == "AdmissionReview"
+        && review["apiVersion"] == format!("admission.k8s.io/{other}");
+    if is_other {
+        return Err(format!(
+            "converting ({other}.AdmissionReview) to ({asked}.AdmissionReview): unknown conversion"
+        ));
+    }
+    Ok(())
+}
+
+/// Reads the answer to the question `uid`.
+///
+/// # Errors
+/// What is invalid.
+pub(super) fn verdict(
+    version: ReviewVersion,
+    uid: &str,
+    is_mutating: bool,
+    review: &Value,
+) -> Result<Verdict, String> {
+    let Some(response) = review["response"].as_object() else {
+        return Err("webhook response was absent".to_owned());
+    };
+    let text = |field: &str| response.get(field).and_then(Value::as_str);
+    let patch = text("patch").unwrap_or_default();
+    let patch_type = text("patchType");
+    if version == ReviewVersion::V1 {
+        check_envelope(uid, review, text("uid").unwrap_or_default())?;
+        check_patch(is_mutating, patch, patch_type)?;
+    }
+    let patch = STANDARD
+        .decode(patch)
+        .map_err(|error| format!("response.patch is not valid base64: {error}"))?;
+    let patch_type = match version {
+        ReviewVersion::V1Beta1 if !patch.is_empty() => "JSONPatch",
+        _ => patch_type.unwrap_or_default(),
+    };
+    let warnings = response.get("warnings").and_then(Value::as_array);
+    let warnings = warnings.into_iter().flatten().filter_map(Value::as_str);
+    Ok(Verdict {
+        is_allowed: response.get("allowed") == Some(&Value::Bool(true)),
+        status: response.get("status").cloned().unwrap_or_default(),
+        warnings: warnings.map(str::to_owned).collect(),
+        patch,
+        patch_type: patch_type.to_owned(),
+    })
+}
+
+fn check_envelope(uid: &str, review: &Value, answered: &str) -> Result<(), String> {
+    if answered != uid {
+        return Err(format!(
+            "expected response.uid={}, got {}",
+            quote(uid),
+            quote(answered)
+        ));
+    }
+    let text = |field: &str| review[field].as_str().unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    if (group, version, kind) != ("admission.k8s.io", "v1", "AdmissionReview") {
+        return Err(format!(
+            "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {group}/{version}, Kind={kind}"
+        ));
+    }
+    Ok(())
+}
+
+fn check_patch(is_mutating: bool, patch: &str, patch_type: Option<&str>) -> Result<(), String> {
+    let why = match (is_mutating, patch.is_empty(), patch_type) {
+        (true, false, None) => "webhook returned response.patch but not response.patchType",
+        (true, true, Some(_)) => "webhook returned response.patchType but not response.patch",
+        (true, false, Some("")) => "webhook returned invalid response.patchType of \"\"",
+        (false, false, _) => "validating webhook may not return response.patch",
+        (false, true, Some(_)) => "validating webhook may not return response.patchType",
+        _ => return Ok(()),
+    };
+    Err(why.to_owned())
+}
+
+/// The answer to a write that the webhook `name` denied with `status`.
+pub(super) fn denied(name: &str, status: &Value) -> Status {
+    let text = |field: &str| status[field].as_str().unwrap_or_default();
+    let by = format!("admission webhook {} denied the request", quote(name));
+    let message = match (text("message"), text("reason")) {
+        ("", "") => format!("{by} without explanation"),
+        ("", reason) => format!("{by}: {reason}"),
+        (message, _) => format!("{by}: {message}"),
+    };
+    let code = status["code"]
+        .as_u64()
+        .and_then(|code| u16::try_from(code).ok());
+    let code = code
+        .filter(|code| (400..1000).contains(code))
+        .unwrap_or(400);
+    let denied = Status::new(code, text("reason").to_owned(), message);
+    match Details::read(&status["details"]) {
+        Some(details) => denied.with_details(details),
+        None => denied,
+    }
+}
