@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::internal::internal_request;
+use super::internal::{Part, internal_request};
 use super::retries::Retries;
 use crate::core::Core;
 use crate::meta;
@@ -142,7 +142,12 @@ async fn record_warning(
     };
     let now = core.clock.now();
     let name = format!("{}.{:x}", about.name(), now.as_nanosecond());
-    let request = internal_request(core, &events, &Key::new(Some(namespace), &name));
+    let request = internal_request(
+        core,
+        &events,
+        &Key::new(Some(namespace), &name),
+        Part::GarbageCollector,
+    );
     let mut involved = json!({
         "apiVersion": info.api_version(), "kind": info.kind, "name": about.name(), "uid": about.uid(),
     });
@@ -225,7 +230,7 @@ async fn remove(
     object: &Object,
     propagation: Option<Propagation>,
 ) -> bool {
-    let request = internal_request(core, info, &object.key());
+    let request = internal_request(core, info, &object.key(), Part::GarbageCollector);
     let options = Options {
         uid: object.uid().map(str::to_owned),
         propagation,
@@ -300,7 +305,7 @@ async fn modify(
     modify: impl Fn(&mut Value) + Sync,
 ) -> bool {
     let key = object.key();
-    let request = internal_request(core, info, &key);
+    let request = internal_request(core, info, &key, Part::GarbageCollector);
     let uid = object.uid().unwrap_or_default();
     let modified = update::modify(core, &request, &|old| {
         let mut new = old.clone();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::collector;
-use super::internal::internal_request;
+use super::internal::{Part, internal_request};
 use super::retries::Retries;
 use crate::core::Core;
 use crate::crd;
@@ -62,7 +62,7 @@ async fn delete_objects(core: &Core, info: &Arc<ResourceInfo>) -> bool {
         if object.is_terminating() {
             continue;
         }
-        let request = internal_request(core, info, &object.key());
+        let request = internal_request(core, info, &object.key(), Part::ApiServer);
         if let Err(status) = delete::delete(core, &request, &Options::default()).await
             && status.code != 404
         {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::internal::internal_request;
+use super::internal::{Part, internal_request};
 use crate::core::Core;
 use crate::kinds::{flow, policy};
 use crate::ownership::API_SERVER;
@@ -62,7 +62,7 @@ async fn create_missing(core: &Core, object: &Value) {
     }
     let request = Request {
         agent: API_SERVER.to_owned(),
-        ..internal_request(core, info, &key)
+        ..internal_request(core, info, &key, Part::ApiServer)
     };
     let mut made = create(core, &request, object.clone()).await;
     if let (Ok(_), Some(status)) = (&made, object.get("status")) {

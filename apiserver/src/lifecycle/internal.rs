@@ -9,13 +9,41 @@ use crate::http::media::{Accepted, Encoding, Shape};
 use crate::http::query::Parameters;
 use crate::http::warnings::Warnings;
 use crate::ownership::CONTROLLERS;
-use crate::rbac::User;
+use crate::rbac::{AUTHENTICATED, MASTERS, User};
 use crate::request::{FieldValidation, LONGEST_WRITE, Request};
 use crate::resource::{Conversion, ResourceInfo};
 use crate::store::Key;
 
-/// A request of the server itself for one object.
-pub(super) fn internal_request(core: &Core, info: &Arc<ResourceInfo>, key: &Key) -> Request {
+/// The part of the server that writes, which is a program of its own in a cluster. Admission sees its user.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    ApiServer,
+    GarbageCollector,
+    NamespaceController,
+    ServiceAccountController,
+}
+
+// === impl Part ===
+
+impl Part {
+    fn user(self) -> User {
+        let controller = match self {
+            Self::ApiServer => return User::new("system:apiserver", [MASTERS, AUTHENTICATED]),
+            Self::GarbageCollector => "generic-garbage-collector",
+            Self::NamespaceController => "namespace-controller",
+            Self::ServiceAccountController => "service-account-controller",
+        };
+        User::service_account("kube-system", controller, "")
+    }
+}
+
+/// A request of a part of the server for one object. It is not checked against rights.
+pub(super) fn internal_request(
+    core: &Core,
+    info: &Arc<ResourceInfo>,
+    key: &Key,
+    part: Part,
+) -> Request {
     // The server ends objects also if no webhook converts them.
     let info = match info.conversion {
         Conversion::Webhook => Arc::new(ResourceInfo {
@@ -34,7 +62,7 @@ pub(super) fn internal_request(core: &Core, info: &Arc<ResourceInfo>, key: &Key)
             encoding: Encoding::Json,
             shape: Shape::Whole,
         },
-        user: User::admin(),
+        user: part.user(),
         agent: CONTROLLERS.to_owned(),
         now: core.clock.now(),
         deadline: Instant::now() + LONGEST_WRITE,

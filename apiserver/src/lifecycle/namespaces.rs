@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::internal::internal_request;
+use super::internal::{Part, internal_request};
 use crate::core::Core;
 use crate::kinds::NAMESPACE_FINALIZER;
 use crate::meta;
@@ -38,7 +38,7 @@ pub(crate) async fn create_initial(core: &Core) {
         }
         let request = Request {
             agent: API_SERVER.to_owned(),
-            ..internal_request(core, &info, &Key::from(*name))
+            ..internal_request(core, &info, &Key::from(*name), Part::ApiServer)
         };
         let namespace = json!({"metadata": {"name": name}});
         if let Err(status) = crate::verbs::create::create(core, &request, namespace).await {
@@ -70,7 +70,7 @@ async fn create_account(core: &Core, namespace: &str) -> bool {
     if core.store.get(&info.storage, key.as_str()).is_some() {
         return true;
     }
-    let request = internal_request(core, &info, &key);
+    let request = internal_request(core, &info, &key, Part::ServiceAccountController);
     let account = json!({"metadata": {"name": "default", "namespace": namespace}});
     if let Err(status) = crate::verbs::create::create(core, &request, account).await {
         tracing::debug!(%status, namespace, "could not create the default ServiceAccount: it is retried");
@@ -97,7 +97,7 @@ pub(super) async fn finish(core: &Core, namespace: &Object, left: &Left) -> bool
     let is_empty = left.resources.is_empty();
     let request = Request {
         subresource: if is_empty { "finalize" } else { "status" }.to_owned(),
-        ..internal_request(core, &info, &namespace.key())
+        ..internal_request(core, &info, &namespace.key(), Part::NamespaceController)
     };
     let written = update::modify(core, &request, &|old| {
         let is_same = Some(meta::text(old, "uid")) == namespace.uid();
@@ -149,7 +149,7 @@ async fn delete_contents(core: &Core, name: &str) -> Left {
             continue;
         }
         for object in core.store.list(&storage, &prefix).1 {
-            let request = internal_request(core, &info, &object.key());
+            let request = internal_request(core, &info, &object.key(), Part::NamespaceController);
             let options = Options {
                 propagation: Some(Propagation::Background),
                 ..Options::default()

@@ -7,7 +7,7 @@ use reeve_clock::Clock;
 use serde_json::{Value, json};
 
 use super::chores::act;
-use super::internal::internal_request;
+use super::internal::{Part, internal_request};
 use super::namespaces;
 use super::retries::Retries;
 use super::task::RETRY_AFTER;
@@ -224,7 +224,7 @@ async fn no_object_outlives_its_definition_however_late_it_is_created() {
     let server = server().await;
     let core = server.core();
     let info = core.registry.of_storage(definitions::STORAGE).unwrap();
-    let definition = internal_request(core, &info, &Key::from(FOOS));
+    let definition = internal_request(core, &info, &Key::from(FOOS), Part::ApiServer);
     for round in 0..30 {
         let body = foos(&round.to_string(), "c");
         crate::verbs::create::create(core, &definition, body)
@@ -239,7 +239,7 @@ async fn no_object_outlives_its_definition_however_late_it_is_created() {
                 scope.spawn(move || {
                     for n in 0.. {
                         let key = Key::new(Some("default"), &format!("x-{thread}-{n}"));
-                        let request = internal_request(core, foos, &key);
+                        let request = internal_request(core, foos, &key, Part::ApiServer);
                         let object = json!({"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": key.name()}});
                         let create = crate::verbs::create::create(core, &request, object);
                         if runtime.block_on(create).is_err() {

@@ -13,7 +13,7 @@ use crate::table::cells::items;
 #[derive(Debug)]
 pub(super) struct Hooks {
     storage: &'static str,
-    read: Mutex<(u64, Arc<[Arc<Hook>]>)>,
+    read: Mutex<Option<(u64, Arc<[Arc<Hook>]>)>>,
 }
 
 // === impl Hooks ===
@@ -23,7 +23,7 @@ impl Hooks {
     pub(super) fn new(storage: &'static str) -> Self {
         Self {
             storage,
-            read: Mutex::new((0, Arc::default())),
+            read: Mutex::default(),
         }
     }
 
@@ -31,8 +31,10 @@ impl Hooks {
     pub(super) fn current(&self, store: &Store) -> Arc<[Arc<Hook>]> {
         let version = store.last_change(self.storage);
         let mut read = self.read.lock();
-        if read.0 == version {
-            return read.1.clone();
+        if let Some((of, hooks)) = &*read
+            && *of == version
+        {
+            return hooks.clone();
         }
         let mut configurations = store.list(self.storage, "").1;
         configurations.sort_by(|one, other| name(one.value()).cmp(name(other.value())));
@@ -42,15 +44,15 @@ impl Hooks {
             sources.map(move |source| (name(value), source))
         });
         let kept = |name: &str, source: &_| {
-            let before = read.1.iter().find(|hook| hook.is_of(name, source));
-            before.cloned()
+            let mut before = read.iter().flat_map(|(_, hooks)| &**hooks);
+            before.find(|hook| hook.is_of(name, source)).cloned()
         };
         let hooks: Arc<[Arc<Hook>]> = hooks
             .map(|(name, source)| {
                 kept(name, source).unwrap_or_else(|| Arc::new(Hook::read(name, source)))
             })
             .collect();
-        *read = (version, hooks.clone());
+        *read = Some((version, hooks.clone()));
         hooks
     }
 }

@@ -183,3 +183,38 @@ async fn a_change_of_a_configuration_counts_for_the_next_write() {
     assert_eq!(asked.lock().len(), 1);
     server.stop_webhooks("ops", "hooks");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_server_writes_under_the_names_of_its_controllers() {
+    let (server, client) = server().await;
+    let users: Asked = Asked::default();
+    let record = users.clone();
+    let service = service_fn(move |request: Request<Body>| {
+        let record = record.clone();
+        async move {
+            let body = request.into_body().collect().await;
+            let review: Value = serde_json::from_slice(&body.unwrap().to_bytes()).unwrap();
+            let request = &review["request"];
+            let user = request["userInfo"]["username"].as_str().unwrap();
+            let operation = request["operation"].as_str().unwrap();
+            record.lock().push(format!("{operation} {user}"));
+            let answer = json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
+                "response": {"uid": request["uid"], "allowed": true}});
+            Ok::<_, Infallible>(Response::new(Body::from(answer.to_string().into_bytes())))
+        }
+    });
+    server.serve_webhooks("ops", "hooks", service);
+    let owner = create(&client, "owner").await.1;
+    let dependent = json!({"metadata": {"name": "dependent", "ownerReferences": [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}]}});
+    assert_eq!(send(&client, "POST", MAPS, &dependent).await.0, 201);
+    configure(&client, VALIDATING, "a", json!([hook("a", 5, "Fail")])).await;
+    let path = format!("{MAPS}/owner");
+    assert_eq!(send(&client, "DELETE", &path, &Value::Null).await.0, 200);
+    let path = format!("{MAPS}/dependent");
+    while send(&client, "GET", &path, &Value::Null).await.0 != 404 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let collector = "DELETE system:serviceaccount:kube-system:generic-garbage-collector";
+    assert_eq!(*users.lock(), ["DELETE system:admin", collector]);
+}

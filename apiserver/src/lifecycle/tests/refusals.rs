@@ -65,7 +65,7 @@ async fn orphan(core: &Core, owner: &str, dependents: &[&str]) {
     }
     sleep(FIRST).await;
     let info = core.registry.of_storage(MAPS).unwrap();
-    let request = internal_request(core, &info, &made.key());
+    let request = internal_request(core, &info, &made.key(), Part::ApiServer);
     let deleted = delete::delete(core, &request, &Options::default()).await;
     deleted.unwrap();
 }
@@ -118,7 +118,7 @@ async fn a_namespace_goes_when_the_last_of_its_objects_is_not_refused_any_more()
         store(core, MAPS, "n", object);
     }
     let info = core.registry.of_storage("namespaces").unwrap();
-    let request = internal_request(core, &info, &Key::from("n"));
+    let request = internal_request(core, &info, &Key::from("n"), Part::NamespaceController);
     let deleted = delete::delete(core, &request, &Options::default()).await;
     deleted.unwrap();
     sleep(Duration::from_secs(10)).await;
