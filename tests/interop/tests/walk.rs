@@ -2,6 +2,8 @@
 //! but protobuf, the official Python client with its defaults, and Helm. What the last two print on each server is in
 //! `target/tmp/walk-*.txt`.
 
+#![allow(clippy::print_stdout, reason = "a test prints what it compared")]
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
