@@ -9,11 +9,15 @@ use crate::meta;
 use crate::store::Store;
 use crate::table::cells::items;
 
+/// All webhooks of one kind of configurations.
+type All = Arc<[Arc<Hook>]>;
+
 /// The webhooks of one kind of configurations, by the name of their configuration, read again after a change.
 #[derive(Debug)]
 pub(super) struct Hooks {
     storage: &'static str,
-    read: Mutex<Option<(u64, Arc<[Arc<Hook>]>)>>,
+    /// Those of this version of the configurations.
+    read: Mutex<Option<(u64, All)>>,
 }
 
 // === impl Hooks ===
@@ -28,7 +32,7 @@ impl Hooks {
     }
 
     /// The current webhooks. One whose entry did not change stays the same, with its connections.
-    pub(super) fn current(&self, store: &Store) -> Arc<[Arc<Hook>]> {
+    pub(super) fn current(&self, store: &Store) -> All {
         let version = store.last_change(self.storage);
         let mut read = self.read.lock();
         if let Some((of, hooks)) = &*read
@@ -47,7 +51,7 @@ impl Hooks {
             let mut before = read.iter().flat_map(|(_, hooks)| &**hooks);
             before.find(|hook| hook.is_of(name, source)).cloned()
         };
-        let hooks: Arc<[Arc<Hook>]> = hooks
+        let hooks: All = hooks
             .map(|(name, source)| {
                 kept(name, source).unwrap_or_else(|| Arc::new(Hook::read(name, source)))
             })

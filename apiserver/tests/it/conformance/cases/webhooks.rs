@@ -86,6 +86,11 @@ fn record(t: &mut Case, webhook: &Webhook) {
     }
 }
 
+/// Reads a collection. A real server updates objects from a cache, which has the last write after this.
+async fn settle(t: &Case, collection: &str) {
+    t.setup("GET", collection, Value::Null).await;
+}
+
 /// Adds a label.
 fn label(name: &str, value: &str) -> Value {
     json!([{"op": "add", "path": "/metadata/labels", "value": {name: value}}])
@@ -97,10 +102,13 @@ cases! { "webhooks";
         configure(t, VALIDATING, "a", &webhook, &[hook("a", &webhook)]).await;
         t.post("{cm}?fieldManager=me&fieldValidation=Strict", config_map("a", "1")).await;
         record(t, &webhook);
+        settle(t, "{cm}").await;
         t.put("{cm}/a", config_map("a", "2")).await;
         record(t, &webhook);
+        settle(t, "{cm}").await;
         t.patch(MERGE, "{cm}/a", json!({"data": {"key": "3"}})).await;
         record(t, &webhook);
+        settle(t, "{cm}").await;
         t.delete_with("{cm}/a", json!({"gracePeriodSeconds": 5, "propagationPolicy": "Background"})).await;
         record(t, &webhook);
         t.get("{cm}").await;
@@ -124,8 +132,10 @@ cases! { "webhooks";
         let rules = json!({"rules": [rule(&["*"], "{group}", "v1", &["widgets/status", "widgets/scale"])]});
         configure(t, VALIDATING, "a", &webhook, &[with("a", &webhook, rules)]).await;
         t.setup("POST", "{w}", widget("a", json!({"replicas": 1}))).await;
+        settle(t, "{w}").await;
         t.patch(MERGE, "{w}/a/status", json!({"status": {"phase": "Ready"}})).await;
         record(t, &webhook);
+        settle(t, "{w}").await;
         t.patch(MERGE, "{w}/a/scale", json!({"spec": {"replicas": 3}})).await;
         record(t, &webhook);
     }
@@ -185,6 +195,7 @@ cases! { "webhooks";
             t.post("{cm}", config_map(name, "1")).await;
         }
         t.setup("POST", "{cm}", config_map("good", "1")).await;
+        settle(t, "{cm}").await;
         t.patch(MERGE, "{cm}/good", json!({"data": {"key": "2"}})).await;
     }
     ["A-3"] "ignored failures let a write pass" => |t| {
@@ -283,8 +294,10 @@ cases! { "webhooks";
         t.post("{cm}", labelled("plain", json!({}))).await;
         t.post("{cm}", labelled("guarded", json!({"guarded": "yes"}))).await;
         record(t, &webhook);
+        settle(t, "{cm}").await;
         t.patch(MERGE, "{cm}/guarded", json!({"metadata": {"labels": null}})).await;
         record(t, &webhook);
+        settle(t, "{cm}").await;
         t.delete("{cm}/guarded").await;
         record(t, &webhook);
     }
