@@ -125,6 +125,15 @@ pub(crate) fn generation(value: &Value) -> i64 {
     value["metadata"]["generation"].as_i64().unwrap_or(0)
 }
 
+/// Sets or removes `managedFields`.
+pub(crate) fn set_managers(object: &mut Value, managers: Option<Value>) {
+    let metadata = metadata_mut(object);
+    match managers {
+        Some(managers) => metadata.insert("managedFields".to_owned(), managers),
+        None => metadata.remove("managedFields"),
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

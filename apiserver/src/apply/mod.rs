@@ -21,7 +21,7 @@ mod tests;
 mod walk;
 
 pub(crate) use lazy::LazySchema;
-pub(crate) use manage::{ApplyError, Kind, Operation, ScaleFields, Version};
+pub(crate) use manage::{ApplyError, Kind, Operation, ScaleFields, Version, managers_problem};
 pub(crate) use open_api::{RAW_EXTENSION, of_component, of_custom_resource};
 pub(crate) use schema::Schema;
 pub(crate) use set::Set;

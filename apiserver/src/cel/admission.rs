@@ -60,16 +60,17 @@ impl Condition {
     /// # Errors
     /// Why conditions could not be evaluated, if none of the others is false.
     pub(crate) fn all_hold(conditions: &[Self], variables: &Variables<'_>) -> Result<bool, String> {
-        if conditions.is_empty() {
-            return Ok(true);
-        }
-        let is_deep = conditions.iter().any(|one| one.expression.is_deep);
         let evaluate = || evaluate_all(conditions, variables);
-        if is_deep {
+        if Self::are_deep(conditions) {
             on_deep_stack(evaluate)?
         } else {
             evaluate()
         }
+    }
+
+    /// Whether the evaluation needs a large stack, and so a thread that it waits for.
+    pub(crate) fn are_deep(conditions: &[Self]) -> bool {
+        conditions.iter().any(|one| one.expression.is_deep)
     }
 }
 

@@ -9,6 +9,7 @@ use kube_cel::cel::extractors::This;
 use kube_cel::cel::objects::{Key, Map, Opaque};
 use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
 
+use super::meter::pay;
 use crate::names;
 use crate::rbac::{Attributes, Decision, Policy, User};
 
@@ -40,6 +41,9 @@ enum Stage {
     Question(Attributes),
     Answer(Decision),
 }
+
+/// The cost of a question to the policy. (apiserver: `CostEstimator` of the library `authz`.)
+const CHECK: u64 = 350_000;
 
 type Answer = Result<CelValue, ExecutionError>;
 
@@ -274,6 +278,7 @@ fn selector(This(target): This<CelValue>, _selector: Arc<String>) -> Answer {
 }
 
 fn check(This(target): This<CelValue>, verb: Arc<String>) -> Answer {
+    pay(CHECK)?;
     let (check, attributes) = question(&target)?;
     let decided = check.decide(&Attributes {
         verb: verb.to_string(),

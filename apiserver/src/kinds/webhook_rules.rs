@@ -230,6 +230,7 @@ fn client_config(config: &Value, path: &Path, errors: &mut Errors) {
         return;
     }
     if service.is_null() {
+        https_url(string(url), &path.child("url"), errors);
         return;
     }
     let path = path.child("service");
@@ -248,6 +249,34 @@ fn client_config(config: &Value, path: &Path, errors: &mut Errors) {
         ));
     }
     url_path(string(&service["path"]), &path.child("path"), errors);
+}
+
+/// Checks the URL of a webhook. (apiserver: `ValidateWebhookURL`.)
+fn https_url(text: &str, path: &Path, errors: &mut Errors) {
+    const FORM: &str = "; desired format: https://host[/path]";
+    let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (scheme, rest) = rest.split_once("://").unwrap_or(("", ""));
+    let authority = rest.split('/').next().unwrap_or_default();
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let mut refuse =
+        |part: &str, why: String| errors.push(FieldError::invalid(path, part.to_owned(), why));
+    if !scheme.eq_ignore_ascii_case("https") {
+        let why = format!("'https' is the only allowed URL scheme{FORM}");
+        refuse(&scheme.to_ascii_lowercase(), why);
+    }
+    if host.is_empty() {
+        refuse(host, format!("host must be specified{FORM}"));
+    }
+    for (part, what) in [
+        (user, "user information is"),
+        (fragment, "fragments are"),
+        (query, "query parameters are"),
+    ] {
+        if !part.is_empty() {
+            refuse(part, format!("{what} not permitted in the URL"));
+        }
+    }
 }
 
 fn url_path(text: &str, path: &Path, errors: &mut Errors) {

@@ -50,7 +50,16 @@ pub(crate) fn apply(
     patch: &[u8],
 ) -> Result<Value, Error> {
     match format {
-        Format::Json => json::apply(original, &json_operations(patch)?),
+        Format::Json => {
+            let operations = json_operations(patch)?;
+            if operations.len() > MAX_JSON_PATCH_OPERATIONS {
+                return Err(Error::TooLarge(format!(
+                    "The allowed maximum operations in a JSON patch is {MAX_JSON_PATCH_OPERATIONS}, got {}",
+                    operations.len()
+                )));
+            }
+            json::apply(original, &operations)
+        }
         Format::Merge => {
             let patch = document(patch, "error decoding patch: ")?;
             if patch.is_null() {
@@ -68,6 +77,14 @@ pub(crate) fn apply(
             strategic::apply(Type::of_kind(of), original, patch)
         }
     }
+}
+
+/// Applies the JSON patch of a webhook, which may have any number of operations.
+///
+/// # Errors
+/// As of [`apply`].
+pub(crate) fn apply_json(original: &Value, patch: &[u8]) -> Result<Value, Error> {
+    json::apply(original, &json_operations(patch)?)
 }
 
 /// Duplicate fields of a merge or strategic patch, for field validation.
@@ -122,12 +139,6 @@ fn json_operations(patch: &[u8]) -> Result<Vec<json::Operation>, Error> {
                 )));
             }
         }
-    }
-    if items.len() > MAX_JSON_PATCH_OPERATIONS {
-        return Err(Error::TooLarge(format!(
-            "The allowed maximum operations in a JSON patch is {MAX_JSON_PATCH_OPERATIONS}, got {}",
-            items.len()
-        )));
     }
     let values: Vec<Value> =
         serde_json::from_slice(patch).map_err(|error| fail(error.to_string()))?;

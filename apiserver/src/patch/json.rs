@@ -44,16 +44,24 @@ impl Operation {
     }
 }
 
+/// Bytes that all copies of a patch add to the document. (apiserver: `JSONPatchMaxCopyBytes`.)
+const MAX_COPIED: usize = 3 << 20;
+
 /// `original` with all operations applied in order.
 pub(super) fn apply(original: &Value, operations: &[Operation]) -> Result<Value, Error> {
     let mut document = original.clone();
+    let mut copied = 0;
     for operation in operations {
-        apply_one(&mut document, operation).map_err(Error::Unprocessable)?;
+        apply_one(&mut document, operation, &mut copied).map_err(Error::Unprocessable)?;
     }
     Ok(document)
 }
 
-fn apply_one(document: &mut Value, operation: &Operation) -> Result<(), String> {
+fn apply_one(
+    document: &mut Value,
+    operation: &Operation,
+    copied: &mut usize,
+) -> Result<(), String> {
     let operator = operation.operator.as_deref().unwrap_or("unknown");
     let path = operation
         .path
@@ -89,6 +97,12 @@ fn apply_one(document: &mut Value, operation: &Operation) -> Result<(), String> 
                 .map_err(|misfit| misfit.text("copy", "doc is missing from path", from, from))?
                 .cloned()
                 .unwrap_or_default();
+            *copied += value.to_string().len();
+            if *copied > MAX_COPIED {
+                return Err(format!(
+                    "Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit {MAX_COPIED}"
+                ));
+            }
             add(document, path, value).map_err(|misfit| {
                 misfit.text("copy", "doc is missing destination path", path, path)
             })
@@ -359,6 +373,20 @@ mod tests {
             let found = patched.pointer(pointer).cloned().unwrap_or_default();
             assert_eq!(found, expected, "{name}");
         }
+    }
+
+    #[test]
+    fn copies_that_double_the_document_end_before_it_is_large() {
+        let original = json!({"data": {"a": "x".repeat(1000)}});
+        let double = |at| json!({"op": "copy", "from": "/data", "path": format!("/data/x{at}")});
+        let few: Vec<Value> = (0..10).map(double).collect();
+        assert!(run(&original, json!(few)).is_ok());
+        let many: Vec<Value> = (0..60).map(double).collect();
+        let refused = run(&original, json!(many)).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("Unable to complete the copy"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -217,15 +217,6 @@ pub(crate) fn fill_new(core: &Core, request: &Request, object: &mut Value) {
     tidy(object);
 }
 
-/// Sets or removes `managedFields`.
-pub(crate) fn set_managers(object: &mut Value, managers: Option<Value>) {
-    let metadata = meta::metadata_mut(object);
-    match managers {
-        Some(managers) => metadata.insert("managedFields".to_owned(), managers),
-        None => metadata.remove("managedFields"),
-    };
-}
-
 /// Carries over the fields that only the server may change. (apiserver: `rest.BeforeUpdate`.)
 pub(crate) fn carry_over(old: &Value, new: &mut Value) {
     for field in [
@@ -285,6 +276,14 @@ pub(crate) fn validate_update(old: &Value, new: &Value) -> Errors {
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
                 quoted.join(", ")
             ),
+        ));
+    }
+    let name = meta::text(new, "name");
+    if name != meta::text(old, "name") {
+        errors.push(FieldError::invalid(
+            &path.child("name"),
+            name,
+            "field is immutable",
         ));
     }
     // A real server checks twice, and returns the error twice.

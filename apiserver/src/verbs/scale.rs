@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::patch::{format, is_apply, patched};
 use super::pipeline::{Changed, Part, Save, Target, write};
 use super::replicas::{at, set};
-use super::{Content, Written, apply, metadata, read, update};
+use super::{Content, Written, apply, read, update};
 use crate::core::Core;
 use crate::field::{FieldError, Path};
 use crate::meta;
@@ -110,7 +110,7 @@ pub(crate) async fn replace(
     let writer = ScaleWriter::new(core, request);
     change(core, request, scale, &writer, &|live| {
         let mut wanted = body.clone();
-        metadata::set_managers(&mut wanted, writer.update(live, body));
+        meta::set_managers(&mut wanted, writer.update(live, body));
         Ok(wanted)
     })
     .await
@@ -138,7 +138,7 @@ pub(crate) async fn patch(
     change(core, request, scale, &writer, &|live| {
         let mut wanted = patched(request, format, live, body)?;
         let managers = writer.update(live, &wanted);
-        metadata::set_managers(&mut wanted, managers);
+        meta::set_managers(&mut wanted, managers);
         Ok(wanted)
     })
     .await
@@ -157,7 +157,7 @@ async fn change(
     let part = |old: Option<&Value>| {
         let old = old.unwrap_or(&Value::Null);
         let mut live = show(scale, &Object::draft(old.clone()));
-        metadata::set_managers(&mut live, writer.of_scale(old)?);
+        meta::set_managers(&mut live, writer.of_scale(old)?);
         let mut new = change(&live)?;
         for field in ["apiVersion", "kind"] {
             meta::object_mut(&mut new).insert(field.to_owned(), live[field].clone());
@@ -207,6 +207,6 @@ fn merged(
     }
     set(&mut new, &scale.spec_replicas, json!(replicas));
     let managers = writer.of_parent(old, wanted["metadata"].get("managedFields"))?;
-    metadata::set_managers(&mut new, managers);
+    meta::set_managers(&mut new, managers);
     Ok(new)
 }

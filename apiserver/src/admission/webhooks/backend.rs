@@ -6,8 +6,8 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
-use http::{Request, Response, Uri};
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
+use http::{HeaderValue, Request, Response, Uri, uri};
 use http_body_util::{BodyExt, Limited};
 use kube_client::client::Body;
 use kube_client::{Client, Config};
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use serde_json::Value;
-use tokio::time::timeout_at;
+use tokio::time::{sleep, timeout_at};
 use tower::ServiceExt;
 
 use crate::admission::Server;
@@ -24,6 +24,8 @@ use crate::table::cells::{items, string};
 
 /// The longest answer in bytes.
 const LONGEST: usize = 16 << 20;
+/// How often a webhook that asks for it is asked again. (client-go: `defaultMaxRetries`.)
+const MOST_RETRIES: u32 = 10;
 /// The port of a Service, where the configuration has none.
 const PORT: u64 = 443;
 
@@ -91,20 +93,8 @@ impl Backend {
         let unreachable = |why: String| format!("Post {}: {why}", quote(&url));
         let deadline = tokio::time::Instant::now() + timeout;
         let late = || unreachable("context deadline exceeded".to_owned());
-        let request = Request::post(&url)
-            .header(CONTENT_TYPE, "application/json")
-            .header(ACCEPT, "application/json, */*")
-            .header(USER_AGENT, "kube-apiserver-admission")
-            .body(Body::from(review.to_string().into_bytes()))
-            .map_err(|error| unreachable(error.to_string()))?;
-        let answer = async {
-            let response = self.send(server, request).await?;
-            let code = response.status().as_u16();
-            let body = Limited::new(response.into_body(), LONGEST).collect().await;
-            let body = body.map_err(|error| error.to_string())?.to_bytes();
-            Ok::<_, String>((code, body))
-        };
-        let (code, body) = timeout_at(deadline, answer)
+        let review = review.to_string().into_bytes();
+        let (code, body) = timeout_at(deadline, self.answer(server, &url, &review))
             .await
             .map_err(|_| late())?
             .map_err(unreachable)?;
@@ -115,10 +105,42 @@ impl Backend {
             .map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))
     }
 
+    /// The status and the body of the answer; asks again while an answer names a time for that. (client-go: `withRetry`.)
+    async fn answer(
+        &self,
+        server: &Server<'_>,
+        url: &str,
+        review: &[u8],
+    ) -> Result<(u16, Bytes), String> {
+        let mut tries = 0;
+        loop {
+            let request = Request::post(url)
+                .header(CONTENT_TYPE, "application/json")
+                .header(ACCEPT, "application/json, */*")
+                .header(USER_AGENT, "kube-apiserver-admission")
+                .body(Body::from(review.to_vec()))
+                .map_err(|error| error.to_string())?;
+            let response = self.send(server, request).await?;
+            if let Some(pause) = retry_after(&response).filter(|_| tries < MOST_RETRIES) {
+                tries += 1;
+                sleep(pause).await;
+                continue;
+            }
+            let code = response.status().as_u16();
+            let body = Limited::new(response.into_body(), LONGEST).collect().await;
+            let body = body.map_err(|error| error.to_string())?;
+            return Ok((code, body.to_bytes()));
+        }
+    }
+
     /// The address as texts show it.
     fn url(&self) -> String {
         match &self.place {
-            Place::Url(url) => url.clone(),
+            // Without a path the parameter would follow the host.
+            Place::Url(url) => match url.split_once("://") {
+                Some((_, rest)) if !rest.contains('/') => format!("{url}/"),
+                _ => url.clone(),
+            },
             Place::Service {
                 namespace,
                 name,
@@ -146,8 +168,13 @@ impl Backend {
         }
         let (client, address) = self.client(server)?;
         let (mut head, body) = request.into_parts();
-        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-        head.uri = path.parse().map_err(|error| format!("{error}"))?;
+        // The address may be that of an endpoint.
+        let host = head.uri.authority().map_or("", |host| host.as_str());
+        let host = HeaderValue::from_str(host).map_err(|error| error.to_string())?;
+        head.headers.insert(HOST, host);
+        let mut target = uri::Parts::default();
+        target.path_and_query = head.uri.path_and_query().cloned();
+        head.uri = Uri::from_parts(target).map_err(|error| error.to_string())?;
         let answer = client.send(Request::from_parts(head, body)).await;
         answer.map_err(|error| explain(&error, &address))
     }
@@ -170,14 +197,14 @@ impl Backend {
                 (address, Some(format!("{name}.{namespace}.svc")))
             }
         };
-        let mut kept = self.client.lock();
-        if let Some((of, client)) = &*kept
-            && *of == address
+        let kept = self.client.lock().clone();
+        if let Some((of, client)) = kept
+            && of == address
         {
-            return Ok((client.clone(), address));
+            return Ok((client, address));
         }
         let client = self.connect(&address, server_name)?;
-        *kept = Some((address.clone(), client.clone()));
+        *self.client.lock() = Some((address.clone(), client.clone()));
         Ok((client, address))
     }
 
@@ -203,6 +230,14 @@ impl Backend {
         }
         Client::try_from(config).map_err(|error| explain(&error, address))
     }
+}
+
+/// The time after which a busy webhook wants to be asked again.
+fn retry_after(response: &Response<Body>) -> Option<Duration> {
+    let code = response.status().as_u16();
+    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
+    let is_busy = code == 429 || (500..=599).contains(&code);
+    is_busy.then(|| seconds.parse().ok().map(Duration::from_secs))?
 }
 
 /// The address of a port of a Service: a ready endpoint of its EndpointSlices, else its external name, else its cluster

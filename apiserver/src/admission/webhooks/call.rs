@@ -45,7 +45,7 @@ pub(super) async fn ask(
     let timeout = hook.timeout.min(asked.remaining());
     let answer = hook.backend.post(server, &question, timeout).await;
     let answer = answer.map_err(|why| Failure::Call(format!("failed to call webhook: {why}")))?;
-    review::check_version(version, &answer)
+    review::check_type(version, &answer)
         .map_err(|why| Failure::Call(format!("failed to call webhook: {why}")))?;
     let verdict = review::verdict(version, &uid, is_mutating, &answer)
         .map_err(|why| Failure::Call(format!("received invalid webhook response: {why}")))?;

@@ -34,8 +34,9 @@ impl Hooks {
     /// The current webhooks. One whose entry did not change stays the same, with its connections.
     pub(super) fn current(&self, store: &Store) -> All {
         let version = store.last_change(self.storage);
-        let mut read = self.read.lock();
-        if let Some((of, hooks)) = &*read
+        // Conditions are compiled without the lock. Two writers may do it at once: the next compares the version again.
+        let read = self.read.lock().clone();
+        if let Some((of, hooks)) = &read
             && *of == version
         {
             return hooks.clone();
@@ -56,7 +57,7 @@ impl Hooks {
                 kept(name, source).unwrap_or_else(|| Arc::new(Hook::read(name, source)))
             })
             .collect();
-        *read = Some((version, hooks.clone()));
+        *self.read.lock() = Some((version, hooks.clone()));
         hooks
     }
 }

@@ -12,10 +12,12 @@ use super::matching;
 use super::review::{self, Verdict};
 use super::view::{self, View};
 use crate::admission::{Admission, AdmissionRequest, Answer, Server};
+use crate::apply;
 use crate::field::quote;
 use crate::json_text::Node;
 use crate::kinds::defaults;
-use crate::patch::{self, Format};
+use crate::meta;
+use crate::patch;
 use crate::resource::ResourceInfo;
 use crate::status::Status;
 
@@ -43,6 +45,7 @@ impl Mutating {
         if hooks.is_empty() {
             return Ok(());
         }
+        let managers = asked.object.as_deref().map(managed_fields).cloned();
         let old = asked.old_object();
         let old = old.as_ref();
         let again = asked.reinvocation.is_second;
@@ -50,15 +53,15 @@ impl Mutating {
         if again && reinvoked.last.as_ref() != asked.object.as_deref() {
             reinvoked.require();
         }
-        for (at, hook) in hooks.iter().enumerate() {
+        for hook in &*hooks {
             let Some(info) = matching::resource_for(server, hook, asked, old)? else {
                 continue;
             };
             let view = View::of(asked, old, &info).await?;
-            if !view::meets_conditions(server, hook, asked, &info, &view)? {
+            if !view::meets_conditions(server, hook, asked, &info, &view).await? {
                 continue;
             }
-            let id = format!("{}/{}/{at}", hook.configuration, hook.name);
+            let id = format!("{}/{}", hook.configuration, hook.name);
             if again && !asked.reinvocation.webhooks.due.contains(&id) {
                 continue;
             }
@@ -79,8 +82,26 @@ impl Mutating {
                 reinvocation.webhooks.asked.insert(id);
             }
         }
+        restore_invalid(asked, managers);
         asked.reinvocation.webhooks.last = asked.object.as_deref().cloned();
         Ok(())
+    }
+}
+
+fn managed_fields(object: &Value) -> &Value {
+    &object["metadata"]["managedFields"]
+}
+
+/// Restores the owners of fields if a webhook left them invalid. (apiserver: `fieldmanager/admission.go`.)
+fn restore_invalid(asked: &mut AdmissionRequest<'_>, managers: Option<Value>) {
+    let Some(object) = asked.object.as_deref_mut() else {
+        return;
+    };
+    if let Some(why) = apply::managers_problem(managed_fields(object)) {
+        asked.request.warnings.add(format!(
+            ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests: {why}"
+        ));
+        meta::set_managers(object, managers.filter(Value::is_array));
     }
 }
 
@@ -138,7 +159,7 @@ fn patched(hook: &Hook, view: &View<'_>, verdict: &Verdict) -> Result<Option<Val
             quote(&verdict.patch_type)
         )));
     }
-    match patch::apply(Format::Json, None, object, &verdict.patch) {
+    match patch::apply_json(object, &verdict.patch) {
         Ok(new) if new["apiVersion"] == object["apiVersion"] && new["kind"] == object["kind"] => {
             Ok(Some(new))
         }
@@ -157,12 +178,12 @@ fn patched(hook: &Hook, view: &View<'_>, verdict: &Verdict) -> Result<Option<Val
 fn decode(info: &ResourceInfo, object: &mut Value) -> Result<(), Status> {
     if let Some(schema) = info.structural() {
         // A custom resource is checked after admission.
-        if !info.custom {
-            if let Some(why) = schema.decode_error(&Node::from_value(object)) {
-                return Err(Status::internal(why));
-            }
-            schema.prune(object);
+        if !info.custom
+            && let Some(why) = schema.decode_error(&Node::from_value(object))
+        {
+            return Err(Status::internal(why));
         }
+        schema.prune(object);
         schema.default(object);
     }
     defaults::set(info, object);

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::hook::ReviewVersion;
 use crate::admission::AdmissionRequest;
 use crate::field::quote;
+use crate::json_text::Node;
 use crate::rbac::User;
 use crate::resource::ResourceInfo;
 use crate::status::{Details, Status};
@@ -91,11 +92,17 @@ fn user(user: &User) -> Value {
     Value::Object(info)
 }
 
-/// Refuses a review of the other version than the question's.
+/// Refuses a document that is no review of the question's version.
 ///
 /// # Errors
 /// The text of Go's decoder.
-pub(super) fn check_version(version: ReviewVersion, review: &Value) -> Result<(), String> {
+pub(super) fn check_type(version: ReviewVersion, review: &Value) -> Result<(), String> {
+    if let Some((field, found, wanted)) = misfit(review) {
+        return Err(format!(
+            "json: cannot unmarshal {} into Go struct field {field} of type {wanted}",
+            Node::from_value(found).go_type()
+        ));
+    }
     let (asked, other) = match version {
         ReviewVersion::V1 => ("v1", "v1beta1"),
         ReviewVersion::V1Beta1 => ("v1beta1", "v1"),
@@ -108,6 +115,41 @@ pub(super) fn check_version(version: ReviewVersion, review: &Value) -> Result<()
         ));
     }
     Ok(())
+}
+
+/// The first field of a type that a review does not have there.
+fn misfit(review: &Value) -> Option<(String, &Value, &'static str)> {
+    let response = &review["response"];
+    let is_texts = |value: &Value| {
+        let mut items = value.as_array().into_iter().flatten();
+        value.is_array() && items.all(Value::is_string)
+    };
+    let checks: [(&str, bool, &str); 6] = [
+        ("uid", response["uid"].is_string(), "types.UID"),
+        ("allowed", response["allowed"].is_boolean(), "bool"),
+        ("status", response["status"].is_object(), "v1.Status"),
+        ("patch", response["patch"].is_string(), "[]uint8"),
+        (
+            "patchType",
+            response["patchType"].is_string(),
+            "v1.PatchType",
+        ),
+        ("warnings", is_texts(&response["warnings"]), "[]string"),
+    ];
+    if !response.is_object() && !response.is_null() {
+        let field = "AdmissionReview.response".to_owned();
+        return Some((field, response, "v1.AdmissionResponse"));
+    }
+    // A null is as good as an absent field.
+    let mut wrong = checks
+        .into_iter()
+        .filter(|(field, fits, _)| !fits && !response[*field].is_null());
+    let (field, _, wanted) = wrong.next()?;
+    Some((
+        format!("AdmissionResponse.response.{field}"),
+        &response[field],
+        wanted,
+    ))
 }
 
 /// Reads the answer to the question `uid`.
@@ -130,6 +172,11 @@ pub(super) fn verdict(
         check_envelope(uid, review, text("uid").unwrap_or_default())?;
         check_patch(is_mutating, patch, patch_type)?;
     }
+    // Go's decoder takes line breaks.
+    let patch: String = patch
+        .chars()
+        .filter(|c| !matches!(c, '\r' | '\n'))
+        .collect();
     let patch = STANDARD
         .decode(patch)
         .map_err(|error| format!("response.patch is not valid base64: {error}"))?;

@@ -43,7 +43,7 @@ impl Validating {
                 continue;
             };
             let view = View::of(asked, old, &info).await?;
-            if view::meets_conditions(server, hook, asked, &info, &view)? {
+            if view::meets_conditions(server, hook, asked, &info, &view).await? {
                 questions.push((hook, info, view));
             }
         }

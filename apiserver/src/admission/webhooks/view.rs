@@ -1,8 +1,10 @@
 //! The objects of a write in the version in which a webhook reads them.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde_json::Value;
+use tokio::task::spawn_blocking;
 
 use super::hook::Hook;
 use crate::admission::{AdmissionRequest, Server};
@@ -60,9 +62,9 @@ pub(super) async fn shown_as<'a>(
 ///
 /// # Errors
 /// 403 when they cannot be evaluated and the webhook's failures are not ignored.
-pub(super) fn meets_conditions(
+pub(super) async fn meets_conditions(
     server: &Server<'_>,
-    hook: &Hook,
+    hook: &Arc<Hook>,
     asked: &AdmissionRequest<'_>,
     info: &ResourceInfo,
     view: &View<'_>,
@@ -90,7 +92,28 @@ pub(super) fn meets_conditions(
             },
         ),
     };
-    match Condition::all_hold(&hook.conditions, &variables) {
+    let met = if Condition::are_deep(&hook.conditions) {
+        let (hook, request) = (hook.clone(), request.clone());
+        let authorizer = variables.authorizer.clone();
+        let (object, old_object) = (
+            view.object.as_deref().cloned(),
+            view.old.as_deref().cloned(),
+        );
+        let evaluate = move || {
+            let variables = Variables {
+                object: object.as_ref(),
+                old_object: old_object.as_ref(),
+                request: &request,
+                authorizer,
+            };
+            Condition::all_hold(&hook.conditions, &variables)
+        };
+        let evaluated = spawn_blocking(evaluate).await;
+        evaluated.unwrap_or_else(|error| Err(error.to_string()))
+    } else {
+        Condition::all_hold(&hook.conditions, &variables)
+    };
+    match met {
         Ok(met) => Ok(met),
         Err(_) if hook.ignores_failures => Ok(false),
         Err(why) => Err(Status::forbidden(of.resource(), asked.name(), why)),

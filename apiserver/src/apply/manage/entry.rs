@@ -139,3 +139,10 @@ impl Entry {
         })
     }
 }
+
+/// Why `managedFields` cannot be read.
+pub(crate) fn managers_problem(managed_fields: &Value) -> Option<String> {
+    let entries = managed_fields.as_array()?.iter().enumerate();
+    let mut read = entries.map(|(at, entry)| Entry::decode(entry, at));
+    read.find_map(Result::err)
+}

@@ -15,6 +15,7 @@ mod operation;
 mod scale;
 mod updater;
 
+pub(crate) use entry::managers_problem;
 pub(crate) use error::ApplyError;
 pub(crate) use kind::{Kind, Version};
 pub(crate) use operation::Operation;

@@ -137,7 +137,7 @@ impl Write for Save<'_> {
                 }
                 let mut decoded = ownership::as_decoded(request, &new);
                 let managers = self.writer.update(old, &decoded);
-                metadata::set_managers(&mut decoded, managers);
+                meta::set_managers(&mut decoded, managers);
                 ownership::leave_shared(request, &new, &mut decoded);
                 decoded
             }
@@ -160,13 +160,15 @@ impl Write for Save<'_> {
             draft.new = Some(whole(old, part.new.clone())?);
         }
         let new = draft.new.get_or_insert_default();
+        // Admission may have changed it.
+        metadata::settle_namespace(request, new)?;
         let managers = meta::metadata_mut(new).remove("managedFields");
         match (&draft.live, &draft.old) {
             (Some(live), Some(old)) => update::restore(request, live, old, new)?,
             _ => creation::fill(core, request, draft)?,
         }
         let new = draft.new.get_or_insert_default();
-        metadata::set_managers(new, managers);
+        meta::set_managers(new, managers);
         request
             .warnings
             .extend(metadata::warnings(&request.info, new));

@@ -8,9 +8,10 @@ use crate::conformance::case::{Case, MERGE};
 
 const DOGS: &str = "/apis/{own}/v1/namespaces/{ns}/dogs";
 
-/// Defines Dog and waits until it is served.
+/// Defines Dog and waits until it is established and served. (A real server serves it from `NamesAccepted` on.)
 async fn dogs(t: &Case, schema: Value) {
     t.make(DEFINITIONS, own("dogs", "Dog", schema)).await;
+    established(t, "dogs.{own}").await;
     t.until(DOGS, |answer| answer.code == 200).await;
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{cases, config_map, labelled, widget};
-use crate::conformance::case::{Case, MERGE};
+use crate::conformance::case::{APPLY, Case, MERGE};
 use crate::conformance::webhook::{PROBE, Reply, Webhook, allow, deny, patch};
 
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -256,7 +256,7 @@ cases! { "webhooks";
         });
         let rules = json!({"rules": [rule(&["CREATE"], "", "v1", &["services"])]});
         configure(t, MUTATING, "a", &webhook, &[with("a", &webhook, rules)]).await;
-        for name in ["defaults", "invalid", "unknown", "empty", "misfit"] {
+        for name in ["defaults", "invalid", "unknown", "empty", "misfit", "typed"] {
             let service = json!({"metadata": {"name": name}, "spec": {"clusterIP": "None", "ports": [{"name": "a", "port": 80}]}});
             t.post("/api/v1/namespaces/{ns}/services", service).await;
         }
@@ -348,6 +348,104 @@ cases! { "webhooks";
             "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}]}});
         t.post("/apis/autoscaling/v2/namespaces/{ns}/horizontalpodautoscalers", scaler).await;
         record(t, &webhook);
+    }
+    ["A-1"] "an address without a path is asked at its root" => |t| {
+        let webhook = Webhook::start(|_| allow());
+        let rules = json!([rule(&["*"], "", "v1", &["configmaps"])]);
+        let root = json!({"clientConfig": webhook.config(""), "rules": rules});
+        configure(t, VALIDATING, "a", &webhook, &[with("a", &webhook, root)]).await;
+        t.post("{cm}", config_map("a", "1")).await;
+        record(t, &webhook);
+    }
+    ["A-1"] "the address of a webhook is checked" => |t| {
+        let webhook = Webhook::start(|_| allow());
+        let addresses = ["http://a.example.com/x", "a.example.com", "https://", "https:///x", "https://user@a.example.com/x",
+            "https://a.example.com/x?a=b", "https://a.example.com/x#y", "HTTPS://a.example.com", "https://a.example.com:1/x"];
+        for address in addresses {
+            let mut hook = hook("a", &webhook);
+            hook["clientConfig"] = json!({"url": address});
+            let body = json!({"metadata": {"name": "{me}-x"}, "webhooks": [hook]});
+            t.post(&format!("{CONFIGURATIONS}/validatingwebhookconfigurations?dryRun=All"), body).await;
+        }
+    }
+    ["A-3"] "an answer with a field of another type is no answer" => |t| {
+        let webhook = Webhook::start(|request| {
+            let mut response = json!({"uid": request["uid"], "allowed": true});
+            match request["name"].as_str().unwrap_or_default() {
+                "allowed" => response["allowed"] = json!("true"),
+                "uid" => response["uid"] = json!(1),
+                "patch-type" => response["patchType"] = json!(true),
+                "status" => response["status"] = json!("no"),
+                "warnings" => response["warnings"] = json!("careful"),
+                "nulls" => response = json!({"uid": request["uid"], "allowed": true, "status": null, "patch": null, "patchType": null, "warnings": null}),
+                _ => response = json!(true),
+            }
+            Reply::Document(json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response}))
+        });
+        configure(t, VALIDATING, "a", &webhook, &[hook("a", &webhook)]).await;
+        for name in ["allowed", "uid", "patch-type", "status", "warnings", "nulls", "response"] {
+            t.post("{cm}", config_map(name, "1")).await;
+        }
+    }
+    ["A-2"] "a webhook may name a new object, but not place it" => |t| {
+        let webhook = Webhook::start(|request| match request["name"].as_str().unwrap_or_default() {
+            "named" => patch(&json!([{"op": "replace", "path": "/metadata/name", "value": "other"}])),
+            "moved" => patch(&json!([{"op": "replace", "path": "/metadata/namespace", "value": "other"}])),
+            "bare" => patch(&json!([{"op": "remove", "path": "/metadata/namespace"}])),
+            "unnamed" => patch(&json!([{"op": "remove", "path": "/metadata/name"}])),
+            _ => patch(&json!([{"op": "add", "path": "/metadata/uid", "value": "other"}])),
+        });
+        let creations = json!({"rules": [rule(&["CREATE"], "", "v1", &["configmaps"])]});
+        configure(t, MUTATING, "a", &webhook, &[with("a", &webhook, creations)]).await;
+        for name in ["named", "moved", "bare", "unnamed", "another"] {
+            t.post("{cm}", config_map(name, "1")).await;
+        }
+    }
+    ["A-2"] "a patch of a custom resource is read by its schema" => |t| {
+        let webhook = Webhook::start(|request| match request["name"].as_str().unwrap_or_default() {
+            "unknown" => patch(&json!([{"op": "add", "path": "/spec/nothing", "value": 1}])),
+            "typed" => patch(&json!([{"op": "add", "path": "/spec/replicas", "value": "x"}])),
+            _ => patch(&label("a", "b")),
+        });
+        let rules = json!({"rules": [rule(&["*"], "{group}", "v1", &["widgets"])]});
+        configure(t, MUTATING, "a", &webhook, &[with("a", &webhook, rules)]).await;
+        for name in ["unknown", "typed", "labelled"] {
+            t.post("{w}", widget(name, json!({"replicas": 1}))).await;
+        }
+    }
+    ["A-2"] "the fields that a webhook changed belong to the writer" => |t| {
+        let webhook = Webhook::start(|_| patch(&label("guarded", "yes")));
+        let rules = json!({"rules": [rule(&["*"], "{group}", "v1", &["widgets", "widgets/status"])]});
+        configure(t, MUTATING, "a", &webhook, &[with("a", &webhook, rules)]).await;
+        t.keep_managed_fields();
+        t.post("{w}?fieldManager=creator", widget("a", json!({"replicas": 1}))).await;
+        settle(t, "{w}").await;
+        let mut second = widget("a", json!({"replicas": 2}));
+        second["metadata"]["labels"] = json!({"other": "x"});
+        t.put("{w}/a?fieldManager=updater", second).await;
+        settle(t, "{w}").await;
+        t.patch(MERGE, "{w}/a/status?fieldManager=reporter", json!({"metadata": {"labels": {"guarded": null}}, "status": {"phase": "Ready"}})).await;
+        settle(t, "{w}").await;
+        t.patch(APPLY, "{w}/a?fieldManager=applier&force=true", widget("a", json!({"replicas": 3}))).await;
+        settle(t, "{w}").await;
+        t.patch(APPLY, "{w}/new?fieldManager=applier", widget("new", json!({"replicas": 3}))).await;
+    }
+    ["A-2"] "owners of fields that a webhook breaks are restored" => |t| {
+        let webhook = Webhook::start(|request| {
+            let entry = |operation: &str, fields: Value| json!([{"manager": "m", "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields}]);
+            let managers = match request["name"].as_str().unwrap_or_default() {
+                "operation" => entry("Bad", json!({})),
+                "removed" => Value::Null,
+                "valid" => entry("Update", json!({"f:data": {}})),
+                _ => json!([]),
+            };
+            patch(&json!([{"op": "add", "path": "/metadata/managedFields", "value": managers}]))
+        });
+        configure(t, MUTATING, "a", &webhook, &[hook("a", &webhook)]).await;
+        t.keep_managed_fields();
+        for name in ["operation", "removed", "valid", "empty"] {
+            t.post("{cm}?fieldManager=writer", config_map(name, "1")).await;
+        }
     }
     ["A-1"] "a webhook that reads only v1beta1 gets that" => |t| {
         let webhook = Webhook::start(|_| Reply::Document(json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1beta1", "response": {"allowed": false, "status": {"message": "old"}}})));
