@@ -1,0 +1,9 @@
+//! The decision about a request, and the rules that it is made from.
+
+mod cluster;
+mod decide;
+mod lookup;
+mod rule;
+
+pub use decide::{Decision, decide};
+pub use rule::{Finding, Rule};

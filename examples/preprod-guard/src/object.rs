@@ -1,0 +1,141 @@
+//! The facts of an object that the rules need, read from its JSON.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::config::Mark;
+
+/// Group, resource, namespace and name. The namespace of cluster-scoped objects is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// The API group, empty for the core group.
+    pub group: String,
+    /// The plural, such as `pods`.
+    pub resource: String,
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+/// The facts of one state of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// The labels.
+    pub labels: BTreeMap<String, String>,
+    /// Whether the object, or the template of its Pods or Jobs, has the mark.
+    pub marked: bool,
+    /// The time of creation.
+    pub created: Option<Timestamp>,
+    /// The uid.
+    pub uid: String,
+    /// The uids of the owners.
+    pub owners: BTreeSet<String>,
+    /// The node of a Pod.
+    pub node: Option<String>,
+    /// ConfigMaps, Secrets, claims and the ServiceAccount of a Pod, by resource and name.
+    pub uses: BTreeSet<(&'static str, String)>,
+    /// The PriorityClasses of a Pod or of a template.
+    pub priority_classes: BTreeSet<String>,
+}
+
+// === impl Facts ===
+
+impl Facts {
+    /// Reads the facts of `object`.
+    #[must_use]
+    pub fn of(object: &Value, mark: &Mark) -> Self {
+        let metadata = &object["metadata"];
+        let specs = [
+            &object["spec"],
+            &object["spec"]["template"]["spec"],
+            &object["spec"]["jobTemplate"]["spec"]["template"]["spec"],
+        ];
+        let marked = [
+            object,
+            &object["spec"]["template"],
+            &object["spec"]["jobTemplate"],
+            &object["spec"]["jobTemplate"]["spec"]["template"],
+        ]
+        .into_iter()
+        .any(|part| part["metadata"]["labels"][&mark.label] == mark.value.as_str());
+        let owners = items(&metadata["ownerReferences"]).filter_map(|owner| text(&owner["uid"]));
+        Self {
+            labels: strings(&metadata["labels"]),
+            marked,
+            created: metadata["creationTimestamp"]
+                .as_str()
+                .and_then(|time| time.parse().ok()),
+            uid: text(&metadata["uid"]).unwrap_or_default(),
+            owners: owners.collect(),
+            node: text(&object["spec"]["nodeName"]),
+            uses: specs.into_iter().flat_map(uses).collect(),
+            priority_classes: specs
+                .into_iter()
+                .filter_map(|spec| text(&spec["priorityClassName"]))
+                .collect(),
+        }
+    }
+}
+
+/// The objects that a PodSpec uses.
+fn uses(spec: &Value) -> BTreeSet<(&'static str, String)> {
+    let mut found = BTreeSet::new();
+    let mut add = |resource, name: &Value| {
+        if let Some(name) = text(name) {
+            found.insert((resource, name));
+        }
+    };
+    add("serviceaccounts", &spec["serviceAccountName"]);
+    for secret in items(&spec["imagePullSecrets"]) {
+        add("secrets", &secret["name"]);
+    }
+    for volume in items(&spec["volumes"]) {
+        add("configmaps", &volume["configMap"]["name"]);
+        add("secrets", &volume["secret"]["secretName"]);
+        add(
+            "persistentvolumeclaims",
+            &volume["persistentVolumeClaim"]["claimName"],
+        );
+        for source in items(&volume["projected"]["sources"]) {
+            add("configmaps", &source["configMap"]["name"]);
+            add("secrets", &source["secret"]["name"]);
+        }
+    }
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        for container in items(&spec[list]) {
+            for source in items(&container["envFrom"]) {
+                add("configmaps", &source["configMapRef"]["name"]);
+                add("secrets", &source["secretRef"]["name"]);
+            }
+            for variable in items(&container["env"]) {
+                add(
+                    "configmaps",
+                    &variable["valueFrom"]["configMapKeyRef"]["name"],
+                );
+                add("secrets", &variable["valueFrom"]["secretKeyRef"]["name"]);
+            }
+        }
+    }
+    found
+}
+
+/// The texts in a map of texts.
+pub(crate) fn strings(map: &Value) -> BTreeMap<String, String> {
+    let entries = map.as_object().into_iter().flatten();
+    let texts = entries.filter_map(|(name, value)| Some((name.clone(), text(value)?)));
+    texts.collect()
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> Option<String> {
+    value
+        .as_str()
+        .filter(|text| !text.is_empty())
+        .map(str::to_owned)
+}

@@ -1,0 +1,72 @@
+//! What a request acts on.
+
+use reeve_webhook::admission::{Operation, Request, UserInfo};
+use serde_json::Value;
+
+use crate::config::Mark;
+use crate::object::{Facts, Key};
+
+/// The object of a request, in its old and its new state.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The operation.
+    pub operation: Operation,
+    /// The caller.
+    pub user: UserInfo,
+    /// The object. For a subresource, the object that has it.
+    pub key: Key,
+    /// The subresource.
+    pub subresource: Option<String>,
+    /// The states in the request: that of `oldObject`, and that of `object`. Bodies of subresources count, too.
+    pub states: Vec<Facts>,
+    /// The JSON of these states, for rules about single kinds.
+    pub values: Vec<Value>,
+    /// Whether nothing is stored.
+    pub dry_run: bool,
+}
+
+// === impl Target ===
+
+impl Target {
+    /// The target of `request`.
+    #[must_use]
+    pub fn of(request: Request, mark: &Mark) -> Self {
+        let cluster_scoped = request.resource.resource == "namespaces";
+        let namespace = request.namespace.filter(|_| !cluster_scoped);
+        let values: Vec<Value> = [request.old_object, request.object]
+            .into_iter()
+            .flatten()
+            .collect();
+        Self {
+            operation: request.operation,
+            user: request.user,
+            key: Key {
+                group: request.resource.group,
+                resource: request.resource.resource,
+                namespace: namespace.unwrap_or_default(),
+                name: request.name,
+            },
+            subresource: request.subresource,
+            states: values.iter().map(|value| Facts::of(value, mark)).collect(),
+            values,
+            dry_run: request.dry_run,
+        }
+    }
+
+    /// Group and plural.
+    #[must_use]
+    pub fn kind(&self) -> (&str, &str) {
+        (&self.key.group, &self.key.resource)
+    }
+
+    /// The word for the kind in messages.
+    #[must_use]
+    pub fn word(&self) -> &str {
+        match self.key.resource.as_str() {
+            "customresourcedefinitions" => "crd",
+            "priorityclasses" => "priorityclass",
+            "networkpolicies" => "networkpolicy",
+            plural => plural.strip_suffix('s').unwrap_or(plural),
+        }
+    }
+}
