@@ -102,6 +102,20 @@ impl Status {
         }))
     }
 
+    /// The same with another code and reason.
+    pub(crate) fn with_code(mut self, code: u16, reason: &'static str) -> Self {
+        self.0.code = code;
+        self.0.reason = reason.into();
+        self
+    }
+
+    /// The same with another message and reason.
+    pub(crate) fn with_text(mut self, message: String, reason: &'static str) -> Self {
+        self.0.message = message;
+        self.0.reason = reason.into();
+        self
+    }
+
     /// The same with `details`.
     pub(crate) fn with_details(mut self, details: Details) -> Self {
         self.0.details = Some(details);

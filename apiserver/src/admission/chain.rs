@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::namespace_lifecycle::NamespaceLifecycle;
+use super::policies::{MutatingPolicies, ValidatingPolicies};
 use super::request::AdmissionRequest;
 use super::server::Server;
 use super::step::Admission;
@@ -16,11 +17,13 @@ pub(crate) struct Chain(Vec<Arc<dyn Admission>>);
 // === impl Chain ===
 
 impl Chain {
-    /// The steps of the server, with `more` before the webhooks.
+    /// The steps of the server, with `more` before policies and webhooks.
     pub(crate) fn of_server(more: Vec<Arc<dyn Admission>>) -> Self {
         let mut steps: Vec<Arc<dyn Admission>> = vec![Arc::new(NamespaceLifecycle)];
         steps.extend(more);
+        steps.push(Arc::new(MutatingPolicies::default()));
         steps.push(Arc::new(Mutating::default()));
+        steps.push(Arc::new(ValidatingPolicies::default()));
         steps.push(Arc::new(Validating::default()));
         Self(steps)
     }

@@ -7,11 +7,16 @@
 
 mod backends;
 mod chain;
+mod change;
+mod matching;
 mod namespace_lifecycle;
+mod policies;
 mod reinvocation;
 mod request;
+mod review_request;
 mod server;
 mod step;
+mod view;
 mod webhooks;
 
 pub(crate) use backends::Backends;

@@ -2,7 +2,6 @@
 
 use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, MapExpr, StructExpr};
 use kube_cel::cel::parser::Parser;
-use kube_cel::cel::{Context, Program, Value};
 
 /// The stack on which deep expressions are parsed and evaluated; only touched pages take memory.
 const DEEP_STACK: usize = 128 << 20;
@@ -11,55 +10,32 @@ const DEEP_STACK: usize = 128 << 20;
 const MAX_SIZE: usize = 20_000;
 
 /// Maximum depth of an expression.
-const MAX_DEPTH: usize = 500;
+pub(super) const MAX_DEPTH: usize = 500;
 
 /// The error of compiling an expression.
 pub(crate) fn compile_error(expression: &str) -> Option<String> {
-    compile(expression).err()
-}
-
-/// The problem of a condition: it cannot be compiled, is another variable than `variables`, or a constant that is not a
-/// boolean. Types are not checked otherwise.
-pub(crate) fn condition_problem(expression: &str, variables: &[&str]) -> Option<String> {
-    let problem = compile_then(expression, |program| match &program.expression().expr {
-        Expr::Ident(name) if !variables.contains(&name.as_str()) => Some(format!(
-            "compilation failed: undeclared reference to '{name}' (in container '')"
-        )),
-        Expr::Literal(_) => match program.execute(&Context::default()) {
-            Ok(Value::Bool(_)) => None,
-            _ => Some("must evaluate to bool".to_owned()),
-        },
-        _ => None,
-    });
-    problem.unwrap_or_else(|error| {
-        let is_known = has_optional_syntax(expression);
-        (!is_known).then(|| format!("compilation failed: {error}"))
-    })
-}
-
-/// Whether an expression is valid with the syntax of optional values, which a program does not have here.
-fn has_optional_syntax(expression: &str) -> bool {
-    let parser = Parser::default().enable_optional_syntax(true);
-    expression.len() <= MAX_SIZE
-        && on_deep_stack(|| parser.parse(expression).is_ok()).unwrap_or(false)
+    compile_then(expression, |_| ()).err()
 }
 
 /// Whether an expression uses `oldSelf`.
 pub(crate) fn uses_old_self(expression: &str) -> bool {
-    compile(expression).is_ok_and(|program| program.references().has_variable("oldSelf"))
+    compile_then(expression, |compiled| {
+        compiled.references().has_variable("oldSelf")
+    })
+    .unwrap_or(false)
 }
 
-/// Compiles an expression, on a stack of its own: the parser uses more than 100 KiB for each level of
-/// nesting in a debug build, so an ordinary thread overflows at the fifteenth. The parser
-/// itself stops at its limit of 96.
-pub(crate) fn compile(expression: &str) -> Result<Program, String> {
-    compile_then(expression, |program| program)
+/// Parses an expression.
+pub(crate) fn compile(expression: &str) -> Result<IdedExpr, String> {
+    compile_then(expression, |compiled| compiled)
 }
 
-/// Compiles an expression and calls `then` with the program, both on that stack.
+/// Compiles an expression and calls `then` with it, both on a stack of their own: the parser uses more than 100 KiB for
+/// each level of nesting in a debug build, so an ordinary thread overflows at the fifteenth. The parser itself stops at
+/// its limit of 96.
 pub(super) fn compile_then<T: Send>(
     expression: &str,
-    then: impl FnOnce(Program) -> T + Send,
+    then: impl FnOnce(IdedExpr) -> T + Send,
 ) -> Result<T, String> {
     if expression.len() > MAX_SIZE {
         let size = expression.len();
@@ -67,13 +43,15 @@ pub(super) fn compile_then<T: Send>(
             "expression code point size exceeds limit: size: {size}, limit {MAX_SIZE}"
         ));
     }
-    // A program that is too deep is dropped on the deep stack too.
+    // An expression that is too deep is dropped on the deep stack too.
     let parse = || {
-        let program = Program::compile(expression).map_err(|errors| errors.to_string())?;
-        if depth(program.expression()) > MAX_DEPTH {
+        let parser = Parser::default().enable_optional_syntax(true);
+        let compiled = parser.parse(expression);
+        let compiled = compiled.map_err(|errors| errors.to_string())?;
+        if depth(&compiled) > MAX_DEPTH {
             return Err(format!("expression recursion limit exceeded: {MAX_DEPTH}"));
         }
-        Ok(then(program))
+        Ok(then(compiled))
     };
     on_deep_stack(parse).unwrap_or_else(Err)
 }

@@ -9,9 +9,11 @@ use serde_json::Value;
 
 use super::authorizer;
 use super::compile::on_deep_stack;
+use super::composition;
 use super::meter::{self, Metered, Outcome};
 use super::patterns;
 use super::rule::Rule;
+use super::texts;
 use super::values::to_cel;
 use crate::field::{ErrorKind, Errors, FieldError, Path};
 use crate::schema::{Additional, Kind, ListType, Schema, map_key};
@@ -99,6 +101,8 @@ thread_local! {
         meter::add_functions(&mut functions);
         patterns::add_functions(&mut functions);
         authorizer::add_functions(&mut functions);
+        composition::add_functions(&mut functions);
+        texts::add_functions(&mut functions);
         functions
     };
 }

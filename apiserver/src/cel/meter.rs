@@ -135,6 +135,15 @@ impl Metered {
             },
         }
     }
+
+    /// Evaluates the expression as a part of the evaluation that runs on this thread, which pays for it.
+    pub(super) fn evaluate_within(
+        &self,
+        context: &Context<'_>,
+    ) -> Result<CelValue, ExecutionError> {
+        pay(self.base)?;
+        context.resolve(&self.expression)
+    }
 }
 
 /// Adds the functions that rewritten expressions call.
@@ -213,7 +222,11 @@ fn rewrite(source: &IdedExpr) -> (IdedExpr, u64) {
 }
 
 fn rewrite_call(source: &CallExpr) -> (Expr, u64) {
-    let name = source.func_name.as_str();
+    let name = match source.func_name.as_str() {
+        // The interpreter's own operator fails for a missing field.
+        operators::OPT_SELECT => operators::OPT_INDEX,
+        name => name,
+    };
     let own = match name {
         operators::CONDITIONAL | operators::LOGICAL_AND | operators::LOGICAL_OR => 0,
         _ => 1,

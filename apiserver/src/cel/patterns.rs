@@ -89,7 +89,7 @@ mod tests {
         add_functions(&mut context);
         let texts = (0..900).map(|at| CelValue::String(Arc::new(format!("t{at}"))));
         context.add_variable_from_value("texts", CelValue::List(Arc::new(texts.collect())));
-        let metered = compile_then(text, |program| Metered::new(program.expression())).unwrap();
+        let metered = compile_then(text, |expression| Metered::new(&expression)).unwrap();
         let outcome = metered.evaluate(&context, 100_000);
         (
             outcome

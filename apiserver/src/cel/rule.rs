@@ -1,6 +1,6 @@
 //! One compiled rule.
 
-use kube_cel::cel::Program;
+use kube_cel::cel::common::ast::IdedExpr;
 use serde_json::Value;
 
 use super::compile::{compile_then, depth};
@@ -88,10 +88,10 @@ impl Rule {
 // === impl Compiled ===
 
 impl Compiled {
-    pub(super) fn new(program: Program) -> Self {
-        let metered = Metered::new(program.expression());
+    pub(super) fn new(expression: IdedExpr) -> Self {
+        let metered = Metered::new(&expression);
         Self {
-            names_old_self: program.references().has_variable("oldSelf"),
+            names_old_self: expression.references().has_variable("oldSelf"),
             depth: depth(metered.expression()),
             metered,
         }

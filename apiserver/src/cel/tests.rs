@@ -1,8 +1,12 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
 use super::evaluate::NOT_CHECKED;
 use super::*;
 use crate::field::{Errors, Path, aggregate};
+use crate::rbac::{Attributes, User};
 use crate::schema::{ObjectSchema, Schema};
-use serde_json::{Value, json};
 
 fn rule(rule: &str, message: &str) -> Value {
     json!([{"rule": rule, "message": message}])
@@ -281,4 +285,107 @@ fn field_paths_are_split_at_dots_and_brackets() {
     for (path, expected) in cases {
         assert_eq!(split_field_path(path), expected, "{path}");
     }
+}
+
+/// The result of an expression about this object, in JSON.
+fn result(text: &str, object: &Value) -> Result<Value, String> {
+    let authorizer = Authorizer::new(None, &User::default(), Attributes::default());
+    let variables = Variables::new(Some(object), None, &json!({}), &authorizer);
+    let mut composition = Composition::default();
+    composition.add("one", "object.a + 0");
+    composition.add("two", "variables.one + variables.one");
+    composition.add("broken", "object.missing");
+    let expression = Expression::compile(text, &composition);
+    let composition = Arc::new(composition);
+    within(&variables, &composition, expression.is_deep(), |scope| {
+        let mut budget = 1_000_000;
+        let value = expression.evaluate(scope, &mut budget);
+        let value = value.map_err(super::Failure::into_text)?;
+        check_type_names(&value)?;
+        to_json(&value)
+    })?
+}
+
+#[test]
+fn optional_fields_have_values_or_not() {
+    let object = json!({"a": 1, "labels": {"b": "2"}, "list": [1]});
+    for (text, wanted) in [
+        ("object.?labels.?b.orValue('0')", json!("2")),
+        ("object.?labels.?c.orValue('0')", json!("0")),
+        ("object.?none.?c.orValue('0')", json!("0")),
+        ("object.?none.c.orValue('0')", json!("0")),
+        ("object.?labels.orValue({}).size()", json!(1)),
+        ("object.?none.orValue({}).size()", json!(0)),
+        ("object.?labels.hasValue()", json!(true)),
+        ("object.?none.hasValue()", json!(false)),
+        ("object.labels[?'b'].orValue('0')", json!("2")),
+        ("object.list[?3].orValue(0)", json!(0)),
+        ("{?'a': object.?a, ?'n': object.?n}", json!({"a": 1})),
+        ("string(object.?none.hasValue())", json!("false")),
+        ("Object{?x: object.?a, ?y: object.?n}", json!({"x": 1})),
+    ] {
+        assert_eq!(result(text, &object), Ok(wanted), "{text}");
+    }
+}
+
+#[test]
+fn variables_are_evaluated_when_they_are_used() {
+    let object = json!({"a": 1});
+    assert_eq!(
+        result("variables.two + variables.one", &object),
+        Ok(json!(3))
+    );
+    assert_eq!(
+        result("[1, 2].map(x, x + variables.two)", &object),
+        Ok(json!([3, 4]))
+    );
+    assert_eq!(result("true || variables.broken", &object), Ok(json!(true)));
+    let failed = result("variables.broken == 1", &object).unwrap_err();
+    assert!(
+        failed.ends_with("composited variable \"broken\" fails to evaluate: no such key: missing"),
+        "{failed}"
+    );
+    let unknown = result("variables.none", &object).unwrap_err();
+    assert!(unknown.contains("undefined field 'none'"), "{unknown}");
+}
+
+#[test]
+fn objects_have_the_types_of_their_fields() {
+    let object = json!({"a": 1});
+    assert_eq!(
+        result(
+            "Object{spec: Object.spec{list: [Object.spec.list{a: object.a}], map: {'k': 'v'}}}",
+            &object
+        ),
+        Ok(json!({"spec": {"list": [{"a": 1}], "map": {"k": "v"}}}))
+    );
+    assert_eq!(
+        result("Object{spec: Object.status{}}", &object),
+        Err("unexpected type name \"Object.status\", expected \"Object.spec\", which matches field name path from root Object type".to_owned())
+    );
+}
+
+#[test]
+fn variables_that_use_each_other_are_evaluated_or_refused_and_never_end_the_process() {
+    let authorizer = Authorizer::new(None, &User::default(), Attributes::default());
+    let variables = Variables::new(None, None, &json!({}), &authorizer);
+    let mut composition = Composition::default();
+    composition.add("v0", "1");
+    for number in 1..1_000 {
+        let before = format!("variables.v{}", number - 1);
+        composition.add(&format!("v{number}"), &format!("{before} + 1"));
+    }
+    let composition = Arc::new(composition);
+    let value = |text: &str| {
+        let expression = Expression::compile(text, &composition);
+        within(&variables, &composition, expression.is_deep(), |scope| {
+            let mut budget = 1_000_000;
+            let value = expression.evaluate(scope, &mut budget);
+            to_json(&value.map_err(super::Failure::into_text)?)
+        })
+        .unwrap()
+    };
+    assert_eq!(value("variables.v100"), Ok(json!(101)));
+    let refused = value("variables.v999").unwrap_err();
+    assert!(refused.contains("fails to compile"), "{refused}");
 }

@@ -8,37 +8,7 @@
 use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue};
 use serde_json::Value;
 
-use crate::cel::{compile, escape};
-
-/// Identifiers that are types or name spaces of functions.
-const KNOWN: &[&str] = &[
-    "self",
-    "oldSelf",
-    "base64",
-    "bool",
-    "bytes",
-    "cel",
-    "dyn",
-    "double",
-    "duration",
-    "format",
-    "google",
-    "int",
-    "ip",
-    "jsonpatch",
-    "list",
-    "lists",
-    "map",
-    "math",
-    "null_type",
-    "optional",
-    "sets",
-    "string",
-    "strings",
-    "timestamp",
-    "type",
-    "uint",
-];
+use crate::cel::{KNOWN, compile, error_at, escape, place_of};
 
 /// Names bound by macros, and the schemas of their values where known.
 type Bound<'a> = Vec<(&'a str, Option<&'a Value>)>;
@@ -61,14 +31,14 @@ pub(super) fn check(rule: &str, schema: &Value, whole: bool) -> Option<String> {
         whole,
     };
     let mut bound = Bound::new();
-    if let Some(why) = checker.visit(program.expression(), &mut bound) {
+    if let Some(why) = checker.visit(&program, &mut bound) {
         return Some(format!("compilation failed: {why}"));
     }
-    let no_boolean = match &program.expression().expr {
+    let no_boolean = match &program.expr {
         Expr::Literal(literal) => !matches!(literal, LiteralValue::Boolean(_)),
         Expr::List(_) | Expr::Map(_) => true,
         _ => checker
-            .schema_of(program.expression(), &bound)
+            .schema_of(&program, &bound)
             .and_then(|schema| schema["type"].as_str())
             .is_some_and(|kind| kind != "boolean"),
     };
@@ -89,13 +59,14 @@ impl<'a> Checker<'a> {
             Expr::Unspecified | Expr::Literal(_) => None,
             Expr::Ident(name) => {
                 let declared = name.starts_with('@')
+                    || matches!(name.as_str(), "self" | "oldSelf")
                     || KNOWN.contains(&name.as_str())
                     || bound.iter().any(|(other, _)| other == name);
                 if declared {
                     return None;
                 }
                 let wrong = format!("undeclared reference to '{name}' (in container '')");
-                Some(self.at(self.word(name), &wrong))
+                Some(error_at(self.rule, place_of(self.rule, name), &wrong))
             }
             Expr::Select(select) => {
                 if let Some(why) = self.visit(&select.operand, bound) {
@@ -113,9 +84,9 @@ impl<'a> Checker<'a> {
                 let place = if select.test {
                     self.rule.find("has(").map(|start| start + 3)
                 } else {
-                    self.word(&format!(".{}", select.field))
+                    place_of(self.rule, &format!(".{}", select.field))
                 };
-                Some(self.at(place, &wrong))
+                Some(error_at(self.rule, place, &wrong))
             }
             Expr::Call(call) => call
                 .target
@@ -205,37 +176,6 @@ impl<'a> Checker<'a> {
             .find(|(name, _)| escape(name) == field)
             .map(|(_, schema)| schema)
             .or_else(|| schema.get("additionalProperties"))
-    }
-
-    /// The first position of a word in the rule.
-    fn word(&self, word: &str) -> Option<usize> {
-        let part_of_name = |character: char| character.is_alphanumeric() || character == '_';
-        self.rule
-            .match_indices(word)
-            .map(|(index, _)| index)
-            .find(|index| {
-                let before = self.rule[..*index].chars().next_back();
-                let after = self.rule[index + word.len()..].chars().next();
-                let starts = word.starts_with('.') || !before.is_some_and(part_of_name);
-                starts && !after.is_some_and(part_of_name)
-            })
-    }
-
-    /// The error in the format of cel-go: position, text, the line and a mark under it.
-    fn at(&self, place: Option<usize>, wrong: &str) -> String {
-        let place = place.unwrap_or_default();
-        let before = &self.rule[..place];
-        let line = before.matches('\n').count();
-        let column = before
-            .rfind('\n')
-            .map_or(place, |newline| place - newline - 1);
-        let text = self.rule.lines().nth(line).unwrap_or_default();
-        format!(
-            "ERROR: <input>:{}:{}: {wrong}\n | {text}\n | {}^",
-            line + 1,
-            column + 1,
-            ".".repeat(column)
-        )
     }
 }
 

@@ -1,10 +1,10 @@
-//! Webhook configurations, admission policies and their bindings. The server stores them, and admits without them.
+//! Webhook configurations, admission policies and their bindings.
 
 use serde_json::{Map, Value, json};
 
 use super::pods::put;
 use super::strategy::{Context, Strategy};
-use super::webhook_rules;
+use super::{binding_rules, policy_rules, webhook_rules};
 use crate::field::Errors;
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo};
@@ -112,6 +112,13 @@ impl Strategy for Policies {
             match_resources(matched, &["resourceRules", "excludeResourceRules"]);
         }
     }
+
+    fn validate(&self, _: &Context<'_>, object: &Value, _: Option<&Value>, errors: &mut Errors) {
+        match self {
+            Self::Validating => policy_rules::validating(object, errors),
+            Self::Mutating => policy_rules::mutating(object, errors),
+        }
+    }
 }
 
 // === impl PolicyBindings ===
@@ -145,6 +152,20 @@ impl Strategy for PolicyBindings {
                 meta::object_mut(matched),
                 &["resourceRules", "excludeResourceRules"],
             );
+        }
+    }
+
+    fn validate(
+        &self,
+        context: &Context<'_>,
+        object: &Value,
+        _: Option<&Value>,
+        errors: &mut Errors,
+    ) {
+        if context.info.kind == "ValidatingAdmissionPolicyBinding" {
+            binding_rules::validating(object, errors);
+        } else {
+            binding_rules::mutating(object, errors);
         }
     }
 }

@@ -226,6 +226,7 @@ fn default_spec(spec: &mut Map<String, Value>) {
     put(spec, "restartPolicy", "Always");
     put(spec, "schedulerName", "default-scheduler");
     put(spec, "securityContext", json!({}));
+    service_account(spec);
     put(spec, "terminationGracePeriodSeconds", 30);
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         for container in items(spec, list) {
@@ -437,6 +438,20 @@ pub(crate) fn put(map: &mut Map<String, Value>, field: &str, value: impl Into<Va
         .is_none_or(|found| found.is_null() || found.as_str().is_some_and(str::is_empty));
     if absent {
         map.insert(field.to_owned(), value.into());
+    }
+}
+
+/// The deprecated `serviceAccount` is the same field as `serviceAccountName`, which wins.
+fn service_account(spec: &mut Map<String, Value>) {
+    let mut named = ["serviceAccountName", "serviceAccount"]
+        .iter()
+        .filter_map(|field| spec.get(*field).and_then(Value::as_str))
+        .filter(|name| !name.is_empty());
+    let Some(name) = named.next().map(str::to_owned) else {
+        return;
+    };
+    for field in ["serviceAccountName", "serviceAccount"] {
+        spec.insert(field.to_owned(), name.clone().into());
     }
 }
 

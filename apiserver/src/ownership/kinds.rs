@@ -26,6 +26,14 @@ fn types(info: &ResourceInfo) -> Arc<Schema> {
         .get(|| apply::of_custom_resource(schema, &built_in::component))
 }
 
+/// The types of a resource in its version; `None` for a kind without a type here.
+pub(crate) fn schema(info: &ResourceInfo) -> Option<Arc<Schema>> {
+    if info.custom {
+        return Some(types(info));
+    }
+    info.of.map(built_in::schema)
+}
+
 /// The versions of a resource for a write to `subresource`; `None` for a kind without a type here.
 pub(super) fn known(core: &Core, info: &ResourceInfo, subresource: &str) -> Option<Known> {
     if subresource == "scale" {

@@ -12,6 +12,7 @@ mod times;
 mod writer;
 
 pub(crate) use admitted::{as_decoded, leave_shared};
+pub(crate) use kinds::schema;
 pub(crate) use scale::ScaleWriter;
 pub(crate) use times::keep_times;
 pub(crate) use writer::{API_SERVER, CONTROLLERS, Writer};

@@ -2,7 +2,7 @@
 
 use super::hook::Hook;
 use super::review::{self, Verdict};
-use super::view::View;
+use crate::admission::view::View;
 use crate::admission::{AdmissionRequest, Server};
 use crate::field::quote;
 use crate::meta;

@@ -1,12 +1,13 @@
 //! One webhook of a configuration, read once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::backend::Backend;
-use crate::cel::Condition;
-use crate::selector::LabelSelector;
+use crate::admission::matching::Matcher;
+use crate::cel::Conditions;
 use crate::table::cells::{items, string};
 
 /// The time for an answer, where the configuration has none. (admissionregistration/v1: default of `timeoutSeconds`.)
@@ -19,14 +20,10 @@ pub(super) struct Hook {
     pub(super) source: Value,
     pub(super) configuration: String,
     pub(super) name: String,
-    pub(super) rules: Vec<Rule>,
+    pub(super) matcher: Matcher,
     /// Whether a failed call lets the write pass.
     pub(super) ignores_failures: bool,
-    /// Whether rules also match the other versions of their resources.
-    pub(super) is_equivalent: bool,
-    pub(super) namespaces: Result<LabelSelector, String>,
-    pub(super) objects: Result<LabelSelector, String>,
-    pub(super) conditions: Vec<Condition>,
+    pub(super) conditions: Conditions,
     /// Whether it is asked again after a later one changed the object.
     pub(super) reinvoked: bool,
     /// Whether it has no effects of its own on a dry run.
@@ -44,43 +41,18 @@ pub(super) enum ReviewVersion {
     V1Beta1,
 }
 
-/// Operations and resources that a webhook is asked about.
-#[derive(Debug)]
-pub(super) struct Rule {
-    pub(super) operations: Vec<String>,
-    pub(super) groups: Vec<String>,
-    pub(super) versions: Vec<String>,
-    /// `RESOURCE` or `RESOURCE/SUBRESOURCE`.
-    pub(super) resources: Vec<String>,
-    pub(super) scope: Scope,
-}
-
-/// The scope of a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
-    All,
-    Namespaced,
-    Cluster,
-}
-
 // === impl Hook ===
 
 impl Hook {
     /// Reads the entry `source` of the configuration `configuration`.
     pub(super) fn read(configuration: &str, source: &Value) -> Self {
-        let selector = |field: &str| {
-            LabelSelector::from_value(&source[field]).map_err(|error| error.to_string())
-        };
         let seconds = source["timeoutSeconds"].as_i64().unwrap_or(TIMEOUT);
         Self {
             configuration: configuration.to_owned(),
             name: string(&source["name"]).to_owned(),
-            rules: items(&source["rules"]).iter().map(Rule::read).collect(),
+            matcher: Matcher::of_webhook(source),
             ignores_failures: source["failurePolicy"] == "Ignore",
-            is_equivalent: source["matchPolicy"] != "Exact",
-            namespaces: selector("namespaceSelector"),
-            objects: selector("objectSelector"),
-            conditions: Condition::read_all(&source["matchConditions"]),
+            conditions: Conditions::read(&source["matchConditions"], &Arc::default()),
             reinvoked: source["reinvocationPolicy"] == "IfNeeded",
             takes_dry_runs: matches!(string(&source["sideEffects"]), "None" | "NoneOnDryRun"),
             timeout: Duration::from_secs(seconds.clamp(1, 30).unsigned_abs()),
@@ -114,28 +86,6 @@ impl ReviewVersion {
         match self {
             Self::V1 => "admission.k8s.io/v1",
             Self::V1Beta1 => "admission.k8s.io/v1beta1",
-        }
-    }
-}
-
-// === impl Rule ===
-
-impl Rule {
-    fn read(source: &Value) -> Self {
-        let texts = |field: &str| {
-            let texts = items(&source[field]).iter();
-            texts.map(|text| string(text).to_owned()).collect()
-        };
-        Self {
-            operations: texts("operations"),
-            groups: texts("apiGroups"),
-            versions: texts("apiVersions"),
-            resources: texts("resources"),
-            scope: match string(&source["scope"]) {
-                "Namespaced" => Scope::Namespaced,
-                "Cluster" => Scope::Cluster,
-                _ => Scope::All,
-            },
         }
     }
 }

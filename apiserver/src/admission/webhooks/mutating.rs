@@ -1,21 +1,19 @@
 //! Webhooks that change objects: one after the other.
 
-use std::borrow::Cow;
-
 use futures::future::FutureExt;
 use serde_json::Value;
 
 use super::call::{self, Failure};
+use super::conditions::meets_conditions;
 use super::hook::Hook;
 use super::hooks::Hooks;
-use super::matching;
 use super::review::{self, Verdict};
-use super::view::{self, View};
+use super::subject::is_subject;
+use crate::admission::change::accepted;
+use crate::admission::view::View;
 use crate::admission::{Admission, AdmissionRequest, Answer, Server};
 use crate::apply;
 use crate::field::quote;
-use crate::json_text::Node;
-use crate::kinds::defaults;
 use crate::meta;
 use crate::patch;
 use crate::resource::ResourceInfo;
@@ -54,11 +52,11 @@ impl Mutating {
             reinvoked.require();
         }
         for hook in &*hooks {
-            let Some(info) = matching::resource_for(server, hook, asked, old)? else {
+            let Some(info) = hook.matcher.resource_for(server, asked, old)? else {
                 continue;
             };
             let view = View::of(asked, old, &info).await?;
-            if !view::meets_conditions(server, hook, asked, &info, &view).await? {
+            if !meets_conditions(server, hook, asked, &info, &view).await? {
                 continue;
             }
             let id = format!("{}/{}", hook.configuration, hook.name);
@@ -118,17 +116,11 @@ async fn changed(
         let denied = review::denied(&hook.name, &verdict.status);
         return Err(Failure::Refused(denied));
     }
-    let Some(mut object) = patched(hook, &view, &verdict)? else {
+    let Some(object) = patched(hook, &view, &verdict)? else {
         return Ok(None);
     };
-    let request = asked.request;
-    if object["kind"] == *info.kind {
-        decode(info, &mut object).map_err(Failure::Refused)?;
-    }
-    let back = view::shown_as(Some(&object), info, &request.info).await;
-    let back = back.map_err(Failure::Refused)?;
-    let is_changed = asked.object.as_deref() != back.as_deref();
-    Ok(back.filter(|_| is_changed).map(Cow::into_owned))
+    let object = accepted(asked, info, object).await;
+    object.map_err(Failure::Refused)
 }
 
 /// The object with the patch of an answer; `None` without one.
@@ -174,29 +166,13 @@ fn patched(hook: &Hook, view: &View<'_>, verdict: &Verdict) -> Result<Option<Val
     }
 }
 
-/// Reads the changed object as the type of its resource: unknown fields go, defaults come.
-fn decode(info: &ResourceInfo, object: &mut Value) -> Result<(), Status> {
-    if let Some(schema) = info.structural() {
-        // A custom resource is checked after admission.
-        if !info.custom
-            && let Some(why) = schema.decode_error(&Node::from_value(object))
-        {
-            return Err(Status::internal(why));
-        }
-        schema.prune(object);
-        schema.default(object);
-    }
-    defaults::set(info, object);
-    Ok(())
-}
-
 impl Admission for Mutating {
     fn name(&self) -> &'static str {
         "MutatingAdmissionWebhook"
     }
 
     fn handles(&self, request: &AdmissionRequest<'_>) -> bool {
-        matching::is_subject(&request.request.info)
+        is_subject(&request.request.info)
     }
 
     fn mutate<'a>(

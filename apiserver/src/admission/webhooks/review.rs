@@ -2,13 +2,13 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::hook::ReviewVersion;
 use crate::admission::AdmissionRequest;
+use crate::admission::review_request::review_request;
 use crate::field::quote;
 use crate::json_text::Node;
-use crate::rbac::User;
 use crate::resource::ResourceInfo;
 use crate::status::{Details, Status};
 
@@ -34,7 +34,7 @@ pub(super) fn question(
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> Value {
-    let mut request = request(asked, info);
+    let mut request = review_request(asked, info);
     let map = crate::meta::object_mut(&mut request);
     map.insert("uid".to_owned(), json!(uid));
     map.insert("object".to_owned(), object.cloned().unwrap_or_default());
@@ -44,52 +44,6 @@ pub(super) fn question(
         "apiVersion": version.api_version(),
         "request": request,
     })
-}
-
-/// The request of a review without uid and objects, as conditions see it, too.
-pub(super) fn request(asked: &AdmissionRequest<'_>, info: &ResourceInfo) -> Value {
-    let of = asked.request;
-    let kind = |info: &ResourceInfo| {
-        let (group, version, kind) = asked.kind(info);
-        json!({"group": group, "version": version, "kind": kind})
-    };
-    let resource = |info: &ResourceInfo| json!({"group": info.group, "version": info.version, "resource": info.plural});
-    let mut request = json!({
-        "kind": kind(info),
-        "resource": resource(info),
-        "requestKind": kind(&of.info),
-        "requestResource": resource(&of.info),
-        "operation": asked.operation.name(),
-        "userInfo": user(&of.user),
-        "dryRun": of.dry_run,
-        "options": asked.options,
-    });
-    for (field, text) in [
-        ("subResource", of.subresource.as_str()),
-        ("requestSubResource", &of.subresource),
-        ("name", asked.name()),
-        ("namespace", asked.namespace()),
-    ] {
-        if !text.is_empty() {
-            request[field] = json!(text);
-        }
-    }
-    request
-}
-
-fn user(user: &User) -> Value {
-    let mut info = Map::new();
-    info.insert("username".to_owned(), json!(user.name));
-    if !user.uid.is_empty() {
-        info.insert("uid".to_owned(), json!(user.uid));
-    }
-    if !user.groups.is_empty() {
-        info.insert("groups".to_owned(), json!(user.groups));
-    }
-    if !user.extra.is_empty() {
-        info.insert("extra".to_owned(), json!(user.extra));
-    }
-    Value::Object(info)
 }
 
 /// Refuses a document that is no review of the question's version.

@@ -3,10 +3,11 @@
 use futures::future::{FutureExt, join_all};
 
 use super::call;
+use super::conditions::meets_conditions;
 use super::hooks::Hooks;
-use super::matching;
 use super::review;
-use super::view::{self, View};
+use super::subject::is_subject;
+use crate::admission::view::View;
 use crate::admission::{Admission, AdmissionRequest, Answer, Server};
 use crate::status::Status;
 
@@ -39,11 +40,11 @@ impl Validating {
         let old = old.as_ref();
         let mut questions = Vec::new();
         for hook in &*hooks {
-            let Some(info) = matching::resource_for(server, hook, asked, old)? else {
+            let Some(info) = hook.matcher.resource_for(server, asked, old)? else {
                 continue;
             };
             let view = View::of(asked, old, &info).await?;
-            if view::meets_conditions(server, hook, asked, &info, &view).await? {
+            if meets_conditions(server, hook, asked, &info, &view).await? {
                 questions.push((hook, info, view));
             }
         }
@@ -65,7 +66,7 @@ impl Admission for Validating {
     }
 
     fn handles(&self, request: &AdmissionRequest<'_>) -> bool {
-        matching::is_subject(&request.request.info)
+        is_subject(&request.request.info)
     }
 
     fn validate<'a>(

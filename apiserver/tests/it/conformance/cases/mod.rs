@@ -12,6 +12,7 @@ mod errors;
 mod history;
 mod lists;
 mod patches;
+mod policies;
 mod rights;
 mod select;
 mod validation;
@@ -43,6 +44,7 @@ pub fn all() -> Vec<Entry> {
         lists::cases(),
         watches::cases(),
         webhooks::cases(),
+        policies::cases(),
         writes::cases(),
         patches::cases(),
         validation::cases(),

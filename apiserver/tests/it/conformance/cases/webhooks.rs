@@ -142,6 +142,7 @@ cases! { "webhooks";
     ["A-1"] "an eviction and a binding are asked about as what they are" => |t| {
         let webhook = Webhook::start(|_| allow());
         let pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": false}});
+        t.until("/api/v1/namespaces/{ns}/serviceaccounts/default", |answer| answer.code == 200).await;
         t.setup("POST", "/api/v1/namespaces/{ns}/pods", pod).await;
         let rules = json!({"rules": [rule(&["*"], "", "v1", &["pods/eviction", "pods/binding"])]});
         configure(t, VALIDATING, "a", &webhook, &[with("a", &webhook, rules)]).await;
