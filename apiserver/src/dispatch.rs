@@ -210,7 +210,8 @@ async fn perform(
         }
         "finalize" if path.resource == "namespaces" && path.verb == "update" => {}
         "token" if path.resource == "serviceaccounts" && path.verb == "create" => {
-            return crate::questions::token(core, request, call.body.clone(), content_type(call));
+            let body = call.body.clone();
+            return crate::questions::token(core, request, body, content_type(call)).await;
         }
         _ if info.custom => return Err(request.not_found()),
         _ => return Err(Status::no_such_resource()),

@@ -12,6 +12,7 @@ use crate::meta;
 use crate::request::Request;
 use crate::reviews;
 use crate::status::{GroupResource, Status};
+use crate::verbs::pipeline::admit;
 use crate::verbs::prepare;
 
 /// Answers a POST of a review.
@@ -58,17 +59,24 @@ pub(crate) fn review(
 }
 
 /// Answers a POST to the `token` subresource of a ServiceAccount.
-pub(crate) fn token(
+///
+/// Admission is asked about the request of the token.
+pub(crate) async fn token(
     core: &Core,
     request: &Request,
     body: Bytes,
     content_type: Option<&str>,
 ) -> Result<Response<Body>, Status> {
-    let (object, _) = prepare::read(request, content_type, &body)?;
+    let (mut object, _) = prepare::read(request, content_type, &body)?;
+    let map = meta::object_mut(&mut object);
+    map.entry("apiVersion")
+        .or_insert_with(|| "authentication.k8s.io/v1".into());
+    map.entry("kind").or_insert_with(|| "TokenRequest".into());
     let account = core
         .store
         .get("serviceaccounts", request.key().as_str())
         .ok_or_else(|| request.not_found())?;
+    admit(core, request, &mut object, |_| Ok(())).await?;
     let bound_uid = match reviews::bound_reference(&object)? {
         None => None,
         Some((kind, name)) => {

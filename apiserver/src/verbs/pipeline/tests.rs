@@ -447,6 +447,20 @@ async fn each_verb_asks_about_its_operation_and_its_objects() {
         ),
         (
             "POST",
+            "/api/v1/namespaces/default/serviceaccounts".to_owned(),
+            json_type,
+            json!({"metadata": {"name": "a"}}),
+            "Create serviceaccounts a: v1 ServiceAccount < ",
+        ),
+        (
+            "POST",
+            "/api/v1/namespaces/default/serviceaccounts/a/token".to_owned(),
+            json_type,
+            json!({"spec": {}}),
+            "Create serviceaccounts/token a: authentication.k8s.io/v1 TokenRequest < ",
+        ),
+        (
+            "POST",
             apps.to_owned(),
             json_type,
             deployment,
