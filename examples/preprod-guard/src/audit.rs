@@ -35,25 +35,17 @@ impl Record {
     /// The record of `decision` about `target`.
     #[must_use]
     pub fn of(target: &Target, decision: &Decision, time: Timestamp) -> Self {
-        let key = &target.key;
-        let parts = [
-            Some(key.resource.as_str()),
-            Some(key.namespace.as_str()),
-            Some(key.name.as_str()),
-            target.subresource.as_deref(),
-        ];
-        let parts: Vec<&str> = parts
-            .into_iter()
-            .flatten()
-            .filter(|part| !part.is_empty())
-            .collect();
+        let mut name = target.key.to_string();
+        if let Some(subresource) = &target.subresource {
+            name = format!("{name}/{subresource}");
+        }
         let denial = decision.denial.as_ref();
         let first = denial.or(decision.noted.first().map(|(finding, _)| finding));
         Self {
             time,
             user: target.user.username.clone(),
             op: target.operation.as_str(),
-            target: parts.join("/"),
+            target: name,
             decision: if denial.is_some() { "deny" } else { "allow" },
             rule: first.map(|finding| finding.rule),
             message: first.map_or_else(|| "pass".to_owned(), |finding| finding.message.clone()),

@@ -24,6 +24,41 @@ pub struct Config {
     pub mode: Mode,
     /// The effects of single rules.
     pub rules: BTreeMap<Rule, Mode>,
+    /// The end of the names of webhooks, `pod.validate.NAME`, and the begin of the names of configurations,
+    /// `NAME-guard`. Default: `hbox`.
+    pub name: String,
+    /// The namespace of the guard. Default: `preprod-guard`.
+    pub namespace: String,
+    /// The Service of the guard. Default: `preprod-guard`.
+    pub service: String,
+    /// Namespaces that the webhooks are not called for. Default: none, because production callers do not need it.
+    pub exempt_namespaces: BTreeSet<String>,
+    /// Kinds to guard and to watch beside the built-in ones.
+    pub kinds: Vec<Custom>,
+    /// Seconds that a deletion may be seen before the record of its request. Default: 30.
+    pub patience: u64,
+}
+
+/// A kind in the configuration, such as a custom resource.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Custom {
+    /// The API group, empty for the core group.
+    #[serde(default)]
+    pub group: String,
+    /// The version.
+    pub version: String,
+    /// The kind.
+    pub kind: String,
+    /// The plural.
+    pub plural: String,
+    /// Whether its objects are in namespaces. Default: true.
+    #[serde(default = "yes")]
+    pub namespaced: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// A label.
@@ -96,6 +131,12 @@ impl Default for Config {
             priority_classes: BTreeSet::new(),
             mode: Mode::default(),
             rules: BTreeMap::new(),
+            name: "hbox".into(),
+            namespace: "preprod-guard".into(),
+            service: "preprod-guard".into(),
+            exempt_namespaces: BTreeSet::new(),
+            kinds: Vec::new(),
+            patience: 30,
         }
     }
 }

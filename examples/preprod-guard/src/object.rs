@@ -41,6 +41,33 @@ pub struct Facts {
     pub priority_classes: BTreeSet<String>,
 }
 
+// === impl Key ===
+
+impl Key {
+    /// The key of a Namespace.
+    #[must_use]
+    pub fn namespace(name: &str) -> Self {
+        Self {
+            resource: "namespaces".into(),
+            name: name.to_owned(),
+            ..Self::default()
+        }
+    }
+}
+
+impl std::fmt::Display for Key {
+    /// `pods/hbox/web-0`, or `nodes/node-1`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.resource)?;
+        for part in [&self.namespace, &self.name] {
+            if !part.is_empty() {
+                write!(f, "/{part}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 // === impl Facts ===
 
 impl Facts {

@@ -1,4 +1,4 @@
-//! The objects of the cluster that rules look up. Informers are its intended source.
+//! The objects of the cluster that rules look up, as informers report them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,9 +21,26 @@ impl State {
         self.objects.insert(key, facts);
     }
 
-    /// Removes an object.
-    pub fn remove(&mut self, key: &Key) {
-        self.objects.remove(key);
+    /// Removes an object, and returns its last facts.
+    pub fn remove(&mut self, key: &Key) -> Option<Facts> {
+        self.objects.remove(key)
+    }
+
+    /// The number of objects, without namespaces, for whose environment there is no label, neither on the object nor on
+    /// its namespace.
+    #[must_use]
+    pub fn unlabelled(&self, mark: &Mark) -> usize {
+        let of_namespace = |namespace: &str| {
+            let namespace = self.get(&Key::namespace(namespace));
+            namespace.is_some_and(|namespace| namespace.labels.contains_key(&mark.label))
+        };
+        let objects = self.objects.iter().filter(|(key, facts)| {
+            key.resource != "namespaces"
+                && !facts.marked
+                && !facts.labels.contains_key(&mark.label)
+                && !of_namespace(&key.namespace)
+        });
+        objects.count()
     }
 
     /// An object.
@@ -38,12 +55,7 @@ impl State {
         if facts.marked || facts.labels.contains_key(&mark.label) {
             return facts.marked;
         }
-        let namespace = Key {
-            resource: "namespaces".into(),
-            name: namespace.to_owned(),
-            ..Key::default()
-        };
-        self.get(&namespace)
+        self.get(&Key::namespace(namespace))
             .is_some_and(|namespace| namespace.marked)
     }
 

@@ -15,12 +15,18 @@ pub struct Target {
     pub user: UserInfo,
     /// The object. For a subresource, the object that has it.
     pub key: Key,
+    /// The version of its resource in the request.
+    pub version: String,
     /// The subresource.
     pub subresource: Option<String>,
     /// The states in the request: that of `oldObject`, and that of `object`. Bodies of subresources count, too.
     pub states: Vec<Facts>,
     /// The JSON of these states, for rules about single kinds.
     pub values: Vec<Value>,
+    /// The object of a subresource, as the API server has it now.
+    pub parent: Option<Facts>,
+    /// The Namespace of the object, as the API server has it now, if the informers do not have it.
+    pub namespace: Option<Facts>,
     /// Whether nothing is stored.
     pub dry_run: bool,
 }
@@ -40,6 +46,7 @@ impl Target {
         Self {
             operation: request.operation,
             user: request.user,
+            version: request.resource.version,
             key: Key {
                 group: request.resource.group,
                 resource: request.resource.resource,
@@ -49,6 +56,8 @@ impl Target {
             subresource: request.subresource,
             states: values.iter().map(|value| Facts::of(value, mark)).collect(),
             values,
+            parent: None,
+            namespace: None,
             dry_run: request.dry_run,
         }
     }
@@ -62,11 +71,17 @@ impl Target {
     /// The word for the kind in messages.
     #[must_use]
     pub fn word(&self) -> &str {
-        match self.key.resource.as_str() {
-            "customresourcedefinitions" => "crd",
-            "priorityclasses" => "priorityclass",
-            "networkpolicies" => "networkpolicy",
-            plural => plural.strip_suffix('s').unwrap_or(plural),
-        }
+        word(&self.key.resource)
+    }
+}
+
+/// The word in messages and in the names of webhooks for the kind of this plural.
+#[must_use]
+pub fn word(plural: &str) -> &str {
+    match plural {
+        "customresourcedefinitions" => "crd",
+        "priorityclasses" => "priorityclass",
+        "networkpolicies" => "networkpolicy",
+        plural => plural.strip_suffix('s').unwrap_or(plural),
     }
 }

@@ -6,7 +6,7 @@ use reeve_webhook::admission::Operation;
 use super::{Finding, Rule, cluster, lookup};
 use crate::config::{Config, Mode};
 use crate::identity::Environment;
-use crate::object::Facts;
+use crate::object::{Facts, Key};
 use crate::state::State;
 use crate::target::Target;
 
@@ -21,8 +21,8 @@ pub struct Decision {
 
 /// Decides about `target`. A caller of production is allowed without a look at the state.
 ///
-/// The marks in the request are checked first and need no state. A request that they do not decide needs a complete state:
-/// it is denied until the state is synced.
+/// Rules that read only the request, its parent and its Namespace do not need a complete state. A rule that searches all
+/// objects does: a request that such a rule holds for is denied until the state is synced.
 #[must_use]
 pub fn decide(target: &Target, state: &State, config: &Config, now: Timestamp) -> Decision {
     let mut decision = Decision::default();
@@ -41,55 +41,58 @@ pub fn decide(target: &Target, state: &State, config: &Config, now: Timestamp) -
 
 fn findings(target: &Target, state: &State, config: &Config, now: Timestamp) -> Vec<Finding> {
     let subresource = target.subresource.as_deref();
-    let parent = subresource.and_then(|_| state.get(&target.key));
+    let parent = target.parent.as_ref().or_else(|| state.get(&target.key));
+    let parent = subresource.and(parent);
     let facts: Vec<&Facts> = target.states.iter().chain(parent).collect();
     let word = target.word();
     let mut found = Vec::new();
-    if facts
-        .iter()
-        .any(|facts| state.is_production(&target.key.namespace, facts, &config.mark))
-    {
-        found.push(Finding::new(
-            Rule::Production,
-            target,
-            format_args!("production {word}"),
-        ));
+    let of_namespace = namespace(target, state);
+    let is_production = |facts: &&Facts| {
+        if facts.marked || facts.labels.contains_key(&config.mark.label) {
+            return facts.marked;
+        }
+        of_namespace.is_some_and(|namespace| namespace.marked)
+    };
+    if facts.iter().any(is_production) {
+        let what = format!("production {word}");
+        found.push(Finding::new(Rule::Production, target, what));
     }
     if cluster::is_cluster_wide(target) {
-        found.push(Finding::new(
-            Rule::Cluster,
-            target,
-            format_args!("{word}: it holds for the whole cluster"),
-        ));
-        return found;
-    }
-    if !state.synced {
-        let what = format!("{word} yet: the caches of the guard are not synced; try again");
-        found.push(Finding::new(Rule::Unresolved, target, what));
+        let what = format!("{word}: it holds for the whole cluster");
+        found.push(Finding::new(Rule::Cluster, target, what));
         return found;
     }
     if let (Some(subresource), None) = (subresource, parent) {
-        let what = format!(
-            "{subresource} of {word} {}: the guard does not see it; try again",
-            target.key.name
-        );
+        let name = &target.key.name;
+        let what = format!("{subresource} of {word} {name}: the guard does not see it; try again");
+        found.push(Finding::new(Rule::Unresolved, target, what));
+        return found;
+    }
+    if of_namespace.is_none() && !target.key.namespace.is_empty() {
+        let name = &target.key.namespace;
+        let what = format!("{word}: the guard does not see namespace {name}; try again");
         found.push(Finding::new(Rule::Unresolved, target, what));
         return found;
     }
     // An eviction is a creation, after which the API server deletes the Pod without a further call.
     let deletes = subresource.is_none() && target.operation == Operation::Delete
         || subresource == Some("eviction");
-    if deletes
-        && facts
-            .iter()
-            .any(|facts| config.maximum_age.is_over(facts.created, now))
-    {
-        found.push(Finding::new(
-            Rule::Age,
-            target,
-            format_args!("too old {word}"),
-        ));
+    let mut ages = facts.iter().map(|facts| facts.created);
+    if deletes && ages.any(|created| config.maximum_age.is_over(created, now)) {
+        let what = format!("too old {word}");
+        found.push(Finding::new(Rule::Age, target, what));
     }
-    found.extend(lookup::findings(target, &facts, state, config));
+    if state.synced {
+        found.extend(lookup::findings(target, &facts, state, config));
+    } else if lookup::searches(target) {
+        let what = format!("{word} yet: the caches of the guard are not synced; try again");
+        found.push(Finding::new(Rule::Unresolved, target, what));
+    }
     found
+}
+
+/// The Namespace of the object.
+fn namespace<'a>(target: &'a Target, state: &'a State) -> Option<&'a Facts> {
+    let known = state.get(&Key::namespace(&target.key.namespace));
+    known.or(target.namespace.as_ref())
 }

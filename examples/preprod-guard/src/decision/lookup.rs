@@ -48,6 +48,25 @@ pub(super) fn findings(
     found
 }
 
+/// Whether the rules search all objects for this request. Pods that are deleted or evicted own nothing in a usual cluster, so
+/// they do not wait for the caches.
+pub(super) fn searches(target: &Target) -> bool {
+    let creates = target.operation == Operation::Create && target.subresource.is_none();
+    match target.kind() {
+        ("", "pods") => names_account(target),
+        ("apps" | "batch", _) if creates => names_account(target),
+        ("", "namespaces" | "nodes") | ("apiextensions.k8s.io", _) => !creates,
+        _ => true,
+    }
+}
+
+/// Whether the new state names a ServiceAccount other than the default one.
+fn names_account(target: &Target) -> bool {
+    let mut uses = target.states.iter().flat_map(|facts| &facts.uses);
+    let changes = matches!(target.operation, Operation::Create | Operation::Update);
+    changes && uses.any(|(resource, name)| *resource == "serviceaccounts" && name != "default")
+}
+
 /// `2 production objects (pods/web-0, pods/web-1)`.
 fn counted(objects: &[&Key]) -> String {
     let named = objects.iter().take(NAMED);

@@ -2,6 +2,7 @@
 
 use preprod_guard::object::Facts;
 use preprod_guard::state::State;
+use reeve_webhook::testing::Call;
 use serde_json::{Value, json};
 
 use crate::scenario::{
@@ -123,18 +124,35 @@ async fn a_namespace_gives_its_label_to_objects_that_have_none() {
 }
 
 #[tokio::test]
-async fn until_the_caches_are_synced_only_production_callers_are_allowed() {
-    let guard = guard_of(CALLERS, State::default());
-    let own = delete(POD, plain("try-0"));
-    let reply = own.to(&guard.webhook).await;
-    assert_eq!(reply.code(), Some(503), "{}", reply.message());
-    let reply = delete(POD, production("web-0")).to(&guard.webhook).await;
-    assert_eq!(
-        reply.code(),
-        Some(403),
-        "a mark in the request needs no cache"
+async fn until_the_caches_are_synced_only_requests_that_search_them_are_denied() {
+    let mut unsynced = State::default();
+    unsynced.put(
+        key("", "namespaces", "hbox"),
+        Facts::of(&plain("hbox"), &mark()),
     );
-    assert!(own.user("admin").to(&guard.webhook).await.allowed());
+    let guard = guard_of(CALLERS, unsynced);
+    let code = async |call: &Call| call.to(&guard.webhook).await.code();
+    for free in [create(POD, plain("try-0")), delete(POD, plain("try-0"))] {
+        assert_eq!(code(&free).await, None, "{free}");
+    }
+    let mark = delete(POD, production("web-0"));
+    assert_eq!(code(&mark).await, Some(403), "the mark is in the request");
+    let set = ("apps", "ReplicaSet", "replicasets");
+    for search in [
+        delete(("", "Namespace", "namespaces"), plain("a")),
+        delete(set, plain("a")),
+    ] {
+        assert_eq!(code(&search).await, Some(503), "{search}");
+        assert_eq!(code(&search.user("admin")).await, None);
+    }
+    let mut elsewhere = plain("try-0");
+    elsewhere["metadata"]["namespace"] = json!("unknown");
+    let elsewhere = delete(POD, elsewhere);
+    assert_eq!(
+        code(&elsewhere).await,
+        Some(503),
+        "its namespace may be production"
+    );
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
-//! The answers of the webhook: behaviours, defects of the original (A) and bypasses (B).
+//! The answers of the webhook: behaviours, defects of the original (A) and bypasses (B); and the program with API servers.
 
 mod behaviours;
 mod bypasses;
+mod cluster;
 mod scenario;

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, RwLock};
 use preprod_guard::config::{Config, Mark};
 use preprod_guard::object::{Facts, Key};
 use preprod_guard::state::State;
-use preprod_guard::webhook::guard;
+use preprod_guard::webhook::Guard as Handler;
 use reeve_webhook::Webhook;
 use reeve_webhook::admission::Operation;
 use reeve_webhook::testing::{Call, Reply};
@@ -84,6 +84,7 @@ pub(crate) fn state() -> State {
         ),
         ("", "serviceaccounts", object("web", None, json!({}))),
         ("", "namespaces", object("hbox", None, json!({}))),
+        ("", "namespaces", object("pre", None, json!({}))),
     ] {
         let name = value["metadata"]["name"].as_str().unwrap();
         state.put(key(group, resource, name), Facts::of(&value, &mark()));
@@ -97,8 +98,7 @@ pub(crate) fn guard_of(config: &str, state: State) -> Guard {
     let now: Timestamp = "2026-01-20T00:00:00Z".parse().unwrap();
     let config = Arc::new(Config::parse(config).unwrap());
     let state = Arc::new(RwLock::new(state));
-    let webhook = guard(
-        "pod.validate.hbox",
+    let guard = Handler::new(
         config,
         state,
         move || now,
@@ -107,6 +107,7 @@ pub(crate) fn guard_of(config: &str, state: State) -> Guard {
                 .push(serde_json::from_str(&record.line()).unwrap());
         },
     );
+    let [webhook, _] = guard.webhooks();
     Guard { webhook, lines }
 }
 

@@ -1,0 +1,13 @@
+//! The commands beside `run`. Each returns its output.
+
+mod certs;
+mod check;
+mod doctor;
+mod kubeconfig;
+mod uninstall;
+
+pub use certs::{Names, authority_and_leaf, client, write_key};
+pub use check::check;
+pub use doctor::{Finding, doctor};
+pub use kubeconfig::{Access, Credentials, access_of, kubeconfig, token};
+pub use uninstall::{Scope, uninstall};

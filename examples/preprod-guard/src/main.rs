@@ -1,0 +1,307 @@
+//! The program: see `preprod-guard --help`.
+
+use std::io::Write;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use jiff::SignedDuration;
+use preprod_guard::commands::{self, Access, Credentials, Names, Scope};
+use preprod_guard::config::Config;
+use preprod_guard::install::{self, Place};
+use preprod_guard::program::{self, BoxError, Settings};
+use reeve_client::Client;
+use reeve_client::connect;
+use reeve_client::connect::location::Location;
+use reeve_clock::Clock;
+use reeve_controller::Manager;
+use reeve_controller::options::{Options, Program};
+
+const PROGRAM: Program = Program::new("preprod-guard", env!("CARGO_PKG_VERSION"));
+
+/// Keeps pre-release callers from changing production objects.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve the webhooks.
+    Run(Box<Run>),
+    /// Print the webhook configurations for `kubectl apply -f -`.
+    Install(Install),
+    /// Delete the webhook configurations.
+    Uninstall(Uninstall),
+    /// Make certificates in files.
+    Certs(Certs),
+    /// Write the kubeconfig of a pre-release caller.
+    Kubeconfig(Kubeconfig),
+    /// Decide about an AdmissionReview in a file, without a cluster. The exit status of a denial is 3.
+    Check(Check),
+    /// Check an installed guard, and the rights of its callers. The exit status of a problem is 1.
+    Doctor(Doctor),
+}
+
+#[derive(Debug, clap::Args)]
+struct Run {
+    /// The configuration.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    #[command(flatten)]
+    options: Options,
+    /// The directory of tls.crt and tls.key; unset, the guard makes certificates and keeps them in a Secret.
+    #[arg(long, value_name = "DIR")]
+    tls: Option<PathBuf>,
+    /// A further name or address in the certificate that the guard makes, for an installation by URL.
+    #[arg(long = "tls-name", value_name = "NAME")]
+    tls_names: Vec<String>,
+    /// The file of the audit log; unset, the standard output.
+    #[arg(long, value_name = "FILE")]
+    audit_log: Option<PathBuf>,
+    /// Hours to add to the time of the age rule, for demonstrations.
+    #[arg(long, default_value_t = 0, value_name = "HOURS", hide = true)]
+    later: u32,
+    /// Seconds between two looks at the certificates.
+    #[arg(long, value_name = "SECONDS", hide = true)]
+    certificates_every: Option<u64>,
+    /// Seconds that the webhooks go on after the begin of a stop.
+    #[arg(long, default_value_t = 15, value_name = "SECONDS")]
+    linger: u64,
+}
+
+#[derive(Debug, clap::Args)]
+struct Install {
+    /// The configuration.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// The URL of the webhook server; unset, its Service.
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// The authorities of its certificate; unset, the guard writes them by itself.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct Uninstall {
+    #[command(flatten)]
+    location: Location,
+    /// The configuration of the guard.
+    #[arg(long, value_name = "FILE", required_unless_present = "emergency")]
+    config: Option<PathBuf>,
+    /// Delete the webhook configurations of all guards, by their label.
+    #[arg(long, conflicts_with = "config")]
+    emergency: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct Certs {
+    #[command(subcommand)]
+    command: CertsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum CertsCommand {
+    /// Write ca.crt, ca.key, tls.crt and tls.key. An authority that is there stays.
+    Init {
+        /// The directory.
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
+        /// A DNS name of the webhook server.
+        #[arg(long, value_name = "NAME")]
+        dns: Vec<String>,
+        /// An address of the webhook server.
+        #[arg(long, value_name = "ADDRESS")]
+        ip: Vec<IpAddr>,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Kubeconfig {
+    #[command(flatten)]
+    location: Location,
+    /// The user; with --service-account its name in the file.
+    #[arg(long)]
+    user: String,
+    /// A group of the user in its client certificate.
+    #[arg(long)]
+    group: Vec<String>,
+    /// The namespace of the context, and of the ServiceAccount.
+    #[arg(long)]
+    namespace: String,
+    /// The directory of ca.crt and ca.key, which the API server trusts for client certificates.
+    #[arg(long, value_name = "DIR", required_unless_present = "service_account")]
+    authority: Option<PathBuf>,
+    /// Use a token of this ServiceAccount instead of a certificate.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["authority", "group"])]
+    service_account: Option<String>,
+    /// Seconds that the token is valid.
+    #[arg(long, default_value_t = 8 * 3600, value_name = "SECONDS")]
+    valid: u64,
+    /// The file.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+struct Check {
+    /// The configuration.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Objects of the cluster, as `kubectl get -o json` prints them.
+    #[arg(long, value_name = "FILE")]
+    objects: Option<PathBuf>,
+    /// The AdmissionReview in JSON.
+    review: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+struct Doctor {
+    #[command(flatten)]
+    location: Location,
+    /// The configuration.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match perform(Arguments::parse().command).await {
+        Ok(code) => code,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "preprod-guard: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn perform(command: Command) -> Result<ExitCode, BoxError> {
+    match command {
+        Command::Run(arguments) => run(*arguments).await?,
+        Command::Install(arguments) => {
+            let config = configuration(&arguments.config)?;
+            let place = arguments.url.map_or(Place::Service, Place::Url);
+            let authorities = arguments.ca.map(read).transpose()?.unwrap_or_default();
+            for one in install::configurations(&config, &place, authorities.as_bytes()) {
+                print(&format!("---\n{}", serde_saphyr::to_string(&one)?))?;
+            }
+        }
+        Command::Uninstall(arguments) => {
+            let config = arguments.config.as_deref().map(configuration).transpose()?;
+            let scope = config.as_ref().map_or(Scope::Emergency, Scope::Of);
+            let client = client(&arguments.location).await?;
+            for name in commands::uninstall(&client, scope).await? {
+                print(&format!("deleted {name}\n"))?;
+            }
+        }
+        Command::Certs(Certs { command }) => {
+            let CertsCommand::Init { dir, dns, ip } = command;
+            let names = Names { dns, ips: ip };
+            commands::authority_and_leaf(&dir, &names, &Clock::system())?;
+        }
+        Command::Kubeconfig(arguments) => kubeconfig(arguments).await?,
+        Command::Check(arguments) => {
+            let config = configuration(&arguments.config)?;
+            let objects = arguments.objects.map(read).transpose()?;
+            let review = read(arguments.review)?;
+            let (allowed, answer) = commands::check(config, &review, objects.as_deref()).await?;
+            print(&format!("{answer}\n"))?;
+            return Ok(ExitCode::from(if allowed { 0 } else { 3 }));
+        }
+        Command::Doctor(arguments) => {
+            let config = configuration(&arguments.config)?;
+            let client = client(&arguments.location).await?;
+            let findings = commands::doctor(&client, &config).await?;
+            for finding in &findings {
+                let word = if finding.good { "good" } else { "PROBLEM" };
+                print(&format!("{word}: {}\n", finding.text))?;
+            }
+            if findings.iter().any(|finding| !finding.good) {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn run(arguments: Run) -> Result<(), BoxError> {
+    let options = arguments.options;
+    options.log.start();
+    let settings = Settings {
+        tls: arguments.tls,
+        names: arguments.tls_names,
+        audit: arguments.audit_log,
+        later: SignedDuration::from_hours(i64::from(arguments.later)),
+        linger: Duration::from_secs(arguments.linger),
+        certificates_every: arguments.certificates_every.map(Duration::from_secs),
+        ..Settings::new(configuration(&arguments.config)?)
+    };
+    let client = client(&options.location).await?;
+    let builder = Manager::from_options(&options, PROGRAM).await?;
+    let manager = program::build(builder, options.webhook.server(), client, settings).await?;
+    if let Some(address) = manager.webhook_address() {
+        tracing::info!(%address, "serving webhooks");
+    }
+    Ok(manager.run_until_signal().await?)
+}
+
+async fn kubeconfig(arguments: Kubeconfig) -> Result<(), BoxError> {
+    let config = arguments.location.load().await?;
+    let access: Access = commands::access_of(&config);
+    let credentials = match (&arguments.service_account, &arguments.authority) {
+        (Some(account), _) => {
+            let client = client(&arguments.location).await?;
+            let token = commands::token(&client, &arguments.namespace, account, arguments.valid);
+            Credentials::Token(token.await?)
+        }
+        (None, authority) => {
+            let directory = authority.as_deref().unwrap_or(Path::new("."));
+            let (user, groups) = (&arguments.user, &arguments.group);
+            let (certificate, key) = commands::client(directory, user, groups, &Clock::system())?;
+            Credentials::Certificate { certificate, key }
+        }
+    };
+    let text = commands::kubeconfig(&access, &arguments.user, &arguments.namespace, &credentials)?;
+    commands::write_key(&arguments.out, &text)?;
+    let file = arguments.out.display();
+    print(&format!(
+        "Congratulations! The kubeconfig file is generated at {file}\n"
+    ))
+}
+
+/// A client with the rights of the kubeconfig or of the Pod.
+async fn client(location: &Location) -> Result<Client, BoxError> {
+    let options = connect::Options::new().user_agent(PROGRAM.user_agent());
+    Ok(Client::new(connect::locate(location, &options).await?))
+}
+
+fn configuration(path: impl AsRef<Path>) -> Result<Config, BoxError> {
+    Ok(Config::parse(&read(path)?)?)
+}
+
+fn read(path: impl AsRef<Path>) -> Result<String, BoxError> {
+    let path = path.as_ref();
+    let text = std::fs::read_to_string(path);
+    Ok(text.map_err(|error| format!("cannot read {}: {error}", path.display()))?)
+}
+
+fn print(text: &str) -> Result<(), BoxError> {
+    Ok(std::io::stdout().write_all(text.as_bytes())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_flags_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,126 @@
+//! Two replicas and their records of deletions.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::requests::Attempt;
+use super::world::{PATIENCE, World};
+
+const PODS: &str = "/api/v1/namespaces/hbox/pods";
+const EVENTS: &str = "/api/v1/namespaces/preprod-guard/events";
+const GONE: &str = "disappeared without a record";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_detector_on_the_built_in_server() {
+    if let Some(world) = World::built_in("detector-built-in").await {
+        detector(world).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_detector_on_a_real_server() {
+    if let Some(world) = World::real("detector-real").await {
+        detector(world).await;
+    }
+}
+
+/// The objects of the Events with this reason.
+async fn events(world: &World, reason: &str) -> Vec<String> {
+    let list = world.must("GET", EVENTS, Value::Null).await;
+    let events = list["items"].as_array().unwrap().iter();
+    let objects = events.filter(|event| event["reason"] == reason);
+    let mut objects: Vec<String> = objects
+        .map(|event| event["related"]["fieldPath"].as_str().unwrap().to_owned())
+        .collect();
+    objects.sort();
+    objects
+}
+
+async fn detector(world: World) {
+    let flags = ["--tls-name=127.0.0.1", "--certificates-every=1"];
+    let (called, other) = (world.start("called", &flags), world.start("other", &flags));
+    for guard in [&called, &other] {
+        guard.until("caches synced").await;
+    }
+    world.install(&called, None).await;
+    called.until("another certificate is in use").await;
+    world.until_called().await;
+    for name in ["deleted", "evicted", "one-of-all", "secretly", "old"] {
+        let pod = json!({
+            "metadata": {"name": name, "labels": {"environment": "production", "name": name}},
+            "spec": {"automountServiceAccountToken": false, "containers": [{"name": "a", "image": "a"}]},
+        });
+        world.must("POST", PODS, pod).await;
+    }
+
+    // Deletions of production callers, of which only one replica is called.
+    world
+        .must("DELETE", &format!("{PODS}/deleted"), Value::Null)
+        .await;
+    world
+        .must(
+            "DELETE",
+            &format!("{PODS}?labelSelector=name%3Done-of-all"),
+            Value::Null,
+        )
+        .await;
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "evicted", "namespace": "hbox"}});
+    world
+        .must("POST", &format!("{PODS}/evicted/eviction"), eviction)
+        .await;
+    let recorded = [
+        "pods/hbox/deleted",
+        "pods/hbox/evicted",
+        "pods/hbox/one-of-all",
+    ];
+    let end = Instant::now() + PATIENCE;
+    while events(&world, "ProductionObjectDeletion").await != recorded {
+        assert!(
+            Instant::now() < end,
+            "{:?}",
+            events(&world, "ProductionObjectDeletion").await
+        );
+        sleep(Duration::from_millis(100)).await;
+    }
+
+    // A bypass: the configuration that records is gone, as after an uninstallation or with a dead webhook.
+    let configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    world
+        .must(
+            "DELETE",
+            &format!("{configurations}/hbox-guard-records"),
+            Value::Null,
+        )
+        .await;
+    let dry_run = Attempt::new("DELETE", format!("{PODS}/old?dryRun=All"), Value::Null);
+    assert_eq!(world.send(&dry_run, None).await.code, 200);
+    // A real server reads configurations from a cache.
+    sleep(Duration::from_secs(2)).await;
+    world
+        .must("DELETE", &format!("{PODS}/secretly"), Value::Null)
+        .await;
+    for guard in [&called, &other] {
+        guard.until(GONE).await;
+    }
+    let end = Instant::now() + PATIENCE;
+    while events(&world, "ProductionObjectGone").await.is_empty() {
+        assert!(Instant::now() < end);
+        sleep(Duration::from_millis(100)).await;
+    }
+    // The patience of 5 s is over for the recorded deletions, too: each replica had their records.
+    for guard in [&called, &other] {
+        let log = guard.log();
+        assert_eq!(log.matches(GONE).count(), 1, "{log}");
+        assert!(log.contains("pods/hbox/secretly"), "{log}");
+    }
+    assert_eq!(
+        events(&world, "ProductionObjectGone").await,
+        ["pods/hbox/secretly"]
+    );
+    assert_eq!(events(&world, "ProductionObjectDeletion").await, recorded);
+    called.kill().await;
+    other.kill().await;
+    world.end().await;
+}

@@ -1,0 +1,8 @@
+//! The program as a process, called by the built-in API server and by a real one. A real one needs `KUBEBUILDER_ASSETS` (`eval
+//! "$(tools/kube-apiserver/build.sh)"`).
+
+mod detector;
+mod matrix;
+mod requests;
+mod scenario;
+mod world;

@@ -1,0 +1,140 @@
+//! The scenario of the original, typed with kubectl and kubeconfigs.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::world::{World, text};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_scenario_on_the_built_in_server() {
+    if let Some(world) = World::built_in("scenario-built-in").await {
+        scenario(world).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_scenario_on_a_real_server() {
+    if let Some(world) = World::real("scenario-real").await {
+        scenario(world).await;
+    }
+}
+
+async fn scenario(world: World) {
+    let path = |name: &str| world.file(name).display().to_string();
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("demo.yaml")
+        .display()
+        .to_string();
+    world.kubectl(&["apply", "-f", &demo]).await;
+    let tls = format!("--tls={}", path("pki"));
+    let guard = world.start("first", &[&tls]);
+    guard.until("caches synced").await;
+    let installed = world.install(&guard, Some(&world.file("pki/ca.crt"))).await;
+    assert!(installed.contains(
+        "validatingwebhookconfiguration.admissionregistration.k8s.io/hbox-guard created"
+    ));
+    world.until_called().await;
+
+    // A9: the names in the kubeconfig agree, and kubectl accepts it.
+    let out = path("hbox-pre.yaml");
+    let (flag, authority) = (
+        format!("--out={out}"),
+        format!("--authority={}", path("pki")),
+    );
+    let credentials: &[&str] = if world.is_real() {
+        &["--namespace=hbox", &authority, "--group=hbox:pre-release"]
+    } else {
+        // The built-in server has no client certificates.
+        &["--namespace=hbox-pre", "--service-account=ci"]
+    };
+    let arguments = [&["kubeconfig", "--user=hbox-pre", &flag], credentials].concat();
+    let printed = world.guard_command(&arguments).await;
+    assert_eq!(
+        printed,
+        format!("Congratulations! The kubeconfig file is generated at {out}\n")
+    );
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(&out).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let pre = async |arguments: &[&str]| {
+        let all = [&["-n", "hbox"], arguments].concat();
+        let output = world.try_kubectl("hbox-pre.yaml", &all).await;
+        (output.status.success(), text(&output))
+    };
+    let denied = |word: &str, text: &str| {
+        format!(
+            "Error from server: admission webhook \"{word}.validate.hbox\" denied the request: Pre-release environment not allowed to {text}\n"
+        )
+    };
+    let answer = pre(&["delete", "pod", "web-0"]).await;
+    assert_eq!(answer, (false, denied("pod", "DELETE production pod")));
+    let answer = pre(&["label", "pod", "web-0", "environment-"]).await;
+    assert_eq!(answer, (false, denied("pod", "UPDATE production pod")));
+    let (_, answer) = pre(&["delete", "pod", "--all", "--dry-run=server"]).await;
+    assert!(
+        answer.contains(&denied("pod", "DELETE production pod")),
+        "{answer}"
+    );
+    assert!(
+        answer.contains("pod \"try-0\" deleted") && answer.contains("dry run"),
+        "{answer}"
+    );
+    let answer = pre(&["delete", "namespace", "hbox"]).await;
+    let contents = "DELETE namespace hbox: it contains 1 production object (pods/web-0)";
+    // kubectl warns that the namespace of its context does not matter.
+    assert!(
+        !answer.0 && answer.1.ends_with(&denied("namespace", contents)),
+        "{}",
+        answer.1
+    );
+
+    // A month later.
+    guard.kill().await;
+    let guard = world.start("later", &[&tls, "--later=768"]);
+    guard.until("caches synced").await;
+    world.install(&guard, Some(&world.file("pki/ca.crt"))).await;
+    world.until_called().await;
+    let answer = pre(&["delete", "pod", "try-0"]).await;
+    assert_eq!(answer, (false, denied("pod", "DELETE too old pod")));
+    // The administrator is a production caller.
+    let deleted = world
+        .kubectl(&["-n", "hbox", "delete", "pod", "web-0"])
+        .await;
+    assert!(deleted.starts_with("pod \"web-0\" deleted"), "{deleted}");
+
+    let audit = std::fs::read_to_string(&guard.audit).unwrap();
+    let mut lines: Vec<Value> = audit
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|line| line["target"].as_str().unwrap().starts_with("pods/"))
+        .map(|line| json!(["op", "target", "decision", "rule"].map(|field| line[field].clone())))
+        .collect();
+    // A real server calls twice for the deletion of a Pod: when its grace period begins, and for the deletion.
+    lines.dedup();
+    let expected = [
+        json!(["DELETE", "pods/hbox/try-0", "deny", "age"]),
+        json!(["DELETE", "pods/hbox/web-0", "allow", null]),
+    ];
+    assert_eq!(lines, expected);
+
+    let config = format!("--config={}", path("guard.yaml"));
+    let doctor = world.try_guard_command(&["doctor", &config]).await;
+    // A12, B14, B15: the pre-release callers of this test have all rights.
+    assert!(!doctor.status.success());
+    let findings = text(&doctor);
+    for expected in [
+        "good: configuration hbox-guard\n",
+        "good: configuration hbox-guard-records\n",
+        "PROBLEM: user hbox-pre passes by the webhooks: may delete validatingwebhookconfigurations",
+        "impersonate users",
+        "get nodes/proxy",
+    ] {
+        assert!(findings.contains(expected), "{expected}: {findings}");
+    }
+    let deleted = world.guard_command(&["uninstall", "--emergency"]).await;
+    assert_eq!(deleted, "deleted hbox-guard\ndeleted hbox-guard-records\n");
+    guard.kill().await;
+    world.end().await;
+}
