@@ -47,8 +47,10 @@ type Row = (
 
 /// Group, version, kind, plural, whether it has namespaces, what is watched, subresources, connections.
 #[rustfmt::skip]
-const BUILT_IN: [Row; 28] = [
+const BUILT_IN: [Row; 41] = [
     ("", "v1", "Pod", "pods", true, Watched::Whole, &["eviction", "binding", "ephemeralcontainers", "resize", "status"], &["exec", "attach", "portforward", "proxy"]),
+    // The older form of `pods/binding`.
+    ("", "v1", "Binding", "bindings", true, Watched::No, &[], &[]),
     ("", "v1", "Namespace", "namespaces", false, Watched::Metadata, &["finalize", "status"], &[]),
     ("", "v1", "Node", "nodes", false, Watched::No, &["status"], &["proxy"]),
     ("", "v1", "Service", "services", true, Watched::Metadata, &["status"], &["proxy"]),
@@ -68,11 +70,23 @@ const BUILT_IN: [Row; 28] = [
     ("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", true, Watched::No, &["status"], &[]),
     ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true, Watched::Metadata, &["status"], &[]),
     ("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", true, Watched::Metadata, &[], &[]),
+    ("networking.k8s.io", "v1", "Ingress", "ingresses", true, Watched::No, &["status"], &[]),
+    ("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true, Watched::No, &[], &[]),
+    ("", "v1", "Endpoints", "endpoints", true, Watched::No, &[], &[]),
+    ("", "v1", "PersistentVolume", "persistentvolumes", false, Watched::No, &["status"], &[]),
+    ("apps", "v1", "ControllerRevision", "controllerrevisions", true, Watched::No, &[], &[]),
     ("rbac.authorization.k8s.io", "v1", "Role", "roles", true, Watched::No, &[], &[]),
     ("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", true, Watched::No, &[], &[]),
     ("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", false, Watched::No, &[], &[]),
     ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", false, Watched::No, &[], &[]),
     ("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", false, Watched::No, &[], &[]),
+    ("storage.k8s.io", "v1", "StorageClass", "storageclasses", false, Watched::No, &[], &[]),
+    ("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", false, Watched::No, &[], &[]),
+    ("storage.k8s.io", "v1", "CSIDriver", "csidrivers", false, Watched::No, &[], &[]),
+    ("networking.k8s.io", "v1", "IngressClass", "ingressclasses", false, Watched::No, &[], &[]),
+    ("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", false, Watched::No, &[], &[]),
+    ("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", "flowschemas", false, Watched::No, &[], &[]),
+    ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations", false, Watched::No, &[], &[]),
     ("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests", false, Watched::No, &["approval"], &[]),
     ("apiregistration.k8s.io", "v1", "APIService", "apiservices", false, Watched::No, &["status"], &[]),
     ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", false, Watched::No, &["status"], &[]),

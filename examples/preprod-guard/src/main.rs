@@ -301,7 +301,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flags_are_consistent() {
+    fn the_flags_of_the_deployment_exist() {
         Arguments::command().debug_assert();
+        let manifest = include_str!("../manifests/guard.yaml");
+        let flags = manifest.lines().filter_map(|line| {
+            let flag = line.trim().strip_prefix("- ")?;
+            flag.starts_with("--").then_some(flag)
+        });
+        let all = ["preprod-guard", "run"].into_iter().chain(flags);
+        let Command::Run(run) = Arguments::try_parse_from(all).unwrap().command else {
+            panic!("another command")
+        };
+        assert!(run.tls.is_none() && !run.options.leader_elect);
+        assert_eq!(run.options.webhook.port, 9443);
+        assert_eq!(run.linger, 15);
     }
 }

@@ -37,7 +37,13 @@ impl Target {
     /// The target of `request`.
     #[must_use]
     pub fn of(request: Request, mark: &Mark) -> Self {
-        let cluster_scoped = request.resource.resource == "namespaces";
+        let mut resource = request.resource.resource;
+        let mut subresource = request.subresource;
+        if request.resource.group.is_empty() && resource == "bindings" {
+            // The older form of the subresource: the object has the name of the Pod.
+            (resource, subresource) = ("pods".to_owned(), Some("binding".to_owned()));
+        }
+        let cluster_scoped = resource == "namespaces";
         let namespace = request.namespace.filter(|_| !cluster_scoped);
         let values: Vec<Value> = [request.old_object, request.object]
             .into_iter()
@@ -49,11 +55,11 @@ impl Target {
             version: request.resource.version,
             key: Key {
                 group: request.resource.group,
-                resource: request.resource.resource,
+                resource,
                 namespace: namespace.unwrap_or_default(),
                 name: request.name,
             },
-            subresource: request.subresource,
+            subresource,
             states: values.iter().map(|value| Facts::of(value, mark)).collect(),
             values,
             parent: None,
@@ -82,6 +88,11 @@ pub fn word(plural: &str) -> &str {
         "customresourcedefinitions" => "crd",
         "priorityclasses" => "priorityclass",
         "networkpolicies" => "networkpolicy",
+        "ingresses" => "ingress",
+        "storageclasses" | "ingressclasses" | "runtimeclasses" => {
+            plural.strip_suffix("es").unwrap_or(plural)
+        }
+        "endpoints" => "endpoints",
         plural => plural.strip_suffix('s').unwrap_or(plural),
     }
 }

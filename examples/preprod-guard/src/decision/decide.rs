@@ -43,7 +43,10 @@ fn findings(target: &Target, state: &State, config: &Config, now: Timestamp) -> 
     let subresource = target.subresource.as_deref();
     let parent = target.parent.as_ref().or_else(|| state.get(&target.key));
     let parent = subresource.and(parent);
-    let facts: Vec<&Facts> = target.states.iter().chain(parent).collect();
+    // An Eviction or a Scale has no labels: those of its object count.
+    let is_body = |facts: &&Facts| parent.is_some() && facts.labels.is_empty() && !facts.marked;
+    let states = target.states.iter().filter(|facts| !is_body(facts));
+    let facts: Vec<&Facts> = states.chain(parent).collect();
     let word = target.word();
     let mut found = Vec::new();
     let of_namespace = namespace(target, state);

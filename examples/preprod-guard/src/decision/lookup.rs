@@ -89,9 +89,7 @@ fn contained<'a>(target: &Target, state: &'a State, config: &Config) -> Vec<&'a 
     let name = target.key.name.as_str();
     let changes = target.operation != Operation::Create || target.subresource.is_some();
     match target.kind() {
-        ("", "namespaces")
-            if target.operation == Operation::Delete || target.subresource.is_some() =>
-        {
+        ("", "namespaces") if changes => {
             state.production(&config.mark, |key, _| key.namespace == name)
         }
         ("apiextensions.k8s.io", "customresourcedefinitions") if changes => {
@@ -135,6 +133,9 @@ fn referring<'a>(target: &Target, state: &'a State, config: &Config) -> Vec<&'a 
     }
     for value in &target.values {
         let spec = &value["spec"];
+        if kind == ("", "persistentvolumes") {
+            found.extend(claiming(&spec["claimRef"], state, config));
+        }
         let selector = match kind {
             ("", "services") => Some(&spec["selector"]).filter(|selector| selector.is_object()),
             ("policy", "poddisruptionbudgets") => Some(&spec["selector"]["matchLabels"]),
@@ -166,6 +167,19 @@ fn selected<'a>(
         key.resource == "pods"
             && key.namespace == namespace
             && labels.all(|(name, value)| facts.labels.get(name) == Some(value))
+    })
+}
+
+/// The production claim of a volume, and the production Pods that use it.
+fn claiming<'a>(claim: &Value, state: &'a State, config: &Config) -> Vec<&'a Key> {
+    let (Some(namespace), Some(name)) = (claim["namespace"].as_str(), claim["name"].as_str())
+    else {
+        return Vec::new();
+    };
+    let used = ("persistentvolumeclaims", name.to_owned());
+    state.production(&config.mark, |key, facts| {
+        let is_claim = key.resource == used.0 && key.name == name;
+        key.namespace == namespace && (is_claim || facts.uses.contains(&used))
     })
 }
 

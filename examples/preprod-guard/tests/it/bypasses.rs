@@ -1,12 +1,19 @@
 //! The ways around a guard (B), each closed.
 
 use reeve_webhook::admission::Operation;
-use serde_json::json;
+use serde_json::{Value, json};
+
+use preprod_guard::object::Facts;
 
 use crate::scenario::{
-    CALLERS, DEPLOYMENT, POD, allowed, call, create, delete, denied, guard_of, object, plain,
-    production, state, update,
+    CALLERS, DEPLOYMENT, POD, allowed, call, create, delete, denied, guard_of, key, mark, object,
+    plain, production, state, update,
 };
+
+/// A body that has only names.
+fn plain_name(name: &str) -> Value {
+    json!({"metadata": {"name": name, "namespace": "hbox"}})
+}
 
 #[tokio::test]
 async fn a3_b1_an_eviction_is_decided_by_its_pod() {
@@ -207,6 +214,49 @@ async fn b13_b14_b17_subresources_of_production_pods_are_denied() {
 }
 
 #[tokio::test]
+async fn b14_a_binding_in_its_older_form_is_that_of_its_pod() {
+    let bind = |pod: &str| create(("", "Binding", "bindings"), plain_name(pod));
+    denied(bind("web-0"), "production pod").await;
+    allowed(bind("try-0")).await;
+}
+
+#[tokio::test]
+async fn a_subresource_of_a_pod_with_a_label_of_its_own_in_a_production_namespace_is_free() {
+    let mut state = state();
+    let namespace = Facts::of(&production("hbox"), &mark());
+    state.put(key("", "namespaces", "hbox"), namespace);
+    let own = Facts::of(&object("own", Some("pre"), json!({})), &mark());
+    state.put(key("", "pods", "own"), own);
+    let guard = guard_of(CALLERS, state);
+    let kind = ("policy", "Eviction", "pods");
+    for (name, expected) in [("own", true), ("try-0", false)] {
+        let evict = call(Operation::Create, kind, None, Some(plain_name(name)));
+        let evict = evict.subresource("", "v1", "pods", "eviction");
+        let reply = evict.to(&guard.webhook).await;
+        assert_eq!(reply.allowed(), expected, "{evict}: {}", reply.message());
+    }
+}
+
+#[tokio::test]
+async fn b12_a_volume_of_a_production_claim_cannot_be_changed_or_deleted() {
+    let volume = |claim: &str| {
+        let claim = json!({"namespace": "hbox", "name": claim});
+        json!({"metadata": {"name": "pv"}, "spec": {"claimRef": claim}})
+    };
+    let kind = ("", "PersistentVolume", "persistentvolumes");
+    denied(delete(kind, volume("web-data")), "pods/web-0").await;
+    allowed(delete(kind, volume("other"))).await;
+}
+
+#[tokio::test]
+async fn b16_the_labels_of_a_namespace_with_production_objects_cannot_be_changed() {
+    let kind = ("", "Namespace", "namespaces");
+    let change = |name: &str| update(kind, plain(name), plain(name));
+    denied(change("hbox"), "it contains 3 production objects").await;
+    allowed(change("pre")).await;
+}
+
+#[tokio::test]
 async fn b15_a_production_account_is_not_for_pre_release_callers() {
     let pod = object("try-1", None, json!({"serviceAccountName": "web"}));
     denied(create(POD, pod), "with service account web").await;
@@ -239,6 +289,14 @@ async fn b16_the_label_of_a_namespace_and_aggregated_apis_cannot_be_changed() {
         plain("prod"),
     );
     denied(strip, "production namespace").await;
+    for kind in [
+        ("storage.k8s.io", "VolumeAttachment", "volumeattachments"),
+        ("storage.k8s.io", "StorageClass", "storageclasses"),
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema", "flowschemas"),
+    ] {
+        let object = json!({"metadata": {"name": "a"}});
+        denied(delete(kind, object), "whole cluster").await;
+    }
     let service = json!({"metadata": {"name": "v1.example.com"}});
     let kind = ("apiregistration.k8s.io", "APIService", "apiservices");
     denied(update(kind, service.clone(), service), "whole cluster").await;

@@ -3,4 +3,6 @@
 mod behaviours;
 mod bypasses;
 mod cluster;
+mod commands;
+mod manifests;
 mod scenario;

@@ -58,7 +58,8 @@ pub(crate) fn state() -> State {
     state.synced = true;
     let spec = json!({
         "nodeName": "node-1", "serviceAccountName": "web",
-        "volumes": [{"configMap": {"name": "web-settings"}}, {"secret": {"secretName": "web-key"}}],
+        "volumes": [{"configMap": {"name": "web-settings"}}, {"secret": {"secretName": "web-key"}},
+            {"persistentVolumeClaim": {"claimName": "web-data"}}],
     });
     let mut web = object("web-0", Some("production"), spec);
     web["metadata"]["ownerReferences"] = json!([{"uid": "uid-web-rs"}]);

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
 use super::requests::Attempt;
@@ -47,7 +51,15 @@ async fn detector(world: World) {
     world.install(&called, None).await;
     called.until("another certificate is in use").await;
     world.until_called().await;
-    for name in ["deleted", "evicted", "one-of-all", "secretly", "old"] {
+    for name in [
+        "deleted",
+        "evicted",
+        "one-of-all",
+        "secretly",
+        "old",
+        "without-a-webhook",
+        "in-the-store",
+    ] {
         let pod = json!({
             "metadata": {"name": name, "labels": {"environment": "production", "name": name}},
             "spec": {"automountServiceAccountToken": false, "containers": [{"name": "a", "image": "a"}]},
@@ -120,7 +132,34 @@ async fn detector(world: World) {
         ["pods/hbox/secretly"]
     );
     assert_eq!(events(&world, "ProductionObjectDeletion").await, recorded);
+
+    // The replica that is called dies, and the other one reports a deletion that had no record.
+    world.install(&called, None).await;
+    let [first, second] = ["without-a-webhook", "in-the-store"];
     called.kill().await;
+    let gone = format!("{PODS}/{first}");
+    world.must("DELETE", &gone, Value::Null).await;
+    other.until(&format!("pods/hbox/{first}")).await;
+    // B20: a deletion in the store of the API server.
+    if let Some(etcd) = world.etcd() {
+        delete_in_etcd(etcd, &format!("/registry/pods/hbox/{second}")).await;
+        other.until(&format!("pods/hbox/{second}")).await;
+    }
     other.kill().await;
     world.end().await;
+}
+
+/// Deletes a key through the HTTP interface of etcd.
+async fn delete_in_etcd(etcd: &str, key: &str) {
+    let body = json!({"key": STANDARD.encode(key)}).to_string();
+    let address = etcd.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!(
+        "POST /v3/kv/deleterange HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.contains("\"deleted\":\"1\""), "{answer}");
 }

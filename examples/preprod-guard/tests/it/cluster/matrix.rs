@@ -143,6 +143,13 @@ fn rows() -> Vec<Row> {
             &["status"],
         ),
         row(
+            "/apis/networking.k8s.io/v1/namespaces/NS/ingresses",
+            "Ingress",
+            "networking.k8s.io/v1",
+            json!({"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}),
+            &["status"],
+        ),
+        row(
             "/api/v1/namespaces/NS/configmaps",
             "ConfigMap",
             "v1",
@@ -375,8 +382,44 @@ async fn matrix(world: World) {
         }
     }
 
+    // B14: the older form of a binding, which the built-in server does not have.
+    let binding = json!({
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "web"},
+        "target": {"kind": "Node", "name": "node-1"},
+    });
+    let bind = Attempt::new("POST", "/api/v1/namespaces/hbox/bindings", binding);
+    let answer = world.send(&bind, Some(PRE[0])).await;
+    assert!(answer.code >= 400, "{}", answer.message);
+    if world.is_real() {
+        assert!(
+            answer.message.contains("CREATE production pod"),
+            "{}",
+            answer.message
+        );
+    }
+
+    // B19: the webhooks are called for another version of a kind.
+    let old_version = "/apis/autoscaling/v1/namespaces/hbox/horizontalpodautoscalers/web";
+    for caller in PRE {
+        let attempt = Attempt::new("DELETE", old_version, Value::Null);
+        let answer = world.send(&attempt, Some(caller)).await;
+        assert!(
+            answer
+                .message
+                .contains("DELETE production horizontalpodautoscaler"),
+            "{}",
+            answer.message
+        );
+    }
+
     // Production callers may do all of it, and with a dead webhook, too.
     production(&world, Mark::Label).await;
+    // A guard that hangs costs a deletion of a production caller the second of the record.
+    guard.signal("-STOP").await;
+    let path = format!("{}?dryRun=All", rows()[0].path(Mark::Label));
+    let hanging = Attempt::new("DELETE", path, Value::Null);
+    let answer = world.send(&hanging, Some(PRODUCTION[0])).await;
+    assert_eq!(answer.code, 200, "{}", answer.message);
     guard.kill().await;
     for caller in PRE {
         let attempt = Attempt::new("DELETE", rows()[0].path(Mark::Label), Value::Null);

@@ -133,6 +133,14 @@ impl World {
         matches!(self.server, Server::Real(_))
     }
 
+    /// The address of the store of a real server.
+    pub(super) fn etcd(&self) -> Option<&str> {
+        match &self.server {
+            Server::BuiltIn(..) => None,
+            Server::Real(plane) => Some(plane.etcd_url()),
+        }
+    }
+
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.directory.0.join(name)
     }
@@ -188,6 +196,23 @@ impl World {
         std::fs::write(&file, manifest).unwrap();
         self.kubectl(&["apply", "-f", &file.display().to_string()])
             .await
+    }
+
+    /// Replaces the Service of the guard with one that leads to `guard`, and installs the configurations for it. The API server
+    /// expects a certificate for the name of the Service.
+    pub(super) async fn install_service(&self, guard: &Guard) {
+        self.kubectl(&["-n", "preprod-guard", "delete", "service", "preprod-guard"])
+            .await;
+        let arguments = ["--external-name=localhost", "preprod-guard"];
+        let create = ["-n", "preprod-guard", "create", "service", "externalname"];
+        self.kubectl(&[&create[..], &arguments].concat()).await;
+        let config = format!("--config={}", self.file("guard.yaml").display());
+        let manifest = self.guard_command(&["install", &config]).await;
+        let port = format!("port: {}", guard.address.port());
+        let file = self.file("webhooks.yaml");
+        std::fs::write(&file, manifest.replace("port: 443", &port)).unwrap();
+        self.kubectl(&["apply", "-f", &file.display().to_string()])
+            .await;
     }
 
     /// Starts a guard with the rights of its ServiceAccount.
@@ -273,6 +298,13 @@ impl Guard {
             assert!(Instant::now() < end, "{text}:\n{}", self.log());
             sleep(Duration::from_millis(50)).await;
         }
+    }
+
+    /// Sends a signal to the process.
+    pub(super) async fn signal(&self, signal: &str) {
+        let id = self.child.id().unwrap().to_string();
+        let sent = Command::new("kill").args([signal, &id]).status().await;
+        assert!(sent.unwrap().success());
     }
 
     /// Kills the process, as a node that fails does.
