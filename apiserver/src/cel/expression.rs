@@ -38,8 +38,8 @@ pub(crate) enum Failure {
 /// The variables of a write, in which expressions are evaluated.
 pub(crate) struct Scope<'a>(Context<'a>);
 
-/// Calls `work` with the variables of a write. `is_deep` tells that one of its expressions needs a large stack: then the
-/// thread waits for another one.
+/// Calls `work` with the variables of a write. With `is_deep`, one of its expressions needs a large stack: then the thread waits
+/// for another one.
 ///
 /// # Errors
 /// Without a thread for deep expressions.
