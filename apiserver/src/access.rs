@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
+use reeve_serve::http::ClientCertificate;
 
 use crate::authn::Impersonation;
 use crate::core::Core;
@@ -28,12 +29,13 @@ pub(crate) fn policy(core: &Core) -> Option<Arc<Policy>> {
 pub(crate) fn check(
     core: &Core,
     headers: &HeaderMap,
+    certificate: Option<&ClientCertificate>,
     attributes: &Attributes,
 ) -> Result<User, Status> {
     let accounts = |namespace: &str, name: &str| account_uid(core, namespace, name);
-    let mut user = core
-        .authenticator
-        .authenticate(headers, core.clock.now(), &accounts)?;
+    let mut user =
+        core.authenticator
+            .authenticate(headers, certificate, core.clock.now(), &accounts)?;
     let policy = policy(core);
     if let Some(wanted) = Impersonation::of(headers)? {
         user = match &policy {

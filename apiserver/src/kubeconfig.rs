@@ -4,6 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use crate::user_certificate::UserCertificate;
+
 /// Address and credentials of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Access<'a> {
@@ -13,6 +15,8 @@ pub(crate) struct Access<'a> {
     pub(crate) authority: Option<&'a str>,
     /// A bearer token.
     pub(crate) token: Option<&'a str>,
+    /// A client certificate.
+    pub(crate) certificate: Option<&'a UserCertificate>,
 }
 
 /// A kubeconfig with one cluster, one user and one context, as YAML.
@@ -21,9 +25,14 @@ pub(crate) fn kubeconfig(access: &Access<'_>) -> String {
     if let Some(authority) = access.authority {
         cluster["certificate-authority-data"] = Value::String(STANDARD.encode(authority));
     }
-    let user = access
-        .token
-        .map_or_else(|| json!({}), |token| json!({"token": token}));
+    let mut user = json!({});
+    if let Some(token) = access.token {
+        user["token"] = token.into();
+    }
+    if let Some(certificate) = access.certificate {
+        user["client-certificate-data"] = STANDARD.encode(certificate.certificate()).into();
+        user["client-key-data"] = STANDARD.encode(certificate.key()).into();
+    }
     let config = json!({
         "apiVersion": "v1",
         "kind": "Config",

@@ -79,6 +79,7 @@ mod status;
 mod store;
 mod table;
 mod tls;
+mod user_certificate;
 mod verbs;
 mod yaml;
 
@@ -89,6 +90,7 @@ pub use server::{ApiServer, Builder, StartError};
 pub use service::Service;
 pub use store::{History, PersistError};
 pub use tls::TlsError;
+pub use user_certificate::UserCertificate;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -12,9 +12,11 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::core::Core;
+use crate::identity::Authority;
 use crate::kubeconfig::{Access, kubeconfig};
 use crate::service::Service;
 use crate::tls::{Tls, TlsError};
+use crate::user_certificate::UserCertificate;
 
 /// Pause before a listener that could not be opened again is tried once more.
 const LISTEN_PAUSE: Duration = Duration::from_millis(100);
@@ -37,16 +39,23 @@ pub enum ServeError {
 }
 
 /// A served address. Dropping it stops serving there.
-#[derive(Debug)]
 pub struct Serving {
     address: SocketAddr,
-    authority: Option<String>,
+    authority: Option<(String, Arc<Authority>)>,
     token: Option<String>,
     stop: CancellationToken,
     task: Option<tokio::task::JoinHandle<()>>,
 }
 
 // === impl Serving ===
+
+impl std::fmt::Debug for Serving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Serving")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
 
 impl Serving {
     pub(crate) async fn start(
@@ -60,12 +69,15 @@ impl Serving {
         let address = listener.local_addr().map_err(bind)?;
         let tls = if tls {
             let authority = core.identity.authority().map_err(TlsError::from)?;
-            Some(Tls::generate(address.ip(), &authority)?)
+            let tls = Tls::generate(address.ip(), &authority)?;
+            Some((tls, Arc::new(authority)))
         } else {
             None
         };
-        let authority = tls.as_ref().map(|tls| tls.authority.clone());
-        let certificates = tls.map(|tls| tls.certificates);
+        let (authority, certificates) = match tls {
+            Some((tls, authority)) => (Some((tls.authority, authority)), Some(tls.certificates)),
+            None => (None, None),
+        };
         // Refuses a certificate that is not usable before the task starts.
         let server = server(&core, listener, certificates.as_ref())?;
         let stop = CancellationToken::new();
@@ -99,7 +111,23 @@ impl Serving {
     /// The certificate authority for clients to trust, PEM; `None` without TLS.
     #[must_use]
     pub fn certificate_authority(&self) -> Option<&str> {
-        self.authority.as_deref()
+        self.authority.as_ref().map(|(pem, _)| pem.as_str())
+    }
+
+    /// A certificate that makes its holder the user `user`, in `group`: an identity as most clusters give to people. It is
+    /// valid for this address only, unless the server has a data directory; `None` without TLS.
+    ///
+    /// # Errors
+    /// When it cannot be made, as for a name that a certificate cannot have.
+    pub fn user_certificate(
+        &self,
+        user: &str,
+        group: Option<&str>,
+    ) -> Result<Option<UserCertificate>, TlsError> {
+        let Some((_, authority)) = &self.authority else {
+            return Ok(None);
+        };
+        Ok(Some(UserCertificate::issue(user, group, authority)?))
     }
 
     /// A kubeconfig for the administrator at this address.
@@ -113,8 +141,20 @@ impl Serving {
     pub fn kubeconfig_with(&self, token: Option<&str>) -> String {
         kubeconfig(&Access {
             url: &self.url(),
-            authority: self.authority.as_deref(),
+            authority: self.certificate_authority(),
             token,
+            certificate: None,
+        })
+    }
+
+    /// A kubeconfig for this address with a client certificate.
+    #[must_use]
+    pub fn kubeconfig_of(&self, certificate: &UserCertificate) -> String {
+        kubeconfig(&Access {
+            url: &self.url(),
+            authority: self.certificate_authority(),
+            token: None,
+            certificate: Some(certificate),
         })
     }
 

@@ -101,21 +101,22 @@ impl Service {
                 Err(broken())
             }
             None => {
-                let result = match access::check(&core, &head.headers, &attributes) {
-                    Ok(user) => {
-                        record.user.clone_from(&user.name);
-                        call.user = user;
-                        match body::read(body).await {
-                            Ok(bytes) => {
-                                record.body = bytes.clone();
-                                call.body = bytes;
-                                respond(&core, &target, &call).await
+                let result =
+                    match access::check(&core, &head.headers, head.extensions.get(), &attributes) {
+                        Ok(user) => {
+                            record.user.clone_from(&user.name);
+                            call.user = user;
+                            match body::read(body).await {
+                                Ok(bytes) => {
+                                    record.body = bytes.clone();
+                                    call.body = bytes;
+                                    respond(&core, &target, &call).await
+                                }
+                                Err(status) => Err(status),
                             }
-                            Err(status) => Err(status),
                         }
-                    }
-                    Err(status) => Err(status),
-                };
+                        Err(status) => Err(status),
+                    };
                 Ok(result.unwrap_or_else(|status| answer::failure(&status, encoding, pretty)))
             }
         };

@@ -64,7 +64,8 @@ impl Tls {
 
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         Ok(Self {
-            certificates: Certificates::from_der(vec![certificate.der().clone()], key)?,
+            certificates: Certificates::from_der(vec![certificate.der().clone()], key)?
+                .with_optional_clients(vec![authority.der().clone()])?,
             authority: authority.pem(),
         })
     }

@@ -1,4 +1,5 @@
-//! Authentication, the user of a request: bearer tokens, service-account tokens, impersonation, anonymous.
+//! Authentication, the user of a request: client certificates, bearer tokens, service-account tokens, impersonation,
+//! anonymous.
 //!
 //! An [`Authenticator`] is made once from a [`Settings`]. For each request the HTTP layer calls
 //! `Authenticator::authenticate` with the headers, then `Impersonation::of` with the same headers and
@@ -19,6 +20,7 @@
 //! assert!(authenticator.authenticate_bearer("wrong", now, &|_, _| None).is_err());
 //! ```
 
+mod certificate;
 mod impersonation;
 mod token;
 
@@ -27,6 +29,7 @@ use std::collections::BTreeMap;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use jiff::Timestamp;
+use reeve_serve::http::ClientCertificate;
 
 pub(crate) use impersonation::Impersonation;
 pub use token::{API_AUDIENCE, BoundObject, TokenError, TokenSpec};
@@ -115,18 +118,27 @@ impl Authenticator {
         }
     }
 
-    /// The user of a request with these headers, before impersonation.
+    /// The user of a request with these headers, before impersonation. A client certificate comes before a token.
     ///
     /// As in the real server an `Authorization` header that is not `Bearer …` counts as missing.
     ///
     /// # Errors
-    /// 401 for a wrong token, and for none where anonymous requests are refused.
+    /// 401 for a wrong token, for a certificate of another authority without a valid token, and for neither where anonymous requests are refused.
     pub(crate) fn authenticate(
         &self,
         headers: &HeaderMap,
+        certificate: Option<&ClientCertificate>,
         now: Timestamp,
         accounts: AccountLookup<'_>,
     ) -> Result<User, Status> {
+        let of_certificate = match certificate.map(|one| certificate::user(one, now)) {
+            Some(Ok(Some(user))) => return Ok(user),
+            Some(Err(why)) => {
+                tracing::debug!(why, "a client certificate was not accepted");
+                Err(Status::unauthorized())
+            }
+            Some(Ok(None)) | None => Ok(()),
+        };
         let bearer = headers
             .get(AUTHORIZATION)
             .and_then(|value| value.to_str().ok())
@@ -135,6 +147,7 @@ impl Authenticator {
             .map(|(_, token)| token.trim())
             .filter(|token| !token.is_empty());
         let Some(token) = bearer else {
+            of_certificate?;
             return match self.anonymous {
                 Anonymous::Admin => Ok(User::admin()),
                 Anonymous::Unprivileged => Ok(User::anonymous()),

@@ -37,7 +37,7 @@ fn a_signed_token_is_its_service_account() {
         HeaderValue::from_str(&format!("Bearer {token}")).unwrap(),
     )]);
     let user = authenticator
-        .authenticate(&headers, at("2026-01-01T00:30:00Z"), &builder_lives)
+        .authenticate(&headers, None, at("2026-01-01T00:30:00Z"), &builder_lives)
         .unwrap();
     assert_eq!(user.name, "system:serviceaccount:shop:builder");
     assert_eq!(
@@ -99,7 +99,7 @@ fn a_token_for_another_audience_does_not_open_this_api() {
         HeaderValue::from_str(&format!("Bearer {token}")).unwrap(),
     )]);
     let refused = authenticator
-        .authenticate(&headers, at("2026-01-01T00:30:00Z"), &builder_lives)
+        .authenticate(&headers, None, at("2026-01-01T00:30:00Z"), &builder_lives)
         .unwrap_err();
     assert_eq!(refused.code, 401);
 }
@@ -108,7 +108,7 @@ fn a_token_for_another_audience_does_not_open_this_api() {
 fn another_scheme_counts_as_no_credentials() {
     let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Basic abc"))]);
     let user = authenticator()
-        .authenticate(&headers, at("2026-01-01T00:30:00Z"), &builder_lives)
+        .authenticate(&headers, None, at("2026-01-01T00:30:00Z"), &builder_lives)
         .unwrap();
     assert_eq!(user, User::anonymous());
 }

@@ -145,6 +145,10 @@ impl Builder {
             format!("--cert-dir={}", file("certificates")),
             format!("--tls-cert-file={}", file(credentials::SERVER_CERTIFICATE)),
             format!("--tls-private-key-file={}", file(credentials::SERVER_KEY)),
+            format!(
+                "--client-ca-file={}",
+                file(credentials::AUTHORITY_CERTIFICATE)
+            ),
             format!("--token-auth-file={}", file(credentials::TOKENS)),
             "--authorization-mode=RBAC".to_owned(),
             "--service-cluster-ip-range=10.96.0.0/16".to_owned(),

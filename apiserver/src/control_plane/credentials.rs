@@ -8,6 +8,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 use serde_json::{Value, json};
 
 use super::error::Error;
+use crate::user_certificate::UserCertificate;
 
 /// The user that [`ControlPlane::client`](super::ControlPlane::client) acts as, of group `system:masters`.
 pub const ADMIN_USER: &str = "reeve-admin";
@@ -23,15 +24,21 @@ pub(super) const MANAGER_KUBECONFIG: &str = "kube-controller-manager.kubeconfig"
 const MANAGER_USER: &str = "system:kube-controller-manager";
 
 /// What a client needs to be let in.
-#[derive(Debug)]
 pub(super) struct Credentials {
     /// PEM certificate of the authority.
     pub(super) authority: String,
     pub(super) admin_token: String,
     manager_token: String,
+    issuer: Issuer<'static, KeyPair>,
 }
 
 // === impl Credentials ===
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials").finish_non_exhaustive()
+    }
+}
 
 impl Credentials {
     /// Makes all keys and certificates and writes the files that the programs read into `directory`.
@@ -62,6 +69,7 @@ impl Credentials {
             authority: authority_certificate.pem(),
             admin_token: random_token(),
             manager_token: random_token(),
+            issuer,
         };
         let tokens = format!(
             "{},{ADMIN_USER},{ADMIN_USER},\"system:masters\"\n{},{MANAGER_USER},{MANAGER_USER},\"system:masters\"\n",
@@ -78,6 +86,14 @@ impl Credentials {
             write(&directory.join(name), &content)?;
         }
         Ok(credentials)
+    }
+
+    pub(super) fn user_certificate(
+        &self,
+        user: &str,
+        group: Option<&str>,
+    ) -> Result<UserCertificate, Error> {
+        Ok(UserCertificate::issue(user, group, &self.issuer)?)
     }
 
     /// Writes the kubeconfig of kube-controller-manager, once the URL is known.

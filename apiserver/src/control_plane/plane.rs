@@ -14,6 +14,8 @@ use super::directory::Directory;
 use super::error::{Error, READY_WITHIN};
 use super::process::{self, Process};
 use super::reset;
+use crate::kubeconfig::{Access, kubeconfig};
+use crate::user_certificate::UserCertificate;
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -92,6 +94,29 @@ impl ControlPlane {
     #[must_use]
     pub fn kubeconfig_for(&self, user: &str, token: &str) -> String {
         credentials::kubeconfig(&self.url, &self.credentials.authority, user, token)
+    }
+
+    /// A certificate that makes its holder the user `user`, in `group`.
+    ///
+    /// # Errors
+    /// When it cannot be made, as for a name that a certificate cannot have.
+    pub fn user_certificate(
+        &self,
+        user: &str,
+        group: Option<&str>,
+    ) -> Result<UserCertificate, Error> {
+        self.credentials.user_certificate(user, group)
+    }
+
+    /// A kubeconfig (YAML) with a client certificate.
+    #[must_use]
+    pub fn kubeconfig_of(&self, certificate: &UserCertificate) -> String {
+        kubeconfig(&Access {
+            url: &self.url,
+            authority: Some(&self.credentials.authority),
+            token: None,
+            certificate: Some(certificate),
+        })
     }
 
     /// A client of the administrator.

@@ -14,3 +14,4 @@ mod mutated;
 mod owners;
 mod protobuf;
 mod rules;
+mod user_certificates;

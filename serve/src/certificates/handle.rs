@@ -14,9 +14,11 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::authorities::Authorities;
+use super::optional::OptionalClients;
 use super::pem::{provider, read};
 use super::seen::Seen;
 use super::{Error, Metrics, self_signed};
+use crate::http::ClientCertificate;
 
 /// Interval between two reads of the files (controller-runtime: the same).
 pub const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -27,6 +29,8 @@ pub struct Certificates {
     shared: Arc<Shared>,
     /// The authorities of the clients, if clients must have a certificate.
     clients: Option<Arc<Authorities>>,
+    /// The verifier of clients that may have a certificate.
+    optional: Option<Arc<OptionalClients>>,
 }
 
 struct Shared {
@@ -99,6 +103,7 @@ impl Certificates {
                 metrics: RwLock::new(None),
             }),
             clients: None,
+            optional: None,
         }
     }
 
@@ -115,6 +120,25 @@ impl Certificates {
         let authorities = Authorities::from_file(file.into()).await?;
         self.clients = Some(Arc::new(authorities));
         Ok(self)
+    }
+
+    /// Asks each client for a certificate, and accepts clients without one. A handler finds the certificate as the extension
+    /// [`ClientCertificate`], with the verdict of these authorities. The handshake accepts a certificate of another
+    /// authority, too: the handler decides what follows from it. (kube-apiserver: `--client-ca-file`.)
+    ///
+    /// # Errors
+    /// When an authority cannot be used, or there is none.
+    pub fn with_optional_clients(
+        mut self,
+        authorities: Vec<CertificateDer<'static>>,
+    ) -> Result<Self, Error> {
+        self.optional = Some(Arc::new(OptionalClients::new(authorities)?));
+        Ok(self)
+    }
+
+    /// The certificate of a client that was asked for one.
+    pub(crate) fn client(&self, chain: &[CertificateDer<'_>]) -> Option<ClientCertificate> {
+        self.optional.as_ref()?.verified(chain)
     }
 
     /// Counts reads in `metrics`, including the first ones.
@@ -240,9 +264,10 @@ impl Certificates {
     pub(crate) fn server_config(&self, http2: bool) -> Result<rustls::ServerConfig, Error> {
         let builder = rustls::ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()?;
-        let builder = match &self.clients {
-            Some(clients) => builder.with_client_cert_verifier(Arc::clone(clients) as _),
-            None => builder.with_no_client_auth(),
+        let builder = match (&self.clients, &self.optional) {
+            (Some(clients), _) => builder.with_client_cert_verifier(Arc::clone(clients) as _),
+            (None, Some(clients)) => builder.with_client_cert_verifier(Arc::clone(clients) as _),
+            (None, None) => builder.with_no_client_auth(),
         };
         let resolver = Arc::clone(&self.shared) as Arc<dyn ResolvesServerCert>;
         let mut config = builder.with_cert_resolver(resolver);

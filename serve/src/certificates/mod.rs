@@ -5,12 +5,14 @@
 //! readable and key and certificate fit. Until then the certificate in use stays: an update in two steps is seen
 //! half-way now and then.
 //!
-//! [`Certificates::with_client_authorities`] also requires a certificate of each client.
+//! [`Certificates::with_client_authorities`] also requires a certificate of each client;
+//! [`Certificates::with_optional_clients`] asks for one.
 
 mod authorities;
 mod error;
 mod handle;
 mod metrics;
+mod optional;
 mod pem;
 mod seen;
 mod self_signed;

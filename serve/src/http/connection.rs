@@ -22,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::activity::{Activity, Cause, Protocol, Recorded, Tracked};
 use super::answer::is_hang_up;
 use super::tls::Tls;
-use super::{Answer, Handler, Limits, Peer, Request, text};
+use super::{Answer, ClientCertificate, Handler, Limits, Peer, Request, text};
 
 /// Interval of the pings to a silent HTTP/2 peer.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -66,6 +66,8 @@ pub(super) struct Connection {
     pub(super) stop: CancellationToken,
     /// Whether each request is a task of its own.
     pub(super) tasks: bool,
+    /// `None` before the handshake, and for a client without one.
+    pub(super) client: Option<ClientCertificate>,
 }
 
 // === impl Connection ===
@@ -79,7 +81,10 @@ impl Connection {
             handshake = timeout(self.limits.header_timeout, tls.accept(stream)) => handshake,
         };
         let problem = match handshake {
-            Ok(Ok((stream, protocol))) => return self.serve(stream, protocol).await,
+            Ok(Ok((stream, protocol, client))) => {
+                let connection = Self { client, ..self };
+                return connection.serve(stream, protocol).await;
+            }
             Ok(Err(error)) => error.to_string(),
             Err(_) => "it took too long".to_owned(),
         };
@@ -97,12 +102,18 @@ impl Connection {
             handler,
             stop,
             tasks,
+            client,
         } = self;
         let handler = if tasks { in_tasks(handler) } else { handler };
         let activity = Activity::new(protocol);
         let service = {
             let activity = Arc::clone(&activity);
-            service_fn(move |request| answer(&activity, &handler, peer, limits, request))
+            service_fn(move |mut request: Request| {
+                if let Some(client) = &client {
+                    request.extensions_mut().insert(client.clone());
+                }
+                answer(&activity, &handler, peer, limits, request)
+            })
         };
         let (sender, mut spawned) = mpsc::unbounded_channel();
         let builder = builder(Streams(sender), protocol, &limits);
@@ -258,6 +269,7 @@ mod tests {
             handler,
             stop: stop.clone(),
             tasks: false,
+            client: None,
         };
         let serving = connection.serve(far, protocol);
         (near, stop, tokio::spawn(serving))

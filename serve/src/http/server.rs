@@ -183,6 +183,7 @@ impl Server {
                             handler: Arc::clone(&self.handler),
                             stop: stop.clone(),
                             tasks: self.tasks,
+                            client: None,
                         };
                         let plain = self.plain;
                         let tls = self.tls.clone();

@@ -15,6 +15,7 @@ mod with {
     use tokio_rustls::server::TlsStream;
 
     use crate::certificates::{Certificates, Error};
+    use crate::http::ClientCertificate;
     use crate::http::activity::Protocol;
 
     /// The handshakes of a server, and the certificates that they show.
@@ -39,17 +40,19 @@ mod with {
             self.certificates.watch().await;
         }
 
-        /// Completes a handshake: the stream, and the protocol that it chose.
+        /// Completes a handshake: the stream, the protocol that it chose, and the certificate of the client.
         pub(in crate::http) async fn accept(
             &self,
             stream: TcpStream,
-        ) -> io::Result<(TlsStream<TcpStream>, Protocol)> {
+        ) -> io::Result<(TlsStream<TcpStream>, Protocol, Option<ClientCertificate>)> {
             let stream = self.acceptor.accept(stream).await?;
             let protocol = match stream.get_ref().1.alpn_protocol() {
                 Some(b"h2") => Protocol::Http2,
                 _ => Protocol::Http1,
             };
-            Ok((stream, protocol))
+            let chain = stream.get_ref().1.peer_certificates();
+            let client = chain.and_then(|chain| self.certificates.client(chain));
+            Ok((stream, protocol, client))
         }
     }
 }
@@ -60,6 +63,7 @@ mod without {
 
     use tokio::net::TcpStream;
 
+    use crate::http::ClientCertificate;
     use crate::http::activity::Protocol;
 
     /// No server has TLS.
@@ -74,7 +78,7 @@ mod without {
         pub(in crate::http) async fn accept(
             &self,
             _stream: TcpStream,
-        ) -> io::Result<(TcpStream, Protocol)> {
+        ) -> io::Result<(TcpStream, Protocol, Option<ClientCertificate>)> {
             match *self {}
         }
     }
