@@ -128,19 +128,20 @@ struct Kubeconfig {
     /// The user; with --service-account its name in the file.
     #[arg(long)]
     user: String,
-    /// A group of the user in its client certificate.
+    /// The group of the user in its client certificate.
     #[arg(long)]
-    group: Vec<String>,
+    group: Option<String>,
     /// The namespace of the context, and of the ServiceAccount.
     #[arg(long)]
     namespace: String,
-    /// The directory of ca.crt and ca.key, which the API server trusts for client certificates.
-    #[arg(long, value_name = "DIR", required_unless_present = "service_account")]
+    /// The directory of ca.crt and ca.key, which the API server trusts for client certificates; unset, the signer of the
+    /// cluster issues the certificate.
+    #[arg(long, value_name = "DIR")]
     authority: Option<PathBuf>,
     /// Use a token of this ServiceAccount instead of a certificate.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["authority", "group"])]
     service_account: Option<String>,
-    /// Seconds that the token is valid.
+    /// Seconds that the token, or the certificate of the cluster's signer, is valid.
     #[arg(long, default_value_t = 8 * 3600, value_name = "SECONDS")]
     valid: u64,
     /// The file.
@@ -253,17 +254,19 @@ async fn run(arguments: Run) -> Result<(), BoxError> {
 async fn kubeconfig(arguments: Kubeconfig) -> Result<(), BoxError> {
     let config = arguments.location.load().await?;
     let access: Access = commands::access_of(&config);
-    let credentials = match (&arguments.service_account, &arguments.authority) {
-        (Some(account), _) => {
-            let client = client(&arguments.location).await?;
-            let token = commands::token(&client, &arguments.namespace, account, arguments.valid);
-            Credentials::Token(token.await?)
-        }
-        (None, authority) => {
-            let directory = authority.as_deref().unwrap_or(Path::new("."));
-            let (user, groups) = (&arguments.user, &arguments.group);
-            let (certificate, key) = commands::client(directory, user, groups, &Clock::system())?;
-            Credentials::Certificate { certificate, key }
+    let (user, group) = (&arguments.user, arguments.group.as_deref());
+    let certificate = |(certificate, key)| Credentials::Certificate { certificate, key };
+    let credentials = if let Some(directory) = &arguments.authority {
+        certificate(commands::client(directory, user, group, &Clock::system())?)
+    } else {
+        let client = client(&arguments.location).await?;
+        match &arguments.service_account {
+            Some(account) => {
+                let namespace = &arguments.namespace;
+                let token = commands::token(&client, namespace, account, arguments.valid);
+                Credentials::Token(token.await?)
+            }
+            None => certificate(commands::signed(&client, user, group, arguments.valid).await?),
         }
     };
     let text = commands::kubeconfig(&access, &arguments.user, &arguments.namespace, &credentials)?;

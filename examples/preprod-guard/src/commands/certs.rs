@@ -52,27 +52,34 @@ pub fn authority_and_leaf(directory: &Path, names: &Names, clock: &Clock) -> Res
 }
 
 /// A client certificate of one year and its key in PEM, signed by `ca.crt` and `ca.key` in `directory`: the user is its common
-/// name, the groups are its organizations. The authority is one of [`authority_and_leaf`].
+/// name, the group is its organization. The authority is one of [`authority_and_leaf`].
 ///
 /// # Errors
 /// When the authority cannot be read.
 pub fn client(
     directory: &Path,
     user: &str,
-    groups: &[String],
+    group: Option<&str>,
     clock: &Clock,
 ) -> Result<(String, String), BoxError> {
+    sign(of_client(user, group), directory, clock)
+}
+
+/// A request for such a certificate and its key in PEM.
+pub(super) fn request(user: &str, group: Option<&str>) -> Result<(String, String), BoxError> {
+    let key = KeyPair::generate()?;
+    let request = of_client(user, group).serialize_request(&key)?;
+    Ok((request.pem()?, key.serialize_pem()))
+}
+
+fn of_client(user: &str, group: Option<&str>) -> CertificateParams {
+    let mut names = vec![(DnType::CommonName, user)];
+    names.extend(group.map(|group| (DnType::OrganizationName, group)));
     let mut params = CertificateParams::default();
-    let organizations = groups
-        .iter()
-        .map(|group| (DnType::OrganizationName, group.as_str()));
-    let names: Vec<(DnType, &str)> = std::iter::once((DnType::CommonName, user))
-        .chain(organizations)
-        .collect();
     params.distinguished_name = named(&names);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    sign(params, directory, clock)
+    params
 }
 
 fn sign(

@@ -2,12 +2,13 @@
 
 use preprod_guard::object::Facts;
 use preprod_guard::state::State;
+use reeve_webhook::admission::Operation;
 use reeve_webhook::testing::Call;
 use serde_json::{Value, json};
 
 use crate::scenario::{
-    CALLERS, DEPLOYMENT, POD, allowed, ask, create, delete, denied, guard_of, key, mark, object,
-    plain, production, state, update,
+    CALLERS, DEPLOYMENT, POD, allowed, ask, call, create, delete, denied, guard_of, key, mark,
+    object, plain, production, state, update,
 };
 
 #[tokio::test]
@@ -63,7 +64,24 @@ async fn an_old_pod_may_be_changed_and_not_deleted() {
     let mut old = plain("try-0");
     old["metadata"]["creationTimestamp"] = json!("2025-12-19T00:00:00Z");
     allowed(update(POD, old.clone(), old.clone())).await;
-    denied(delete(POD, old), "not allowed to DELETE too old pod").await;
+    denied(
+        delete(POD, old.clone()),
+        "not allowed to DELETE too old pod",
+    )
+    .await;
+    let mut state = state();
+    state.put(key("", "pods", "try-0"), Facts::of(&old, &mark()));
+    let guard = guard_of(CALLERS, state);
+    let body = json!({"metadata": {"name": "try-0", "namespace": "hbox"}});
+    let kind = ("policy", "Eviction", "pods");
+    let evict = call(Operation::Create, kind, None, Some(body));
+    let evict = evict.subresource("", "v1", "pods", "eviction");
+    let reply = evict.to(&guard.webhook).await;
+    assert!(
+        reply.message().contains("too old pod"),
+        "an eviction deletes: {}",
+        reply.message()
+    );
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ async fn the_scenario_on_the_built_in_server() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_scenario_on_a_real_server() {
-    if let Some(world) = World::real("scenario-real").await {
+    if let Some(world) = World::real_with_signer("scenario-real").await {
         scenario(world).await;
     }
 }
@@ -45,7 +45,7 @@ async fn scenario(world: World) {
     let credentials: &[&str] = if world.is_real() {
         &["--namespace=hbox", &authority, "--group=hbox:pre-release"]
     } else {
-        // The built-in server has no client certificates.
+        // The built-in server keeps the key of its authority, so the command gets a token.
         &["--namespace=hbox-pre", "--service-account=ci"]
     };
     let arguments = [&["kubeconfig", "--user=hbox-pre", &flag], credentials].concat();
@@ -70,6 +70,10 @@ async fn scenario(world: World) {
     };
     let answer = pre(&["delete", "pod", "web-0"]).await;
     assert_eq!(answer, (false, denied("pod", "DELETE production pod")));
+    // From here on it is a client certificate on both servers.
+    if let Some(kubeconfig) = world.kubeconfig_of("hbox-pre", "hbox:pre-release") {
+        std::fs::write(&out, kubeconfig).unwrap();
+    }
     let answer = pre(&["label", "pod", "web-0", "environment-"]).await;
     assert_eq!(answer, (false, denied("pod", "UPDATE production pod")));
     let (_, answer) = pre(&["delete", "pod", "--all", "--dry-run=server"]).await;
@@ -133,8 +137,30 @@ async fn scenario(world: World) {
     ] {
         assert!(findings.contains(expected), "{expected}: {findings}");
     }
+    if world.is_real() {
+        signed(&world).await;
+    }
     let deleted = world.guard_command(&["uninstall", "--emergency"]).await;
     assert_eq!(deleted, "deleted hbox-guard\ndeleted hbox-guard-records\n");
     guard.kill().await;
     world.end().await;
+}
+
+/// A certificate that the signer of the cluster issues.
+async fn signed(world: &World) {
+    let out = format!("--out={}", world.file("signed.yaml").display());
+    let arguments = [
+        "kubeconfig",
+        "--user=hbox-pre",
+        "--group=hbox:pre-release",
+        "--namespace=hbox",
+        &out,
+    ];
+    world.guard_command(&arguments).await;
+    let user = world.try_kubectl("signed.yaml", &["auth", "whoami"]).await;
+    let user = text(&user);
+    assert!(
+        user.contains("hbox-pre") && user.contains("hbox:pre-release"),
+        "{user}"
+    );
 }

@@ -75,12 +75,31 @@ impl World {
 
     /// A real server that accepts client certificates of the authority in `pki`. `None` without kubectl or kube-apiserver.
     pub(super) async fn real(name: &str) -> Option<Self> {
-        let (builder, kubectl) = (assets::control_plane()?, assets::kubectl()?);
+        Self::real_server(name, false).await
+    }
+
+    /// The same, with the controller that signs client certificates.
+    pub(super) async fn real_with_signer(name: &str) -> Option<Self> {
+        Self::real_server(name, true).await
+    }
+
+    async fn real_server(name: &str, signs: bool) -> Option<Self> {
+        let (mut builder, kubectl) = (assets::control_plane()?, assets::kubectl()?);
         let directory = directory(name);
         certificates(&directory.0).await;
-        let authority = directory.0.join("pki/ca.crt");
-        let argument = format!("--client-ca-file={}", authority.display());
-        let plane = builder.apiserver_argument(argument).start().await.unwrap();
+        let authority = directory.0.join("pki/ca.crt").display().to_string();
+        builder = builder.apiserver_argument(format!("--client-ca-file={authority}"));
+        if signs {
+            let key = directory.0.join("pki/ca.key").display().to_string();
+            // The other controllers would change objects.
+            let controllers = "--controllers=certificatesigningrequest-signing-controller,serviceaccount-controller";
+            builder = builder
+                .controller_manager(true)
+                .controller_manager_argument(controllers)
+                .controller_manager_argument(format!("--cluster-signing-cert-file={authority}"))
+                .controller_manager_argument(format!("--cluster-signing-key-file={key}"));
+        }
+        let plane = builder.start().await.unwrap();
         let (kubeconfig, client) = (plane.kubeconfig(), plane.client().unwrap());
         let server = Server::Real(Box::new(plane));
         let world = Self {
@@ -131,6 +150,15 @@ impl World {
 
     pub(super) fn is_real(&self) -> bool {
         matches!(self.server, Server::Real(_))
+    }
+
+    /// A kubeconfig of the built-in server with a client certificate.
+    pub(super) fn kubeconfig_of(&self, user: &str, group: &str) -> Option<String> {
+        let Server::BuiltIn(_, serving) = &self.server else {
+            return None;
+        };
+        let certificate = serving.user_certificate(user, Some(group)).unwrap();
+        Some(serving.kubeconfig_of(&certificate.unwrap()))
     }
 
     /// The address of the store of a real server.
