@@ -1,9 +1,10 @@
 //! Requests of callers, by impersonation.
 
 use http::Request;
-use serde_json::Value;
+use serde_json::{Value, json};
+use tokio::time::{Duration, Instant, sleep};
 
-use super::world::World;
+use super::world::{Guard, PATIENCE, World};
 
 /// A caller: its name and a group.
 pub(super) type Caller = (&'static str, &'static str);
@@ -83,5 +84,28 @@ impl World {
         let answer = self.send(&attempt, None).await;
         assert_eq!(answer.code, 200, "{attempt:?}: {}", answer.message);
         answer.object
+    }
+
+    /// Deletes production Pods of another namespace until the guard gets records of deletions, or none any more: a real server
+    /// reads configurations from a cache.
+    pub(super) async fn until_recorded(&self, guard: &Guard, recorded: bool) {
+        let pods = "/api/v1/namespaces/hbox-pre/pods";
+        let end = Instant::now() + PATIENCE;
+        for turn in 0.. {
+            let name = format!("probe-{recorded}-{turn}");
+            let pod = json!({
+                "metadata": {"name": name, "labels": {"environment": "production"}},
+                "spec": {"automountServiceAccountToken": false, "containers": [{"name": "a", "image": "a"}]},
+            });
+            self.must("POST", pods, pod).await;
+            self.must("DELETE", &format!("{pods}/{name}"), Value::Null)
+                .await;
+            let audit = std::fs::read_to_string(&guard.audit).unwrap();
+            if audit.contains(&format!("pods/hbox-pre/{name}\"")) == recorded {
+                return;
+            }
+            assert!(Instant::now() < end, "{audit}");
+            sleep(Duration::from_millis(100)).await;
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::world::{World, text};
+use super::world::{CONFIG, World, text};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_scenario_on_the_built_in_server() {
@@ -100,6 +100,7 @@ async fn scenario(world: World) {
     guard.until("caches synced").await;
     world.install(&guard, Some(&world.file("pki/ca.crt"))).await;
     world.until_called().await;
+    world.until_recorded(&guard, true).await;
     let answer = pre(&["delete", "pod", "try-0"]).await;
     assert_eq!(answer, (false, denied("pod", "DELETE too old pod")));
     // The administrator is a production caller.
@@ -112,7 +113,7 @@ async fn scenario(world: World) {
     let mut lines: Vec<Value> = audit
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap())
-        .filter(|line| line["target"].as_str().unwrap().starts_with("pods/"))
+        .filter(|line| line["target"].as_str().unwrap().starts_with("pods/hbox/"))
         .map(|line| json!(["op", "target", "decision", "rule"].map(|field| line[field].clone())))
         .collect();
     // A real server calls twice for the deletion of a Pod: when its grace period begins, and for the deletion.
@@ -140,6 +141,17 @@ async fn scenario(world: World) {
     if world.is_real() {
         signed(&world).await;
     }
+    guard.kill().await;
+
+    // With `mode: warn` the same deletion is done.
+    std::fs::write(world.file("guard.yaml"), format!("{CONFIG}mode: warn\n")).unwrap();
+    let guard = world.start("warning", &[&tls, "--later=768"]);
+    guard.until("caches synced").await;
+    world.install(&guard, Some(&world.file("pki/ca.crt"))).await;
+    world.until_recorded(&guard, true).await;
+    let warned = pre(&["delete", "pod", "try-0"]).await;
+    let warning = "Warning: Pre-release environment not allowed to DELETE too old pod";
+    assert!(warned.0 && warned.1.contains(warning), "{}", warned.1);
     let deleted = world.guard_command(&["uninstall", "--emergency"]).await;
     assert_eq!(deleted, "deleted hbox-guard\ndeleted hbox-guard-records\n");
     guard.kill().await;
