@@ -33,6 +33,8 @@ pub struct Facts {
     pub uid: String,
     /// The uids of the owners.
     pub owners: BTreeSet<String>,
+    /// The groups and kinds of the owners.
+    pub owner_kinds: BTreeSet<(String, String)>,
     /// The node of a Pod.
     pub node: Option<String>,
     /// ConfigMaps, Secrets, claims and the ServiceAccount of a Pod, by resource and name.
@@ -88,7 +90,12 @@ impl Facts {
         ]
         .into_iter()
         .any(|part| part["metadata"]["labels"][&mark.label] == mark.value.as_str());
-        let owners = items(&metadata["ownerReferences"]).filter_map(|owner| text(&owner["uid"]));
+        let owners = || items(&metadata["ownerReferences"]);
+        let owner_kinds = owners().filter_map(|owner| {
+            let version = text(&owner["apiVersion"])?;
+            let group = version.split_once('/').map_or("", |(group, _)| group);
+            Some((group.to_owned(), text(&owner["kind"])?))
+        });
         Self {
             labels: strings(&metadata["labels"]),
             marked,
@@ -96,7 +103,8 @@ impl Facts {
                 .as_str()
                 .and_then(|time| time.parse().ok()),
             uid: text(&metadata["uid"]).unwrap_or_default(),
-            owners: owners.collect(),
+            owners: owners().filter_map(|owner| text(&owner["uid"])).collect(),
+            owner_kinds: owner_kinds.collect(),
             node: text(&object["spec"]["nodeName"]),
             uses: specs.into_iter().flat_map(uses).collect(),
             priority_classes: specs

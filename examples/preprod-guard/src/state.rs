@@ -70,6 +70,17 @@ impl State {
         objects.map(|(key, _)| key).collect()
     }
 
+    /// The groups and kinds of the owners of production objects.
+    #[must_use]
+    pub fn owner_kinds(&self, mark: &Mark) -> BTreeSet<(String, String)> {
+        let objects = self.objects.iter();
+        let production =
+            objects.filter(|(key, facts)| self.is_production(&key.namespace, facts, mark));
+        production
+            .flat_map(|(_, facts)| facts.owner_kinds.iter().cloned())
+            .collect()
+    }
+
     /// The uids in `uids`, and those of all objects that they own, directly or through others.
     #[must_use]
     pub fn family(&self, mut uids: BTreeSet<String>) -> BTreeSet<String> {

@@ -1,5 +1,6 @@
 //! Informers that keep the state and the detector up to date.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Event as ClusterEvent;
@@ -20,6 +21,7 @@ use crate::state::State;
 pub struct Watch {
     registrations: Vec<Registration>,
     state: Arc<RwLock<State>>,
+    guarded: BTreeSet<(String, String)>,
 }
 
 /// The writer of one kind into the state.
@@ -93,9 +95,14 @@ impl Watch {
             }
         };
         registrations.push(caches.add_handler(&View::typed(), "records", records)?);
+        let guarded = kinds.iter().map(|guarded| {
+            let resource = &guarded.resource;
+            (resource.group.clone(), resource.kind.clone())
+        });
         Ok(Self {
             registrations,
             state: Arc::clone(state),
+            guarded: guarded.collect(),
         })
     }
 
@@ -114,6 +121,14 @@ impl Watch {
             label = config.mark.label,
             "caches synced"
         );
+        // Their deletion is not called, and the garbage collector deletes what they own.
+        for (group, kind) in state.owner_kinds(&config.mark).difference(&self.guarded) {
+            tracing::warn!(
+                group,
+                kind,
+                "production objects have owners of a kind that is not guarded; add it to `kinds`"
+            );
+        }
     }
 }
 

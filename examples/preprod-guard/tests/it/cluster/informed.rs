@@ -75,8 +75,27 @@ async fn define_websites(world: &World) {
 
 async fn informed(world: World) {
     define_websites(&world).await;
+    let run = json!({
+        "metadata": {
+            "name": "run", "labels": {"environment": "production"},
+            "ownerReferences": [{"apiVersion": "ci.example.com/v1", "kind": "Pipeline", "name": "a", "uid": "unknown"}],
+        },
+    });
+    // The garbage collector leaves objects whose owner has a kind that is not served.
+    world
+        .must("POST", &format!("{NAMESPACE}/configmaps"), run)
+        .await;
     let guard = world.start("guard", &["--certificates-every=1"]);
     guard.until("caches synced").await;
+    guard.until("owners of a kind that is not guarded").await;
+    assert!(guard.log().contains("Pipeline"), "{}", guard.log());
+    world
+        .must(
+            "DELETE",
+            &format!("{NAMESPACE}/configmaps/run"),
+            Value::Null,
+        )
+        .await;
     world.install_service(&guard).await;
     guard.until("another certificate is in use").await;
     world.until_called().await;
