@@ -24,6 +24,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::issue::BACKDATE;
+
 /// Identifies a certificate: the digest of its bytes.
 pub(super) type Id = [u8; 32];
 
@@ -196,13 +198,31 @@ impl Contents {
         self.bundle.iter().find(|authority| authority.id == id)
     }
 
-    /// Whether a server may use its leaf now.
+    /// Whether clients accept its leaf now.
     fn is_alive(&self, now: Timestamp) -> bool {
-        self.leaf.expires > now
+        self.leaf.is_valid(now)
             && self
                 .authority(self.leaf.issuer)
-                .is_some_and(|issuer| issuer.expires > now)
+                .is_some_and(|issuer| is_valid(issuer.issued, issuer.expires, now))
     }
+}
+
+// === impl Leaf ===
+
+impl Leaf {
+    fn is_valid(&self, now: Timestamp) -> bool {
+        is_valid(self.issued, self.expires, now)
+    }
+}
+
+/// Whether a certificate's life has begun and has not ended. A replica with a clock that is ahead makes certificates of the
+/// future; their beginning is earlier than their issue, so small differences of clocks do not count.
+fn is_valid(issued: Timestamp, expires: Timestamp, now: Timestamp) -> bool {
+    !is_of_the_future(issued, now) && now < expires
+}
+
+fn is_of_the_future(issued: Timestamp, now: Timestamp) -> bool {
+    has_passed(now, BACKDATE, issued)
 }
 
 /// The time of the next leaf or authority: two thirds of a life.
@@ -299,7 +319,9 @@ impl Memory {
         let present: BTreeSet<Id> = candidates.into_iter().filter(everywhere).collect();
         self.trusted.retain(|id, _| present.contains(id));
         for id in present {
-            self.trusted.entry(id).or_insert(now);
+            // A clock that was ahead does not keep the time from passing.
+            let since = self.trusted.entry(id).or_insert(now);
+            *since = now.min(*since);
         }
     }
 
@@ -321,7 +343,8 @@ impl Memory {
                 generation: known.generation + 1,
             });
         }
-        let since = *self.empty_since.get_or_insert(now);
+        let since = self.empty_since.map_or(now, |since| since.min(now));
+        self.empty_since = Some(since);
         let first = bundles.complete && bundles.entries.iter().all(BTreeSet::is_empty);
         (first || has_passed(since, lifetimes.patience, now)).then_some(Write::Create)
     }
@@ -333,9 +356,10 @@ impl Memory {
             Some(served) if served.id == contents.leaf.id => false,
             // A leaf of an authority that some API server does not trust yet waits, as long as the served one is good.
             Some(served) => {
-                served.expires <= now
+                !served.is_valid(now)
                     || contents.authority(served.issuer).is_none()
-                    || self.is_trusted(contents.leaf.issuer, now, lifetimes)
+                    || (contents.leaf.is_valid(now)
+                        && self.is_trusted(contents.leaf.issuer, now, lifetimes))
             }
         }
     }
@@ -344,9 +368,9 @@ impl Memory {
     fn advance(&self, now: Timestamp, contents: &Contents, lifetimes: &Lifetimes) -> Option<Write> {
         let signer = contents.authority(contents.signer)?;
         let leaf = &contents.leaf;
-        let dead = leaf.expires <= now;
+        let dead = !contents.is_alive(now);
         let due = dead || !leaf.fits || is_due(leaf.issued, leaf.expires, now);
-        if is_due(signer.issued, signer.expires, now) {
+        if is_of_the_future(signer.issued, now) || is_due(signer.issued, signer.expires, now) {
             return Some(Write::Announce);
         }
         if due || leaf.issuer != signer.id {

@@ -549,3 +549,78 @@ proptest! {
         }
     }
 }
+
+fn contents(now: Timestamp, generation: u64, number: u8) -> Contents {
+    let authority = Authority {
+        id: [number; 32],
+        issued: now,
+        expires: now + LIVES.authority,
+    };
+    Contents {
+        generation,
+        bundle: vec![authority],
+        signer: authority.id,
+        leaf: Leaf {
+            id: [number + 100; 32],
+            issuer: authority.id,
+            issued: now,
+            expires: now + LIVES.leaf,
+            fits: true,
+        },
+        since: now,
+    }
+}
+
+fn trusting(contents: &Contents) -> Bundles {
+    Bundles {
+        entries: vec![contents.bundle.iter().map(|one| one.id).collect()],
+        complete: true,
+    }
+}
+
+#[test]
+fn certificates_of_a_replica_whose_clock_is_ahead_are_replaced() {
+    let now = Timestamp::from_second(1_800_000_000).unwrap();
+    let good = contents(now, 1, 1);
+    let mut memory = Memory::default();
+    memory.decide(
+        now,
+        &Found::Contents(good.clone()),
+        &trusting(&good),
+        &LIVES,
+    );
+    let year = Duration::from_secs(365 * 24 * 3600);
+    let mut ahead = contents(now + year, 2, 2);
+    ahead.bundle.extend(&good.bundle);
+    let later = now + Duration::from_secs(60);
+    let found = Found::Contents(ahead.clone());
+    // Even when the configurations have trusted the new authority for long, the good leaf stays.
+    memory.decide(later, &found, &trusting(&ahead), &LIVES);
+    let decision = memory.decide(later + LIVES.propagation, &found, &trusting(&ahead), &LIVES);
+    assert!(!decision.adopt);
+    assert_eq!(decision.write, Some(Write::Announce));
+    // A difference of minutes between clocks replaces nothing.
+    let soon = contents(now + Duration::from_secs(300), 1, 3);
+    let mut memory = Memory::default();
+    let decision = memory.decide(
+        now,
+        &Found::Contents(soon.clone()),
+        &trusting(&soon),
+        &LIVES,
+    );
+    assert_eq!((decision.adopt, decision.write), (true, None));
+}
+
+#[test]
+fn a_clock_that_was_ahead_does_not_keep_a_replica_from_readiness() {
+    let now = Timestamp::from_second(1_800_000_000).unwrap();
+    let good = contents(now, 1, 1);
+    let found = Found::Contents(good.clone());
+    let mut memory = Memory::default();
+    let ahead = now + Duration::from_secs(90 * 24 * 3600);
+    memory.look(ahead, &trusting(&good));
+    memory.decide(now, &found, &trusting(&good), &LIVES);
+    assert!(!memory.ready);
+    memory.decide(now + LIVES.propagation, &found, &trusting(&good), &LIVES);
+    assert!(memory.ready);
+}

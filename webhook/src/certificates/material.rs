@@ -27,6 +27,9 @@ const LEAF_KEY: &str = "tls.key";
 const SIGNER_KEY: &str = "ca.key";
 const STATE: &str = "state.json";
 
+/// The most authorities of a first content.
+const MOST_AUTHORITIES: usize = 10;
+
 /// Certificates and keys, and the facts about them.
 #[derive(Clone)]
 pub(super) struct Material {
@@ -99,7 +102,7 @@ impl Material {
         let state: State =
             serde_json::from_slice(bytes(STATE)?).map_err(|_| Problem::Unreadable(STATE))?;
         let bundle = certificates(bytes(BUNDLE)?).ok_or(Problem::Unreadable(BUNDLE))?;
-        let leaf = certificates(bytes(LEAF)?).and_then(|mut chain| chain.pop());
+        let leaf = certificates(bytes(LEAF)?).and_then(|chain| chain.into_iter().next());
         let leaf = leaf.ok_or(Problem::Unreadable(LEAF))?;
         Self::of(
             state,
@@ -136,7 +139,8 @@ impl Material {
         pair.map_err(|_| Problem::OtherKey)?;
         let at = issued.as_second();
         let signed = |name: &str, root: &CertificateDer<'static>| verifies(&leaf, root, name, at);
-        let own = first_name(&leaf).unwrap_or_default();
+        // The first name, for a check of the signature alone.
+        let own = all_names(&leaf).into_iter().next().unwrap_or_default();
         let issuer = bundle
             .iter()
             .find(|root| signed(&own, root))
@@ -195,11 +199,13 @@ impl Material {
         Ok((self.leaf.clone(), private(&self.leaf_key)?))
     }
 
-    /// Performs a write of the machine: the next content.
+    /// Performs a write of the machine: the next content. The configurations have the authorities `trusted` now: a first
+    /// content keeps them for the time of overlap, because servers may still show certificates of theirs.
     pub(super) fn next(
         write: &Write,
         found: Option<&Self>,
         known: Option<&Self>,
+        trusted: &[CertificateDer<'static>],
         now: Timestamp,
         names: &[String],
         lifetimes: &Lifetimes,
@@ -214,12 +220,19 @@ impl Material {
             Write::Create => {
                 let name = named();
                 let signer = issue::authority(&name, now, lifetimes.authority)?;
+                let life = life.min(lifetimes.authority);
                 let leaf = issue::leaf(&name, &signer.key, names, now, life)?;
                 let state = State {
                     generation: 1,
                     since: now,
                 };
-                let bundle = vec![signer.certificate];
+                let mut bundle = vec![signer.certificate];
+                for certificate in trusted {
+                    let lives = times(certificate).is_some_and(|(_, expires)| expires > now);
+                    if lives && !bundle.contains(certificate) && bundle.len() < MOST_AUTHORITIES {
+                        bundle.push(certificate.clone());
+                    }
+                }
                 Self::of(state, bundle, signer.key, leaf.certificate, leaf.key, names)
             }
             Write::Restore { generation } => {
@@ -265,7 +278,14 @@ impl Material {
                     .iter()
                     .find(|certificate| id(certificate) == signer);
                 let name = certificate.and_then(common_name).ok_or(Problem::NoSigner)?;
-                let leaf = issue::leaf(&name, &base.signer_key, names, now, life.min(rest))?;
+                let mut all = names.to_vec();
+                if !base.contents.leaf.fits {
+                    // Replicas with other names keep theirs until the next regular leaf, so they do not replace each
+                    // other's leaf.
+                    let others = all_names(&base.leaf).into_iter();
+                    all.extend(others.filter(|name| !names.contains(name)));
+                }
+                let leaf = issue::leaf(&name, &base.signer_key, &all, now, life.min(rest))?;
                 let state = State {
                     generation: base.contents.generation + 1,
                     since: base.contents.since,
@@ -319,26 +339,28 @@ fn common_name(certificate: &CertificateDer<'static>) -> Option<String> {
     name.as_str().ok().map(str::to_owned)
 }
 
-/// The first alternative name, for a check of the signature alone.
-fn first_name(certificate: &CertificateDer<'_>) -> Option<String> {
+/// The alternative names: host names and addresses.
+fn all_names(certificate: &CertificateDer<'_>) -> Vec<String> {
     use x509_parser::extensions::GeneralName;
-    let (_, parsed) = parse_x509_certificate(certificate).ok()?;
-    let names = parsed.subject_alternative_name().ok()??;
-    names
-        .value
-        .general_names
-        .iter()
-        .find_map(|name| match name {
-            GeneralName::DNSName(name) => Some((*name).to_owned()),
-            GeneralName::IPAddress(bytes) => {
-                let four = <[u8; 4]>::try_from(*bytes)
-                    .map(|four| std::net::IpAddr::from(four).to_string());
-                let six =
-                    <[u8; 16]>::try_from(*bytes).map(|six| std::net::IpAddr::from(six).to_string());
-                four.or(six).ok()
-            }
-            _ => None,
-        })
+    let Ok((_, parsed)) = parse_x509_certificate(certificate) else {
+        return Vec::new();
+    };
+    let Ok(Some(names)) = parsed.subject_alternative_name() else {
+        return Vec::new();
+    };
+    let names = names.value.general_names.iter();
+    let text = |name: &GeneralName<'_>| match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(bytes) => {
+            let four =
+                <[u8; 4]>::try_from(*bytes).map(|four| std::net::IpAddr::from(four).to_string());
+            let six =
+                <[u8; 16]>::try_from(*bytes).map(|six| std::net::IpAddr::from(six).to_string());
+            four.or(six).ok()
+        }
+        _ => None,
+    };
+    names.filter_map(text).collect()
 }
 
 /// Whether a client that trusts `root` accepts the leaf for `name` at a time.

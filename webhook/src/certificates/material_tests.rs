@@ -12,7 +12,17 @@ fn at(seconds: i64) -> Timestamp {
 
 fn next(write: &Write, found: Option<&Material>, seconds: i64) -> Material {
     let lifetimes = Lifetimes::default();
-    Material::next(write, found, found, at(seconds), &names(), &lifetimes, 7).unwrap()
+    Material::next(
+        write,
+        found,
+        found,
+        &[],
+        at(seconds),
+        &names(),
+        &lifetimes,
+        7,
+    )
+    .unwrap()
 }
 
 #[test]
@@ -52,6 +62,7 @@ fn each_write_makes_contents_that_are_read_back_with_the_same_facts() {
         &Write::Restore { generation: 5 },
         Some(&first),
         Some(&retired),
+        &[],
         at(400),
         &names(),
         &Lifetimes::default(),
@@ -69,17 +80,105 @@ fn each_write_makes_contents_that_are_read_back_with_the_same_facts() {
 #[test]
 fn a_leaf_does_not_outlive_its_authority() {
     let lifetimes = Lifetimes::default().authority(Duration::from_secs(100));
-    let made = Material::next(&Write::Create, None, None, at(0), &names(), &lifetimes, 1).unwrap();
+    let made = Material::next(
+        &Write::Create,
+        None,
+        None,
+        &[],
+        at(0),
+        &names(),
+        &lifetimes,
+        1,
+    )
+    .unwrap();
     let issued = Material::next(
         &Write::Issue,
         Some(&made),
         None,
+        &[],
         at(40),
         &names(),
         &lifetimes,
         2,
     );
+    assert_eq!(made.contents.leaf.expires, at(100));
     assert_eq!(issued.unwrap().contents.leaf.expires, at(100));
+}
+
+#[test]
+fn replicas_with_different_names_agree_on_one_leaf() {
+    let made = next(&Write::Create, None, 0);
+    let others = ["guard.hbox.svc".to_owned(), "other.hbox.svc".to_owned()];
+    let seen = Material::read(&made.data(), &others).unwrap();
+    assert!(!seen.contents.leaf.fits);
+    let lifetimes = Lifetimes::default();
+    let issued = Material::next(
+        &Write::Issue,
+        Some(&seen),
+        None,
+        &[],
+        at(10),
+        &others,
+        &lifetimes,
+        2,
+    )
+    .unwrap();
+    for names in [&others[..], &names()] {
+        let read = Material::read(&issued.data(), names).unwrap();
+        assert!(read.contents.leaf.fits, "{names:?}");
+    }
+    // The next regular leaf is for the names of its replica alone.
+    let regular = Material::read(&issued.data(), &others).unwrap();
+    let regular = next_for(&Write::Issue, &regular, &others);
+    let read = Material::read(&regular.data(), &names()).unwrap();
+    assert!(!read.contents.leaf.fits);
+}
+
+fn next_for(write: &Write, found: &Material, names: &[String]) -> Material {
+    let lifetimes = Lifetimes::default();
+    Material::next(write, Some(found), None, &[], at(20), names, &lifetimes, 3).unwrap()
+}
+
+#[test]
+fn a_first_content_keeps_the_authorities_that_are_trusted_already() {
+    let before = next(&Write::Create, None, 0);
+    let lifetimes = Lifetimes::default();
+    let trusted = &before.bundle;
+    let made = Material::next(
+        &Write::Create,
+        None,
+        None,
+        trusted,
+        at(10),
+        &names(),
+        &lifetimes,
+        2,
+    )
+    .unwrap();
+    assert!(made.contents.authority(before.contents.signer).is_some());
+    assert_ne!(made.contents.signer, before.contents.signer);
+    let dead = at(0) + lifetimes.authority;
+    let later = Material::next(
+        &Write::Create,
+        None,
+        None,
+        trusted,
+        dead,
+        &names(),
+        &lifetimes,
+        3,
+    );
+    assert_eq!(later.unwrap().contents.bundle.len(), 1);
+}
+
+#[test]
+fn the_leaf_is_the_first_certificate_of_its_chain() {
+    let made = next(&Write::Create, None, 0);
+    let mut data = made.data();
+    let chain = [data["tls.crt"].0.clone(), data["ca.crt"].0.clone()].concat();
+    data.insert("tls.crt".to_owned(), ByteString(chain));
+    let read = Material::read(&data, &names()).unwrap();
+    assert_eq!(read.contents, made.contents);
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub enum Notice {
     Unusable(String),
     /// The bundle of a configuration was brought up to date.
     Injected(String),
+    /// A configuration does not exist, or none of its entries leads to the server: nothing is trusted there.
+    NotFound(String),
     /// The certificate in use ends soon, because it could not be renewed. The text has the time.
     ExpiresSoon(String),
     /// A step failed. It is tried again every 10 s.
@@ -56,6 +58,7 @@ impl Notice {
             Self::Restored(_) => "CertificatesRestored",
             Self::Unusable(_) => "CertificatesUnusable",
             Self::Injected(_) => "BundleInjected",
+            Self::NotFound(_) => "ConfigurationNotFound",
             Self::ExpiresSoon(_) => "CertificateExpiresSoon",
             Self::Failed(_) => "RotationFailed",
         }
@@ -65,7 +68,11 @@ impl Notice {
     #[must_use]
     pub fn is_warning(&self) -> bool {
         match self {
-            Self::Restored(_) | Self::Unusable(_) | Self::ExpiresSoon(_) | Self::Failed(_) => true,
+            Self::Restored(_)
+            | Self::Unusable(_)
+            | Self::ExpiresSoon(_)
+            | Self::NotFound(_)
+            | Self::Failed(_) => true,
             Self::Created | Self::Announced | Self::Issued | Self::Retired | Self::Injected(_) => {
                 false
             }
@@ -85,6 +92,10 @@ impl fmt::Display for Notice {
             Self::Restored(cause) => write!(f, "restored the newest certificates: {cause}"),
             Self::Unusable(cause) => write!(f, "cannot use the certificates: {cause}"),
             Self::Injected(target) => write!(f, "brought the bundle of {target} up to date"),
+            Self::NotFound(target) => write!(
+                f,
+                "{target} does not exist, or has no entry that leads to the server: it gets no bundle"
+            ),
             Self::ExpiresSoon(at) => {
                 write!(f, "the certificate in use ends at {at} and was not renewed")
             }

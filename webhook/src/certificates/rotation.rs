@@ -277,7 +277,7 @@ impl Rotation {
             }
             return Ok(false);
         };
-        self.write(&write, &read, now).await?;
+        self.write(&write, &read, &seen, now).await?;
         Ok(true)
     }
 
@@ -291,7 +291,8 @@ impl Rotation {
                 names: &self.names,
             };
             match target.read(&self.client, server).await {
-                Ok(seen) => all.extend(seen),
+                Ok(Some(seen)) if !seen.entries.is_empty() => all.push(seen),
+                Ok(_) => self.once(&Notice::NotFound(target.to_string())),
                 Err(error) => {
                     complete = false;
                     self.failed(&error.to_string());
@@ -372,19 +373,30 @@ impl Rotation {
             match seen.inject(&self.client, &bundle, &pem).await {
                 Ok(true) => self.record(&Notice::Injected(seen.target().to_string())),
                 Ok(false) => {}
-                // A failed `test` of a JSON patch is a 422.
-                Err(error) if error.is_conflict() || error.is_invalid() => {}
+                Err(error) if error.is_conflict() => {}
+                // A failed `test` of a JSON patch is a 422, too: then the configuration has another version now.
+                Err(error) if error.is_invalid() && !seen.is_current(&self.client).await => {}
                 Err(error) => self.failed(&error.to_string()),
             }
         }
     }
 
-    async fn write(&mut self, write: &Write, read: &Read, now: Timestamp) -> Result<(), Error> {
+    async fn write(
+        &mut self,
+        write: &Write,
+        read: &Read,
+        seen: &[Seen],
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let entries = seen.iter().flat_map(|seen| &seen.entries);
+        let trusted = entries.flat_map(|entry| &entry.authorities);
+        let trusted: Vec<_> = trusted.cloned().collect();
         let random = self.clock.random().next_u64();
         let next = Material::next(
             write,
             read.material.as_ref(),
             self.known.as_ref(),
+            &trusted,
             now,
             &self.names,
             &self.lifetimes,
@@ -452,7 +464,7 @@ impl Rotation {
         let day = SignedDuration::from_hours(24);
         if self
             .warned
-            .is_none_or(|warned| now.duration_since(warned) >= day)
+            .is_none_or(|warned| now.duration_since(warned) >= day || warned > now)
         {
             self.warned = Some(now);
             self.record(&Notice::ExpiresSoon(leaf.expires.to_string()));

@@ -9,6 +9,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use reeve_client::{Client, Error, Kind, ObjectKey, Patch, optional};
+use reeve_serve::certificates::CertificateDer;
 use serde_json::{Value, json};
 
 use super::machine::Id;
@@ -36,6 +37,7 @@ pub(super) struct Entry {
     path: String,
     /// The authorities of its bundle; empty if it cannot be read.
     pub(super) bundle: BTreeSet<Id>,
+    pub(super) authorities: Vec<CertificateDer<'static>>,
 }
 
 /// The server's names, for the entries that lead to it.
@@ -92,6 +94,15 @@ impl Seen {
         &self.target
     }
 
+    /// Whether the configuration has still this version, as far as it can be read.
+    pub(super) async fn is_current(&self, client: &Client) -> bool {
+        let key = ObjectKey::cluster(self.target.name.as_str());
+        let read = client.dynamic(&self.target.kind).get(&key).await;
+        read.is_ok_and(|object| {
+            object.metadata.resource_version.as_deref() == Some(self.version.as_str())
+        })
+    }
+
     /// Sets the bundle of each entry that has another one. Returns whether any had. The write fails if the configuration was
     /// changed since it was read: the bundle that was read with it may be an old one.
     pub(super) async fn inject(
@@ -128,8 +139,12 @@ fn entries(object: &Value, server: Server<'_>) -> Vec<Entry> {
     let mut found = Vec::new();
     let mut add = |path: String, config: &Value| {
         if leads_to(config, server) {
-            let bundle = bundle(config);
-            found.push(Entry { path, bundle });
+            let authorities = authorities(config);
+            found.push(Entry {
+                path,
+                bundle: authorities.iter().map(id).collect(),
+                authorities,
+            });
         }
     };
     for (index, webhook) in object["webhooks"]
@@ -162,11 +177,10 @@ fn leads_to(config: &Value, Server { service, names }: Server<'_>) -> bool {
     own || host.is_some_and(|host| names.iter().any(|name| name == host))
 }
 
-fn bundle(config: &Value) -> BTreeSet<Id> {
+fn authorities(config: &Value) -> Vec<CertificateDer<'static>> {
     let text = config["caBundle"].as_str().unwrap_or_default();
     let pem = STANDARD.decode(text).unwrap_or_default();
-    let certificates = certificates(&pem).unwrap_or_default();
-    certificates.iter().map(id).collect()
+    certificates(&pem).unwrap_or_default()
 }
 
 #[cfg(test)]
