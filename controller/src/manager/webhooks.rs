@@ -71,7 +71,7 @@ impl Webhooks {
         let bound = server.bind().await?;
         let readiness = bound.readiness().clone();
         let ready = parts.health.ready();
-        ready.add("webhooks", move || readiness.check());
+        ready.add_all("webhooks", readiness.checks());
         let address = bound.local_addr();
         // It goes on for its linger time from the begin of the manager's stop, and not from that of its group.
         let stopping = parts.stopping.clone();

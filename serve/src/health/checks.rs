@@ -19,15 +19,24 @@ pub const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// `Ok`, or the reason of the failure.
 type Verdict = Result<(), String>;
 
+/// Returns a verdict at once.
+type Immediate = Arc<dyn Fn() -> Verdict + Send + Sync>;
+/// Takes time for a verdict.
+type Asynchronous = Arc<dyn Fn() -> BoxFuture<'static, Verdict> + Send + Sync>;
+
 /// A check.
 #[derive(Clone)]
 enum Check {
-    /// Returns at once.
-    Immediate(Arc<dyn Fn() -> Verdict + Send + Sync>),
-    /// Takes time; the last result is kept.
+    Immediate(Immediate),
+    /// The last result is kept.
     Asynchronous {
-        run: Arc<dyn Fn() -> BoxFuture<'static, Verdict> + Send + Sync>,
+        run: Asynchronous,
         last: Arc<Mutex<Verdict>>,
+    },
+    /// What is known at once, and what a run finds.
+    Either {
+        known: Immediate,
+        run: Asynchronous,
     },
 }
 
@@ -65,6 +74,19 @@ impl Checks {
         self.0.write().insert(name.into(), check);
     }
 
+    /// Adds `other` as the check `name`: it passes if all checks of `other` pass.
+    pub fn add_all(&self, name: impl Into<String>, other: &Self) {
+        let (known, running) = (other.clone(), other.clone());
+        let check = Check::Either {
+            known: Arc::new(move || known.check()),
+            run: Arc::new(move || {
+                let running = running.clone();
+                async move { verdict(&running.run().await) }.boxed()
+            }),
+        };
+        self.0.write().insert(name.into(), check);
+    }
+
     /// Removes the check `name`.
     pub fn remove(&self, name: &str) {
         self.0.write().remove(name);
@@ -79,6 +101,23 @@ impl Checks {
             .into_iter()
             .filter_map(|(name, check)| Some((name, check.last().err()?)))
             .collect()
+    }
+
+    /// `Ok` if there are no [`failures`](Self::failures).
+    ///
+    /// # Errors
+    /// The failed checks with their reasons, in one text.
+    pub fn check(&self) -> Result<(), String> {
+        verdict(&self.failures())
+    }
+
+    /// Runs every check, also the asynchronous ones, and returns those that failed with their reasons.
+    async fn run(&self) -> Vec<(String, String)> {
+        let checks = self.0.read().clone();
+        let running = checks
+            .into_iter()
+            .map(|(name, check)| async move { Some((name, check.run().await.err()?)) });
+        join_all(running).await.into_iter().flatten().collect()
     }
 
     async fn results(&self, exclude: &[&str]) -> Vec<(String, Verdict)> {
@@ -177,12 +216,11 @@ impl Check {
         match self {
             Self::Immediate(check) => check(),
             Self::Asynchronous { run, last } => {
-                let verdict = timeout(CHECK_TIMEOUT, run()).await;
-                let verdict =
-                    verdict.unwrap_or_else(|_| Err(format!("no answer in {CHECK_TIMEOUT:?}")));
+                let verdict = in_time(run).await;
                 last.lock().clone_from(&verdict);
                 verdict
             }
+            Self::Either { run, .. } => in_time(run).await,
         }
     }
 
@@ -190,8 +228,25 @@ impl Check {
         match self {
             Self::Immediate(check) => check(),
             Self::Asynchronous { last, .. } => last.lock().clone(),
+            Self::Either { known, .. } => known(),
         }
     }
+}
+
+async fn in_time(run: &Asynchronous) -> Verdict {
+    let verdict = timeout(CHECK_TIMEOUT, run()).await;
+    verdict.unwrap_or_else(|_| Err(format!("no answer in {CHECK_TIMEOUT:?}")))
+}
+
+/// One verdict for all failures.
+fn verdict(failures: &[(String, String)]) -> Verdict {
+    if failures.is_empty() {
+        return Ok(());
+    }
+    let texts = failures
+        .iter()
+        .map(|(name, reason)| format!("{name}: {reason}"));
+    Err(texts.collect::<Vec<_>>().join("; "))
 }
 
 impl fmt::Debug for Checks {

@@ -101,6 +101,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_check_of_other_checks_runs_them_and_knows_what_they_know() {
+        let (health, other) = (Health::new(), Health::new());
+        health.ready().add_all("other", other.ready());
+        assert_eq!(asked(&health, "/readyz/other").await, (200, "ok".into()));
+        other
+            .ready()
+            .add_async("caches", || async { Err("empty".to_owned()) });
+        assert!(health.ready().failures().is_empty(), "never run");
+        let failed = "internal server error: caches: empty\n";
+        assert_eq!(asked(&health, "/readyz/other").await, (500, failed.into()));
+        other
+            .ready()
+            .add("caches", || Err("still empty".to_owned()));
+        let known = [("other".to_owned(), "caches: still empty".to_owned())];
+        assert_eq!(health.ready().failures(), known);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_check_that_asks_is_waited_for_and_given_up() {
         let health = Health::new();
         let delay = Arc::new(Mutex::new(Duration::from_secs(1)));

@@ -133,7 +133,10 @@ impl<'a> Review<'a> {
     /// The request with its objects read as `K`. The error is that of an object that is no `K`.
     pub(super) fn read<K: DeserializeOwned>(&self) -> Result<Request<K>, String> {
         let object = read("object", self.object)?;
-        let old_object = read("oldObject", self.old_object)?;
+        // The reason would quote a stored object, which the user may not be allowed to read.
+        let old_object = read("oldObject", self.old_object).map_err(
+            |_| "oldObject cannot be read: the stored object is not of the type of the webhook",
+        )?;
         Ok(Request {
             uid: self.uid.clone(),
             kind: self.kind(),

@@ -301,7 +301,8 @@ impl Memory {
         }
     }
 
-    /// Notes which authorities all configurations have.
+    /// Notes which authorities all configurations have. A replica counts from its own first look: the Secret does not tell when
+    /// a configuration got its bundle.
     fn look(&mut self, now: Timestamp, bundles: &Bundles) {
         let known = self
             .known

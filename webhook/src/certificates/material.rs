@@ -48,6 +48,16 @@ struct State {
     since: Timestamp,
 }
 
+/// What a content is made for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms<'a> {
+    pub(super) names: &'a [String],
+    pub(super) lifetimes: &'a Lifetimes,
+    /// The authorities that the configurations have now. A first content keeps them for the time of overlap, because servers
+    /// may still show certificates of theirs.
+    pub(super) trusted: &'a [CertificateDer<'static>],
+}
+
 /// The reason why a content cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Problem {
@@ -199,18 +209,20 @@ impl Material {
         Ok((self.leaf.clone(), private(&self.leaf_key)?))
     }
 
-    /// Performs a write of the machine: the next content. The configurations have the authorities `trusted` now: a first
-    /// content keeps them for the time of overlap, because servers may still show certificates of theirs.
+    /// Performs a write of the machine: the next content.
     pub(super) fn next(
         write: &Write,
         found: Option<&Self>,
         known: Option<&Self>,
-        trusted: &[CertificateDer<'static>],
+        terms: &Terms<'_>,
         now: Timestamp,
-        names: &[String],
-        lifetimes: &Lifetimes,
         random: u64,
     ) -> Result<Self, Problem> {
+        let Terms {
+            names,
+            lifetimes,
+            trusted,
+        } = *terms;
         // Whole seconds, as in certificates.
         let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
         let base = || found.ok_or(Problem::Unreadable(STATE));

@@ -10,16 +10,26 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
+fn terms<'a>(
+    names: &'a [String],
+    lifetimes: &'a Lifetimes,
+    trusted: &'a [CertificateDer<'static>],
+) -> Terms<'a> {
+    Terms {
+        names,
+        lifetimes,
+        trusted,
+    }
+}
+
 fn next(write: &Write, found: Option<&Material>, seconds: i64) -> Material {
     let lifetimes = Lifetimes::default();
     Material::next(
         write,
         found,
         found,
-        &[],
+        &terms(&names(), &lifetimes, &[]),
         at(seconds),
-        &names(),
-        &lifetimes,
         7,
     )
     .unwrap()
@@ -62,10 +72,8 @@ fn each_write_makes_contents_that_are_read_back_with_the_same_facts() {
         &Write::Restore { generation: 5 },
         Some(&first),
         Some(&retired),
-        &[],
+        &terms(&names(), &Lifetimes::default(), &[]),
         at(400),
-        &names(),
-        &Lifetimes::default(),
         7,
     );
     let restored = rolled_back.unwrap().contents;
@@ -84,10 +92,8 @@ fn a_leaf_does_not_outlive_its_authority() {
         &Write::Create,
         None,
         None,
-        &[],
+        &terms(&names(), &lifetimes, &[]),
         at(0),
-        &names(),
-        &lifetimes,
         1,
     )
     .unwrap();
@@ -95,10 +101,8 @@ fn a_leaf_does_not_outlive_its_authority() {
         &Write::Issue,
         Some(&made),
         None,
-        &[],
+        &terms(&names(), &lifetimes, &[]),
         at(40),
-        &names(),
-        &lifetimes,
         2,
     );
     assert_eq!(made.contents.leaf.expires, at(100));
@@ -116,10 +120,8 @@ fn replicas_with_different_names_agree_on_one_leaf() {
         &Write::Issue,
         Some(&seen),
         None,
-        &[],
+        &terms(&others, &lifetimes, &[]),
         at(10),
-        &others,
-        &lifetimes,
         2,
     )
     .unwrap();
@@ -136,7 +138,15 @@ fn replicas_with_different_names_agree_on_one_leaf() {
 
 fn next_for(write: &Write, found: &Material, names: &[String]) -> Material {
     let lifetimes = Lifetimes::default();
-    Material::next(write, Some(found), None, &[], at(20), names, &lifetimes, 3).unwrap()
+    Material::next(
+        write,
+        Some(found),
+        None,
+        &terms(names, &lifetimes, &[]),
+        at(20),
+        3,
+    )
+    .unwrap()
 }
 
 #[test]
@@ -148,10 +158,8 @@ fn a_first_content_keeps_the_authorities_that_are_trusted_already() {
         &Write::Create,
         None,
         None,
-        trusted,
+        &terms(&names(), &lifetimes, trusted),
         at(10),
-        &names(),
-        &lifetimes,
         2,
     )
     .unwrap();
@@ -162,10 +170,8 @@ fn a_first_content_keeps_the_authorities_that_are_trusted_already() {
         &Write::Create,
         None,
         None,
-        trusted,
+        &terms(&names(), &lifetimes, trusted),
         dead,
-        &names(),
-        &lifetimes,
         3,
     );
     assert_eq!(later.unwrap().contents.bundle.len(), 1);

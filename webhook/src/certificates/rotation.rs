@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::machine::{Bundles, Decision, Found, Id, Lifetimes, Memory, Write};
-use super::material::{Material, Problem};
+use super::material::{Material, Problem, Terms};
 use super::notice::LogOnly;
 use super::targets::{Seen, Server, Target};
 use super::{Journal, Notice, RotationMetrics};
@@ -396,10 +396,12 @@ impl Rotation {
             write,
             read.material.as_ref(),
             self.known.as_ref(),
-            &trusted,
+            &Terms {
+                names: &self.names,
+                lifetimes: &self.lifetimes,
+                trusted: &trusted,
+            },
             now,
-            &self.names,
-            &self.lifetimes,
             random,
         );
         let next = next.map_err(|problem| self.content(problem))?;

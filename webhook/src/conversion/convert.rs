@@ -140,7 +140,8 @@ impl<H> Conversion<H> {
     /// `object`, of any version, in the version `desired`, such as `v2`.
     ///
     /// The metadata stay those of the object, except labels and annotations, which are those of the converted object: the
-    /// API server refuses other changes.
+    /// API server refuses other changes. If the converter made new metadata, the labels and annotations of the object stay,
+    /// too, and those of the converted object join them.
     ///
     /// # Errors
     /// When a version is unknown, or the object cannot be converted; the text names the object and both versions.
@@ -242,23 +243,46 @@ impl<H> Clone for Conversion<H> {
     }
 }
 
-/// The metadata of the object, with the labels and annotations of the converted one.
+/// The fields of the metadata that a conversion may change.
+const CHANGEABLE: [&str; 2] = ["labels", "annotations"];
+
+/// The metadata of the object, with the labels and annotations of the converted one. A converter that made new metadata,
+/// for a name alone, did not decide about labels and annotations: those of the object stay, and its own join them.
 fn metadata(original: Value, converted: &Value) -> Value {
     let mut metadata = match original {
         Value::Object(fields) => fields,
         _ => serde_json::Map::new(),
     };
-    for field in ["labels", "annotations"] {
-        match converted.get(field) {
-            Some(value) if !value.is_null() => {
-                metadata.insert(field.to_owned(), value.clone());
-            }
-            _ => {
-                metadata.remove(field);
-            }
+    let is_carried = carries(&metadata, converted);
+    for field in CHANGEABLE {
+        let new = converted.get(field).filter(|value| !value.is_null());
+        let mut value = new.cloned();
+        if !is_carried {
+            value = match (metadata.remove(field), value) {
+                (Some(Value::Object(mut all)), Some(Value::Object(more))) => {
+                    all.extend(more);
+                    Some(Value::Object(all))
+                }
+                (before, after) => after.or(before),
+            };
         }
+        match value {
+            Some(value) => metadata.insert(field.to_owned(), value),
+            None => metadata.remove(field),
+        };
     }
     Value::Object(metadata)
+}
+
+/// Whether the converter kept the metadata of the object, in place of new metadata.
+fn carries(original: &serde_json::Map<String, Value>, converted: &Value) -> bool {
+    let is_set = |field: &str| converted.get(field).is_some_and(|value| !value.is_null());
+    let mut others = original.iter().filter(|(field, value)| {
+        !CHANGEABLE.contains(&field.as_str()) && *field != "name" && !value.is_null()
+    });
+    let is_told_apart = others.clone().next().is_some();
+    others.all(|(field, _)| is_set(field))
+        && (is_told_apart || CHANGEABLE.map(is_set).contains(&true))
 }
 
 impl<H> fmt::Debug for Conversion<H> {

@@ -19,6 +19,9 @@ use crate::conversion::Conversion;
 /// The content type of reviews.
 const JSON: &str = "application/json";
 
+/// The longest text of a failure, in characters.
+const LONGEST_TEXT: usize = 512;
+
 /// What answers the calls of one path.
 #[derive(Clone, Debug)]
 pub(super) enum Target {
@@ -102,7 +105,6 @@ async fn perform(
     begun: Instant,
 ) -> Result<Answer, Refusal> {
     check(&request)?;
-    let _place = shared.places.try_acquire().map_err(|_| Refusal::busy())?;
     let time = deadline::of_query(request.uri().query());
     let deadline = begun + time;
     let late = |_| Refusal::of(target, &late(target, time));
@@ -111,6 +113,8 @@ async fn perform(
     if body.is_empty() {
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "the body is empty"));
     }
+    // Only a whole body takes a place: slow senders keep no call of the API server out.
+    let _place = shared.places.try_acquire().map_err(|_| Refusal::busy())?;
     // The handler may panic before its first await, so it is called inside of the future.
     let answered = async { target.answer(&body, deadline).await };
     let answered = timeout_at(deadline, AssertUnwindSafe(answered).catch_unwind());
@@ -145,6 +149,15 @@ fn check(request: &Request) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// The beginning of a text that may hold what a client sent.
+fn cut(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(LONGEST_TEXT) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
 fn late(target: &Target, after: Duration) -> Failure {
     Failure::Late {
         webhook: target.name().to_owned(),
@@ -176,8 +189,9 @@ impl Refusal {
 
     fn of(target: &Target, failure: &Failure) -> Self {
         let (path, webhook) = (target.path(), target.name());
-        tracing::warn!(path, webhook, error = %failure, "could not answer a call");
-        Self::new(failure.status(), failure.to_string())
+        let text = cut(failure.to_string());
+        tracing::warn!(path, webhook, error = text, "could not answer a call");
+        Self::new(failure.status(), text)
     }
 
     fn into_answer(self) -> Answer {

@@ -17,9 +17,9 @@ use super::{Error, Metrics, Readiness, deadline};
 use crate::admission::Webhook;
 use crate::conversion::Conversion;
 
-/// The default limit of the body of an admission review, in bytes: 3 MiB, as kube-apiserver's for objects. A review of an
-/// update has two of them, so a program that guards very large objects raises it.
-pub const BODY_LIMIT: usize = 3 * 1024 * 1024;
+/// The default limit of the body of an admission review, in bytes: 7 MiB. A review of an update has two objects of at most
+/// 3 MiB, the limit of kube-apiserver (controller-runtime: the same).
+pub const BODY_LIMIT: usize = 7 * 1024 * 1024;
 
 /// The default limit of the body of a conversion review, in bytes. It has all objects of a list.
 pub const CONVERSION_BODY_LIMIT: usize = 64 * 1024 * 1024;
@@ -188,10 +188,10 @@ impl Server {
         self
     }
 
-    /// Sets the limits of connections. Default: those of [`Limits`] with 32 s for an answer, 1,000 requests of a connection
-    /// at once, and 30 s to drain.
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
+    /// Changes the limits of connections. They begin as those of [`Limits`] with 32 s for an answer, 1,000 requests of a
+    /// connection at once, and 30 s to drain: `limits(|limits| limits.connections(64))`.
+    pub fn limits(mut self, change: impl FnOnce(Limits) -> Limits) -> Self {
+        self.limits = change(self.limits);
         self
     }
 

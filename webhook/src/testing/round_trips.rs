@@ -131,10 +131,20 @@ impl RoundTrips {
     /// The differences between each object and what comes back through each other version.
     ///
     /// # Panics
-    /// When an object is of no version of the conversion.
+    /// When an object is of no version of the conversion, or a version has no object: its fields would not be tested.
     #[must_use]
     pub fn losses(&self) -> Vec<Loss> {
         let mut losses = Vec::new();
+        for version in self.conversion.versions() {
+            let is_of = |object: &Value| {
+                let api_version = object["apiVersion"].as_str().unwrap_or_default();
+                api_version.rsplit('/').next() == Some(version)
+            };
+            assert!(
+                self.objects.iter().any(is_of),
+                "no object of version {version}: add one, or a definition that has the version"
+            );
+        }
         for object in &self.objects {
             let api_version = object["apiVersion"].as_str().unwrap_or_default();
             let version = api_version.rsplit('/').next().unwrap_or_default();

@@ -416,9 +416,14 @@ async fn what_is_no_decision_is_a_failure_with_its_reason() {
 
 #[tokio::test]
 async fn an_object_that_cannot_be_read_is_denied_with_the_place_of_the_problem() {
-    for (field, value) in [
-        ("object", json!({"spec": {"containers": 5}})),
-        ("oldObject", json!([])),
+    for (field, value, problem) in [
+        ("object", json!({"spec": {"containers": 5}}), "invalid type"),
+        // Not the value of a stored object, which the user may not be allowed to read.
+        (
+            "oldObject",
+            json!([]),
+            "the stored object is not of the type",
+        ),
     ] {
         let call = Call::update(&pod(&[]), &pod(&[])).field(field, value);
         let reply = call.to(&guard()).await;
@@ -427,7 +432,7 @@ async fn an_object_that_cannot_be_read_is_denied_with_the_place_of_the_problem()
             (false, Some(400)),
             "{field}"
         );
-        let expected = format!("{field} cannot be read: invalid type");
+        let expected = format!("{field} cannot be read: {problem}");
         assert!(
             reply.message().starts_with(&expected),
             "{}",

@@ -190,7 +190,16 @@ async fn two_replicas_share_one_secret_and_repair_it() {
     assert!((first.ready)().unwrap_err().contains("not read yet"));
     pass(60).await;
     world.check(&[&first, &second]).await;
-    assert_eq!(world.recorded(), ["CertificatesCreated", "BundleInjected"]);
+    // Each replica reports the configuration that does not exist.
+    assert_eq!(
+        world.recorded(),
+        [
+            "ConfigurationNotFound",
+            "ConfigurationNotFound",
+            "CertificatesCreated",
+            "BundleInjected"
+        ]
+    );
     let leaf = first.certificates.chain();
     assert_eq!(second.certificates.chain(), leaf);
     let data = world.data().await;
@@ -264,7 +273,16 @@ async fn authorities_are_replaced_in_order_and_every_notice_is_recorded() {
         .overlap(minutes(5));
     let (first, second) = (world.replica(lifetimes), world.replica(lifetimes));
     pass(60).await;
-    assert_eq!(world.recorded(), ["CertificatesCreated", "BundleInjected"]);
+    // Each replica reports the configuration that does not exist.
+    assert_eq!(
+        world.recorded(),
+        [
+            "ConfigurationNotFound",
+            "ConfigurationNotFound",
+            "CertificatesCreated",
+            "BundleInjected"
+        ]
+    );
     pass(31 * 60).await;
     assert_eq!(
         world.recorded(),
@@ -300,7 +318,11 @@ async fn a_secret_of_another_program_is_left_alone_and_an_empty_one_is_filled() 
     assert_eq!(world.data().await.len(), 1);
     let problem = (replica.ready)().unwrap_err();
     assert!(problem.contains("has data and not the label"), "{problem}");
-    assert_eq!(world.recorded(), ["RotationFailed"], "once");
+    assert_eq!(
+        world.recorded(),
+        ["ConfigurationNotFound", "RotationFailed"],
+        "once each"
+    );
     world
         .client
         .delete::<Secret>(&secret(), &DeleteParams::default())
