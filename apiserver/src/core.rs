@@ -5,7 +5,7 @@ use std::sync::Arc;
 use reeve_clock::Clock;
 use tokio::sync::watch;
 
-use crate::admission::{self, Backends, Chain};
+use crate::admission::{self, Chain};
 use crate::authn::Authenticator;
 use crate::definitions::Installed;
 use crate::faults::Faults;
@@ -16,6 +16,7 @@ use crate::rbac::PolicyCache;
 use crate::record::Record;
 use crate::registry::Registry;
 use crate::store::Store;
+use crate::webhooks::{Backends, Network};
 
 /// Options of the server.
 #[derive(Clone, Debug)]
@@ -101,6 +102,15 @@ impl Core {
             clock: &self.clock,
             backends: &self.backends,
             policy: self.options.rbac.then_some(&self.policy),
+        }
+    }
+
+    /// The parts that calls of webhooks use.
+    pub(crate) fn network(&self) -> Network<'_> {
+        Network {
+            store: &self.store,
+            backends: &self.backends,
+            clock: &self.clock,
         }
     }
 

@@ -51,6 +51,7 @@ mod identity;
 mod json_text;
 mod kinds;
 mod kubeconfig;
+mod labels;
 mod lifecycle;
 mod meta;
 mod names;
@@ -81,6 +82,7 @@ mod table;
 mod tls;
 mod user_certificate;
 mod verbs;
+mod webhooks;
 mod yaml;
 
 pub use http::body::Body;

@@ -45,6 +45,16 @@ pub(crate) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value["metadata"][field].as_str().unwrap_or_default()
 }
 
+/// A text; empty for what is none.
+pub(crate) fn string(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// The items of a list; none for what is no list.
+pub(crate) fn items(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
 /// The strings of a list of `metadata`.
 pub(crate) fn strings<'a>(value: &'a Value, field: &str) -> Vec<&'a str> {
     value["metadata"][field]

@@ -15,6 +15,7 @@ use crate::kinds::data;
 use crate::kinds::strategy::Strategy;
 use crate::schema::ObjectSchema;
 use crate::status::GroupResource;
+use crate::webhooks::ConversionWebhook;
 
 /// One served version of one resource.
 #[derive(Clone, Debug)]
@@ -77,6 +78,8 @@ pub(crate) struct ResourceInfo {
     pub(crate) stored_in: String,
     /// The way between this version and the storage version.
     pub(crate) conversion: Conversion,
+    /// The webhook of [`Conversion::Webhook`].
+    pub(crate) webhook: Option<Arc<ConversionWebhook>>,
     /// The schemas of all versions of a custom resource, by `apiVersion`.
     pub(crate) schemas: Arc<BTreeMap<String, Arc<ObjectSchema>>>,
     /// The schema of the storage version, if it is another one than this.

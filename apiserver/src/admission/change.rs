@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::request::AdmissionRequest;
+use super::server::Server;
 use super::view::shown_as;
 use crate::json_text::Node;
 use crate::kinds::defaults;
@@ -16,6 +17,7 @@ use crate::status::Status;
 /// # Errors
 /// 500 for an object that is not of its type, or that cannot be converted.
 pub(super) async fn accepted(
+    server: &Server<'_>,
     asked: &AdmissionRequest<'_>,
     info: &ResourceInfo,
     mut object: Value,
@@ -23,7 +25,7 @@ pub(super) async fn accepted(
     if object["kind"] == *info.kind {
         decode(info, &mut object)?;
     }
-    let back = shown_as(Some(&object), info, &asked.request.info).await?;
+    let back = shown_as(server, Some(&object), info, &asked.request.info).await?;
     let is_changed = asked.object.as_deref() != back.as_deref();
     Ok(back.filter(|_| is_changed).map(Cow::into_owned))
 }

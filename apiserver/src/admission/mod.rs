@@ -5,7 +5,6 @@
 //! is held meanwhile, and what the write claimed is released when its request is dropped. A new step is a type that
 //! implements [`Admission`] and a line in [`Chain::of_server`].
 
-mod backends;
 mod chain;
 mod change;
 mod matching;
@@ -19,7 +18,6 @@ mod step;
 mod view;
 mod webhooks;
 
-pub(crate) use backends::Backends;
 pub(crate) use chain::Chain;
 pub(crate) use reinvocation::Reinvocation;
 pub(crate) use request::{AdmissionRequest, Old, Operation};

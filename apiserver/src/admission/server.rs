@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use reeve_clock::Clock;
 
-use super::backends::Backends;
 use crate::rbac::{Policy, PolicyCache};
 use crate::registry::Registry;
 use crate::store::Store;
+use crate::webhooks::{Backends, Network};
 
 /// The parts of the server that steps of admission use.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +24,15 @@ pub(crate) struct Server<'a> {
 // === impl Server ===
 
 impl Server<'_> {
+    /// The parts that calls of webhooks use.
+    pub(crate) fn network(&self) -> Network<'_> {
+        Network {
+            store: self.store,
+            backends: self.backends,
+            clock: self.clock,
+        }
+    }
+
     /// The policy, if requests are checked against one.
     pub(crate) fn policy(&self) -> Option<Arc<Policy>> {
         self.policy.map(|policy| policy.current(self.store))

@@ -28,6 +28,7 @@ impl<'a> View<'a> {
     /// # Errors
     /// 500 for an object that cannot be converted.
     pub(super) async fn of(
+        server: &Server<'_>,
         asked: &'a AdmissionRequest<'_>,
         old: Option<&'a Value>,
         info: &ResourceInfo,
@@ -35,8 +36,8 @@ impl<'a> View<'a> {
         let from = &asked.request.info;
         let object = asked.object.as_deref();
         Ok(Self {
-            object: shown_as(object, from, info).await?,
-            old: shown_as(old, from, info).await?,
+            object: shown_as(server, object, from, info).await?,
+            old: shown_as(server, old, from, info).await?,
         })
     }
 
@@ -71,6 +72,7 @@ impl<'a> View<'a> {
 /// # Errors
 /// 500 for an object that cannot be converted.
 pub(super) async fn shown_as<'a>(
+    server: &Server<'_>,
     object: Option<&'a Value>,
     from: &ResourceInfo,
     to: &ResourceInfo,
@@ -81,6 +83,6 @@ pub(super) async fn shown_as<'a>(
     if from.api_version() == to.api_version() || object["kind"] != *from.kind {
         return Ok(Some(Cow::Borrowed(object)));
     }
-    let converted = conversion::between(from, to, object.clone()).await?;
+    let converted = conversion::between(server.network(), from, to, object.clone()).await?;
     Ok(Some(Cow::Owned(converted)))
 }

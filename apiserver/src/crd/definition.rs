@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::fields::{items, storage_versions, text};
 use super::versions::Shared;
 use crate::field::{ErrorKind, Errors, FieldError, Path};
+use crate::kinds::webhook_rules;
 use crate::names;
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
@@ -16,6 +17,13 @@ pub(crate) fn default(definition: &mut Value) {
     };
     if spec.get("conversion").is_none_or(Value::is_null) {
         spec.insert("conversion".to_owned(), json!({"strategy": "None"}));
+    }
+    let service = spec
+        .get_mut("conversion")
+        .and_then(|conversion| conversion.pointer_mut("/webhook/clientConfig/service"))
+        .and_then(Value::as_object_mut);
+    if let Some(service) = service {
+        service.entry("port").or_insert(443.into());
     }
     let versions = spec.get_mut("versions").and_then(Value::as_array_mut);
     for version in versions.into_iter().flatten() {
@@ -262,18 +270,24 @@ fn validate_conversion(spec: &Value, path: &Path, errors: &mut Errors) {
             }
         }
         "Webhook" => {
-            if conversion["webhook"]["clientConfig"].is_null() {
+            let (config, at) = (
+                &conversion["webhook"]["clientConfig"],
+                path.child("webhookClientConfig"),
+            );
+            if config.is_null() {
                 errors.push(FieldError::required(
-                    &path.child("webhookClientConfig"),
+                    &at,
                     "required when strategy is set to Webhook",
                 ));
+            } else {
+                webhook_rules::client_config(config, &at, errors);
             }
-            if items(&conversion["webhook"], "conversionReviewVersions").is_empty() {
-                errors.push(FieldError::required(
-                    &path.child("conversionReviewVersions"),
-                    "",
-                ));
-            }
+            webhook_rules::reviews(
+                &conversion["webhook"]["conversionReviewVersions"],
+                &path.child("conversionReviewVersions"),
+                "",
+                errors,
+            );
         }
         other => errors.push(FieldError::not_supported(
             &path.child("strategy"),

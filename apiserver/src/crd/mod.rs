@@ -1,7 +1,6 @@
 //! CustomResourceDefinitions: defaults, validation and status.
 //!
-//! Not checked: the cost of rules, the types of expressions, and clients of conversion webhooks
-//! beyond their presence. (apiextensions-apiserver: `apis/apiextensions/validation`.)
+//! Not checked: the cost of rules, and the types of expressions. (apiextensions-apiserver: `apis/apiextensions/validation`.)
 
 mod definition;
 mod expressions;

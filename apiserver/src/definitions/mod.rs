@@ -13,4 +13,3 @@ pub(crate) use former::former_versions;
 pub(crate) use installed::Installed;
 pub(crate) use serving::{after_write, serve_stored, settle};
 pub(crate) use storage::{CLEANUP, STORAGE};
-pub(crate) use versions::warning;

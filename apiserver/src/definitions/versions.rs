@@ -17,6 +17,7 @@ use crate::meta;
 use crate::resource::{Conversion, Generation, ResourceInfo, Scale, SelectableField, StatusUpdate};
 use crate::schema::ObjectSchema;
 use crate::table::custom_columns;
+use crate::webhooks::ConversionWebhook;
 
 fn is_served(version: &Value) -> bool {
     version["served"] == Value::Bool(true)
@@ -39,33 +40,29 @@ fn compiled(version: &Value) -> Option<Arc<ObjectSchema>> {
     Some(Arc::new(ObjectSchema::custom(schema)))
 }
 
-/// Whether the definition wants a webhook to convert its objects, which this server does not call.
-fn wants_webhook(definition: &Value) -> bool {
-    definition["spec"]["conversion"]["strategy"] == "Webhook"
-}
-
-/// The warning in the answer to a write of a definition with a webhook.
-pub(crate) fn warning(definition: &Value) -> Option<String> {
-    let versions = definition["spec"]["versions"].as_array()?;
-    let stored = versions.iter().find(|version| is_storage(version))?;
-    let stored = stored["name"].as_str()?;
-    wants_webhook(definition).then(|| {
-        format!(
-            "spec.conversion.strategy: this server does not call conversion webhooks: requests for objects in other \
-             versions than {stored} fail with 500"
-        )
-    })
+/// The webhook that converts the objects of a definition.
+fn webhook(definition: &Value) -> Option<Arc<ConversionWebhook>> {
+    let conversion = &definition["spec"]["conversion"];
+    let is_wanted = conversion["strategy"] == "Webhook";
+    is_wanted.then(|| Arc::new(ConversionWebhook::read(&conversion["webhook"])))
 }
 
 /// Sets up to which version stored objects may differ from the form of each version's schema.
 ///
 /// Objects are pruned and completed on reads in other versions than the stored one, and if they are older than
-/// the schema.
+/// the schema. A webhook that did not change stays the same, with its connections.
 pub(super) fn note_conversions(core: &Core, resources: &mut [ResourceInfo]) {
     let now = core.store.revision();
     for info in resources {
         let served = core.registry.find(&info.group, &info.version, &info.plural);
         let served = served.as_ref();
+        if let (Some(own), Some(before)) = (
+            &mut info.webhook,
+            served.and_then(|served| served.webhook.as_ref()),
+        ) && own.is_same(before)
+        {
+            *own = before.clone();
+        }
         info.converted_up_to = match served {
             _ if info.stored.is_some() => u64::MAX,
             Some(served) if served.schema == info.schema => served.converted_up_to,
@@ -99,6 +96,7 @@ pub(super) fn resources(definition: &Value) -> Vec<ResourceInfo> {
         .iter()
         .filter_map(|version| Some((api_version(version), compiled(version)?)));
     let schemas: Arc<BTreeMap<_, _>> = Arc::new(schemas.collect());
+    let webhook = webhook(definition);
     let compiled = |version: &Value| schemas.get(&api_version(version)).cloned();
     versions
         .iter()
@@ -153,10 +151,11 @@ pub(super) fn resources(definition: &Value) -> Vec<ResourceInfo> {
                 storage_version: is_storage(version),
                 stored_in: stored.map_or_else(String::new, api_version),
                 schemas: schemas.clone(),
-                conversion: match wants_webhook(definition) {
-                    true => Conversion::Webhook,
-                    false => Conversion::None,
+                conversion: match &webhook {
+                    Some(_) => Conversion::Webhook,
+                    None => Conversion::None,
                 },
+                webhook: webhook.clone(),
                 stored: stored
                     .filter(|stored| !is_same_form(version, stored))
                     .and_then(compiled),

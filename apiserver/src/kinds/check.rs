@@ -211,16 +211,3 @@ pub(crate) fn port(value: &Value, path: &Path, errors: &mut Errors) {
         value => port_number(value.as_i64().unwrap_or(0), path, errors),
     }
 }
-
-/// Refuses keys and values that are not valid labels.
-pub(crate) fn labels(labels: &Value, path: &Path, errors: &mut Errors) {
-    for (key, value) in labels.as_object().into_iter().flatten() {
-        for problem in names::qualified_name(key) {
-            errors.push(FieldError::invalid(path, key.as_str(), problem));
-        }
-        let value = value.as_str().unwrap_or_default();
-        for problem in names::label_value(value) {
-            errors.push(FieldError::invalid(path, value, problem));
-        }
-    }
-}

@@ -57,7 +57,7 @@ pub(crate) mod strategy;
 #[cfg(test)]
 mod tests;
 mod volume_rules;
-mod webhook_rules;
+pub(crate) mod webhook_rules;
 pub(crate) mod workload_rules;
 mod workloads;
 

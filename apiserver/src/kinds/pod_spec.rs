@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::check::{self, labels, one_of};
+use super::check::{self, one_of};
 use super::container_rules::{container, probes};
 use super::{immutable, placement_rules, security, volume_rules};
 use crate::field::{Errors, FieldError, Path};
+use crate::labels::check_labels;
 use crate::names;
 
 const NO_EPHEMERAL: &str = "cannot be set for an Ephemeral Container";
@@ -44,7 +45,7 @@ pub(crate) fn validate(spec: &Value, path: &Path, errors: &mut Errors) {
         &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
         errors,
     );
-    labels(&spec["nodeSelector"], &path.child("nodeSelector"), errors);
+    check_labels(&spec["nodeSelector"], &path.child("nodeSelector"), errors);
     security::pod(spec, &path.child("securityContext"), errors);
     placement_rules::affinity(&spec["affinity"], &path.child("affinity"), errors);
     for (at, gate) in items(spec, "readinessGates") {

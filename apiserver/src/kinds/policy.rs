@@ -2,13 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::check::{self, labels};
+use super::check;
 use super::pod_spec::tolerations;
 use super::rbac::created_at;
 use super::strategy::{Context, Strategy};
 use super::workload_rules::{count_or_percent, not_more_than_all};
 use super::{immutable, limit_rules, quota_rules, selectors};
 use crate::field::{Errors, FieldError, Path};
+use crate::labels::check_labels;
 use crate::meta;
 use crate::names;
 use crate::resource::{Column, Generation, ResourceInfo};
@@ -282,7 +283,7 @@ impl Strategy for RuntimeClasses {
             check::resource_amount(amount, &path, errors);
         }
         let (scheduling, path) = (&class["scheduling"], Path::new("scheduling"));
-        labels(
+        check_labels(
             &scheduling["nodeSelector"],
             &path.child("nodeSelector"),
             errors,

@@ -147,6 +147,7 @@ fn describe(version: &'static Version, resource: &'static Resource) -> ResourceI
         storage_version: true,
         stored_in: String::new(),
         conversion: Conversion::BuiltIn,
+        webhook: None,
         schemas: Arc::default(),
         stored: None,
         converted_up_to: 0,

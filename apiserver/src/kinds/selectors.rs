@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value};
 
-use super::check::labels;
 use crate::field::{Errors, FieldError, Path};
+use crate::labels::check_labels;
 use crate::names;
 use crate::table::cells::{items, string};
 
 /// Checks a selector; a missing one is valid.
 pub(super) fn validate(selector: &Value, path: &Path, errors: &mut Errors) {
-    labels(&selector["matchLabels"], &path.child("matchLabels"), errors);
+    check_labels(&selector["matchLabels"], &path.child("matchLabels"), errors);
     let path = path.child("matchExpressions");
     for (at, expression) in items(&selector["matchExpressions"]).iter().enumerate() {
         requirement(expression, &path.index(at), errors);

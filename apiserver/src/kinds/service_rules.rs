@@ -6,11 +6,12 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::check::{self, labels, one_of, port, port_number};
+use super::check::{self, one_of, port, port_number};
 use super::endpoints::reachable;
 use super::network_rules::network;
 use super::services::is_accessible;
 use crate::field::{Errors, FieldError, Path};
+use crate::labels::check_labels;
 use crate::names;
 use crate::table::cells::{self, string};
 
@@ -47,7 +48,7 @@ pub(crate) fn validate(object: &Value, old: Option<&Value>, errors: &mut Errors)
         _ => {}
     }
     ports(spec, &path, errors);
-    labels(&spec["selector"], &path.child("selector"), errors);
+    check_labels(&spec["selector"], &path.child("selector"), errors);
     one_of(
         &spec["sessionAffinity"],
         &path.child("sessionAffinity"),

@@ -8,7 +8,7 @@ use crate::field::{Errors, FieldError, Path};
 use crate::names;
 use crate::table::cells::{items, string};
 
-/// The versions of AdmissionReview that a server can send.
+/// The versions of reviews that a server can send.
 const REVIEWS: &[&str] = &["v1", "v1beta1"];
 
 /// Checks a configuration.
@@ -17,7 +17,12 @@ pub(super) fn validate(object: &Value, errors: &mut Errors) {
     for (at, hook) in items(&object["webhooks"]).iter().enumerate() {
         let path = Path::new("webhooks").index(at);
         webhook(hook, &path, errors);
-        reviews(hook, &path.child("admissionReviewVersions"), errors);
+        reviews(
+            &hook["admissionReviewVersions"],
+            &path.child("admissionReviewVersions"),
+            &format!("must specify one of {}", REVIEWS.join(", ")),
+            errors,
+        );
         let name = string(&hook["name"]);
         if known.contains(&name) && !name.is_empty() {
             errors.push(FieldError::duplicate(&path.child("name"), name));
@@ -90,13 +95,11 @@ fn fully_qualified(name: &str, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn reviews(hook: &Value, path: &Path, errors: &mut Errors) {
-    let versions = items(&hook["admissionReviewVersions"]);
+/// Checks the versions of the reviews that a webhook reads.
+pub(crate) fn reviews(list: &Value, path: &Path, missing: &str, errors: &mut Errors) {
+    let versions = items(list);
     if versions.is_empty() {
-        errors.push(FieldError::required(
-            path,
-            format!("must specify one of {}", REVIEWS.join(", ")),
-        ));
+        errors.push(FieldError::required(path, missing));
         return;
     }
     for (at, version) in versions.iter().enumerate() {
@@ -119,13 +122,14 @@ fn reviews(hook: &Value, path: &Path, errors: &mut Errors) {
     {
         errors.push(FieldError::invalid(
             path,
-            hook["admissionReviewVersions"].clone(),
+            list.clone(),
             format!("must include at least one of {}", REVIEWS.join(", ")),
         ));
     }
 }
 
-fn client_config(config: &Value, path: &Path, errors: &mut Errors) {
+/// Checks where a webhook listens.
+pub(crate) fn client_config(config: &Value, path: &Path, errors: &mut Errors) {
     let (url, service) = (&config["url"], &config["service"]);
     if url.is_null() == service.is_null() {
         errors.push(FieldError::required(

@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::check::{self, labels, not_negative};
+use super::check::{self, not_negative};
 use super::workloads::Workload;
 use super::{immutable, job_rules, pod_spec, selectors, storage_rules};
 use crate::field::{Errors, FieldError, Path};
+use crate::labels::check_labels;
 use crate::names;
 use crate::table::cells::{items, string};
 
@@ -321,7 +322,7 @@ fn template(spec: &Value, kind: &str, path: &Path, errors: &mut Errors) {
 pub(super) fn pod_template(spec: &Value, path: &Path, errors: &mut Errors) {
     let path = path.child("template");
     let metadata = &spec["template"]["metadata"];
-    labels(&metadata["labels"], &path.child("labels"), errors);
+    check_labels(&metadata["labels"], &path.child("labels"), errors);
     for (key, _) in metadata["annotations"].as_object().into_iter().flatten() {
         let path = path.child("annotations");
         check::refuse(&key.to_lowercase(), names::qualified_name, &path, errors);

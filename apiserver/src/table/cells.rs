@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+pub(crate) use crate::meta::{items, string};
+
 use super::{count, number, since};
 use crate::resource::{Column, ColumnSource};
 use crate::selector::LabelSelector;
@@ -59,10 +61,6 @@ pub(crate) fn wide(name: &str, compute: Compute) -> Column {
 
 // === cells ===
 
-pub(crate) fn string(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
-}
-
 pub(crate) fn plain(value: &Value) -> Value {
     string(value).into()
 }
@@ -72,10 +70,6 @@ pub(crate) fn or_none(value: &Value) -> Value {
         "" => NONE.into(),
         text => text.into(),
     }
-}
-
-pub(crate) fn items(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 pub(crate) fn joined<'a>(texts: impl Iterator<Item = &'a str>) -> String {

@@ -18,12 +18,14 @@ use crate::meta;
 use crate::resource::{Conversion, ResourceInfo};
 use crate::status::Status;
 use crate::store::Object;
+use crate::webhooks::Network;
 
 /// Objects in the version of `info`. Those that have this form already are returned as they are.
 ///
 /// # Errors
-/// 500 when an object requires a webhook, as in a real server that cannot reach the webhook.
+/// 500 when a webhook does not convert an object.
 pub(crate) async fn shown(
+    network: Network<'_>,
     info: &ResourceInfo,
     mut objects: Vec<Arc<Object>>,
 ) -> Result<Vec<Arc<Object>>, Status> {
@@ -38,7 +40,7 @@ pub(crate) async fn shown(
         meta::object_mut(&mut value).insert("apiVersion".to_owned(), object.api_version().into());
         value
     });
-    let values = convert(info, values.collect(), &version).await?;
+    let values = convert(network, info, values.collect(), &version).await?;
     for (object, mut value) in others.iter_mut().zip(values) {
         complete(info, object, &mut value);
         **object = Arc::new(Object::converted(object, &version, value));
@@ -51,13 +53,14 @@ pub(crate) async fn shown(
 /// # Errors
 /// As of [`shown`].
 pub(crate) async fn shown_one(
+    network: Network<'_>,
     info: &ResourceInfo,
     object: Arc<Object>,
 ) -> Result<Arc<Object>, Status> {
     if !differs(info, &object) {
         return Ok(object);
     }
-    let shown = shown(info, vec![object]).await?;
+    let shown = shown(network, info, vec![object]).await?;
     shown.into_iter().next().ok_or_else(|| failed(info))
 }
 
@@ -102,8 +105,9 @@ fn complete(info: &ResourceInfo, stored: &Object, value: &mut Value) {
 /// that of `live`, the object that is replaced.
 ///
 /// # Errors
-/// 500 when this requires a webhook.
+/// As of [`shown`].
 pub(crate) async fn to_stored(
+    network: Network<'_>,
     info: &ResourceInfo,
     live: Option<&Object>,
     from: &str,
@@ -115,7 +119,7 @@ pub(crate) async fn to_stored(
     } else if from != to {
         let map = meta::object_mut(&mut object);
         map.insert("apiVersion".to_owned(), from.into());
-        let converted = convert(info, vec![object], to).await?;
+        let converted = convert(network, info, vec![object], to).await?;
         object = one(info, converted)?;
         let is_request = from == info.api_version();
         let has_fields_of_stored = info.conversion == Conversion::None && is_request;
@@ -135,19 +139,26 @@ pub(crate) async fn to_stored(
 /// # Errors
 /// As of [`shown`].
 pub(crate) async fn between(
+    network: Network<'_>,
     from: &ResourceInfo,
     to: &ResourceInfo,
     mut object: Value,
 ) -> Result<Value, Status> {
     let through = if to.conversion == Conversion::BuiltIn {
         // The stored form is between the others.
-        object = one(from, convert(from, vec![object], &from.stored_in).await?)?;
+        object = one(
+            from,
+            convert(network, from, vec![object], &from.stored_in).await?,
+        )?;
         (to.api_version() != to.stored_in).then_some(to)
     } else {
         Some(to)
     };
     if let Some(to) = through {
-        object = one(to, convert(to, vec![object], &to.api_version()).await?)?;
+        object = one(
+            to,
+            convert(network, to, vec![object], &to.api_version()).await?,
+        )?;
     }
     if let Some(schema) = to.structural().filter(|_| to.custom) {
         schema.prune(&mut object);
@@ -158,11 +169,11 @@ pub(crate) async fn between(
 
 /// Converts objects, each with its `apiVersion`, to the version `to` of their resource.
 async fn convert(
+    network: Network<'_>,
     info: &ResourceInfo,
     mut objects: Vec<Value>,
     to: &str,
 ) -> Result<Vec<Value>, Status> {
-    let of_other_version = |object: &Value| object["apiVersion"] != to;
     match info.conversion {
         Conversion::BuiltIn => {
             for object in &mut objects {
@@ -173,8 +184,17 @@ async fn convert(
                 }
             }
         }
-        Conversion::Webhook if objects.iter().any(of_other_version) => return Err(failed(info)),
-        Conversion::Kept | Conversion::None | Conversion::Webhook => {}
+        Conversion::Webhook => {
+            if let Some(webhook) = &info.webhook {
+                for object in &mut objects {
+                    let map = meta::object_mut(object);
+                    map.insert("kind".to_owned(), info.kind.as_str().into());
+                }
+                let converted = webhook.convert(network, &mut objects, to).await;
+                converted.map_err(Status::internal_text)?;
+            }
+        }
+        Conversion::Kept | Conversion::None => {}
     }
     for object in &mut objects {
         meta::object_mut(object).insert("apiVersion".to_owned(), to.into());
@@ -188,7 +208,7 @@ fn one(info: &ResourceInfo, objects: Vec<Value>) -> Result<Value, Status> {
 
 fn failed(info: &ResourceInfo) -> Status {
     Status::internal_text(format!(
-        "conversion webhook for {}, Kind={} failed: this server does not call conversion webhooks",
+        "conversion for {}, Kind={} returned no object",
         info.api_version(),
         info.kind
     ))

@@ -96,7 +96,7 @@ pub(crate) async fn list(
         }
         Err(error) => return Err(history_status(error)),
     };
-    let objects = conversion::shown(&request.info, page.objects).await?;
+    let objects = conversion::shown(core.network(), &request.info, page.objects).await?;
     let meta = ListMeta {
         version: page.version,
         continue_token: page.last.as_ref().map(|last: &Key| {

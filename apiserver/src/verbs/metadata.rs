@@ -5,14 +5,12 @@ use serde_json::Value;
 use crate::core::Core;
 use crate::definitions;
 use crate::field::{ErrorKind, Errors, FieldError, Path, json_text};
+use crate::labels;
 use crate::meta;
 use crate::names;
 use crate::request::Request;
 use crate::resource::{Generation, ResourceInfo};
 use crate::status::Status;
-
-/// Maximum size of all annotations together, keys and values, in bytes.
-const LARGEST_ANNOTATIONS: usize = 256 * 1024;
 
 /// What only the server sets; a creation drops what the client sent.
 const SYSTEM: &[&str] = &[
@@ -117,9 +115,6 @@ fn shown_owners(owners: &Value) -> String {
 
 /// Warnings about allowed but unwise metadata.
 pub(crate) fn warnings(info: &ResourceInfo, object: &Value) -> Vec<String> {
-    if info.storage == definitions::STORAGE {
-        return definitions::warning(object).into_iter().collect();
-    }
     if !info.custom {
         return Vec::new();
     }
@@ -136,33 +131,8 @@ pub(crate) fn warnings(info: &ResourceInfo, object: &Value) -> Vec<String> {
 
 fn validate_parts(object: &Value, path: &Path, errors: &mut Errors) {
     let metadata = &object["metadata"];
-    for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
-        let path = path.child("labels");
-        for problem in names::qualified_name(key) {
-            errors.push(FieldError::invalid(&path, key.as_str(), problem));
-        }
-        let value = value.as_str().unwrap_or_default();
-        for problem in names::label_value(value) {
-            errors.push(FieldError::invalid(&path, value, problem));
-        }
-    }
-    let mut size = 0;
-    for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
-        for problem in names::qualified_name(&key.to_lowercase()) {
-            errors.push(FieldError::invalid(
-                &path.child("annotations"),
-                key.as_str(),
-                problem,
-            ));
-        }
-        size += key.len() + value.as_str().map_or(0, str::len);
-    }
-    if size > LARGEST_ANNOTATIONS {
-        errors.push(FieldError::too_long(
-            &path.child("annotations"),
-            i64::try_from(LARGEST_ANNOTATIONS).unwrap_or(i64::MAX),
-        ));
-    }
+    labels::check_labels(&metadata["labels"], &path.child("labels"), errors);
+    labels::check_annotations(&metadata["annotations"], &path.child("annotations"), errors);
     let owners = metadata["ownerReferences"].as_array();
     let mut controllers = Vec::new();
     for owner in owners.into_iter().flatten() {

@@ -39,7 +39,7 @@ async fn find(core: &Core, request: &Request) -> Result<Arc<Object>, Status> {
         None => core.store.get(&request.info.storage, key.as_str()),
     };
     let found = found.ok_or_else(|| request.not_found())?;
-    conversion::shown_one(&request.info, found).await
+    conversion::shown_one(core.network(), &request.info, found).await
 }
 
 /// Parses a `resourceVersion`.

@@ -339,10 +339,11 @@ impl Watch {
     /// Writes frames, with the objects in the version of the request.
     async fn deliver(&mut self, frames: Vec<(&'static str, Arc<Object>)>, out: &mut BytesMut) {
         let (kinds, objects): (Vec<_>, Vec<_>) = frames.into_iter().unzip();
-        let objects = match conversion::shown(self.presenter.info(), objects).await {
-            Ok(objects) => objects,
-            Err(status) => return self.fail(&status, out),
-        };
+        let objects =
+            match conversion::shown(self.core.network(), self.presenter.info(), objects).await {
+                Ok(objects) => objects,
+                Err(status) => return self.fail(&status, out),
+            };
         for (kind, object) in kinds.into_iter().zip(objects) {
             self.frame(kind, &object, out);
             if self.ended {

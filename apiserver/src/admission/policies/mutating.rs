@@ -93,7 +93,7 @@ async fn ask(
         info,
         parameter,
     } = invocation;
-    let view = View::of(asked, old, info).await?;
+    let view = View::of(server, asked, old, info).await?;
     let variables = view.variables(server, asked, info);
     let variables = variables.with("namespaceObject", namespace);
     let variables = match &policy.parameter_kind {
@@ -142,7 +142,7 @@ async fn ask(
                 Err(why) => denials.push(denial(why)),
             }
         }
-        let changed = accepted(asked, info, object).await?;
+        let changed = accepted(server, asked, info, object).await?;
         if let (Some(changed), Some(object)) = (changed, asked.object.as_deref_mut()) {
             *object = changed;
             asked.reinvocation.policies.require();

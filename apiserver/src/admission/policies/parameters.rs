@@ -126,7 +126,7 @@ impl Reference {
                 "no params found for policy binding with `Deny` parameterNotFoundAction".to_owned(),
             );
         }
-        let shown = conversion::shown(of, found).await;
+        let shown = conversion::shown(server.network(), of, found).await;
         let shown = shown.map_err(|status| status.to_string())?;
         Ok(shown.iter().map(|object| whole(of, object)).collect())
     }

@@ -76,7 +76,7 @@ async fn ask(
         info,
         parameter,
     } = invocation;
-    let view = View::of(asked, old, info).await?;
+    let view = View::of(server, asked, old, info).await?;
     let namespace = namespace_object(server, asked)?;
     let variables = view.variables(server, asked, info);
     let variables = variables.with("namespaceObject", namespace.as_ref());

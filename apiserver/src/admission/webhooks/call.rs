@@ -43,7 +43,10 @@ pub(super) async fn ask(
     let (object, old) = (view.object.as_deref(), view.old.as_deref());
     let question = review::question(version, &uid, asked, info, object, old);
     let timeout = hook.timeout.min(asked.remaining());
-    let answer = hook.backend.post(server, &question, timeout).await;
+    let answer = hook
+        .backend
+        .admit(server.network(), &question, timeout)
+        .await;
     let answer = answer.map_err(|why| Failure::Call(format!("failed to call webhook: {why}")))?;
     review::check_type(version, &answer)
         .map_err(|why| Failure::Call(format!("failed to call webhook: {why}")))?;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::backend::Backend;
 use crate::admission::matching::Matcher;
 use crate::cel::Conditions;
 use crate::table::cells::{items, string};
+use crate::webhooks::Backend;
 
 /// The time for an answer, where the configuration has none. (admissionregistration/v1: default of `timeoutSeconds`.)
 const TIMEOUT: i64 = 10;

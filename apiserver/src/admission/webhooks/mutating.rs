@@ -55,7 +55,7 @@ impl Mutating {
             let Some(info) = hook.matcher.resource_for(server, asked, old)? else {
                 continue;
             };
-            let view = View::of(asked, old, &info).await?;
+            let view = View::of(server, asked, old, &info).await?;
             if !meets_conditions(server, hook, asked, &info, &view).await? {
                 continue;
             }
@@ -119,7 +119,7 @@ async fn changed(
     let Some(object) = patched(hook, &view, &verdict)? else {
         return Ok(None);
     };
-    let object = accepted(asked, info, object).await;
+    let object = accepted(server, asked, info, object).await;
     object.map_err(Failure::Refused)
 }
 

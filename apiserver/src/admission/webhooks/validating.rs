@@ -43,7 +43,7 @@ impl Validating {
             let Some(info) = hook.matcher.resource_for(server, asked, old)? else {
                 continue;
             };
-            let view = View::of(asked, old, &info).await?;
+            let view = View::of(server, asked, old, &info).await?;
             if meets_conditions(server, hook, asked, &info, &view).await? {
                 questions.push((hook, info, view));
             }

@@ -167,7 +167,7 @@ async fn attempt(
     let request = whole.as_ref().unwrap_or(request);
     let info = &request.info;
     if let Some(live) = &draft.live {
-        draft.shown = Some(conversion::shown_one(info, live.clone()).await?);
+        draft.shown = Some(conversion::shown_one(core.network(), info, live.clone()).await?);
     }
     verb.mutate(request, &mut draft)?;
     let operation = verb.operation(&draft);
@@ -184,7 +184,7 @@ async fn attempt(
     }
     if let Some(new) = draft.new.take() {
         let (live, from) = (draft.live.as_deref(), verb.form(request, &draft));
-        draft.new = Some(conversion::to_stored(info, live, &from, new).await?);
+        draft.new = Some(conversion::to_stored(core.network(), info, live, &from, new).await?);
     }
     let change = verb.settle(request, &mut draft);
     let committed = commit(core, request, &draft, change);
@@ -193,7 +193,8 @@ async fn attempt(
         Ok(done) => {
             let mut written = verb.answer(request, draft, done);
             if let Content::Object(object) = written.content {
-                written.content = Content::Object(conversion::shown_one(info, object).await?);
+                written.content =
+                    Content::Object(conversion::shown_one(core.network(), info, object).await?);
             }
             Ok(Some(written))
         }

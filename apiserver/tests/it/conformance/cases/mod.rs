@@ -5,6 +5,7 @@ pub mod kinds;
 mod accepted;
 mod access;
 mod builtin;
+mod conversions;
 mod definitions;
 mod delete;
 mod discovery;
@@ -51,6 +52,7 @@ pub fn all() -> Vec<Entry> {
         delete::cases(),
         select::cases(),
         definitions::cases(),
+        conversions::cases(),
         discovery::cases(),
         accepted::cases(),
         access::cases(),

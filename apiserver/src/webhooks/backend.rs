@@ -18,11 +18,11 @@ use serde_json::Value;
 use tokio::time::{sleep, timeout_at};
 use tower::ServiceExt;
 
-use crate::admission::Server;
+use super::network::Network;
 use crate::field::quote;
-use crate::table::cells::{items, string};
+use crate::meta::{items, string};
 
-/// The longest answer in bytes.
+/// The longest answer of an admission webhook in bytes.
 const LONGEST: usize = 16 << 20;
 /// How often a webhook that asks for it is asked again. (client-go: `defaultMaxRetries`.)
 const MOST_RETRIES: u32 = 10;
@@ -30,7 +30,7 @@ const MOST_RETRIES: u32 = 10;
 const PORT: u64 = 443;
 
 /// Where a webhook listens.
-pub(super) struct Backend {
+pub(crate) struct Backend {
     place: Place,
     /// `caBundle`, decoded: PEM.
     authorities: Vec<u8>,
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Backend {
 
 impl Backend {
     /// Reads `clientConfig`.
-    pub(super) fn read(config: &Value) -> Self {
+    pub(crate) fn read(config: &Value) -> Self {
         let service = &config["service"];
         let place = if service.is_object() {
             Place::Service {
@@ -79,22 +79,48 @@ impl Backend {
         }
     }
 
-    /// Posts a review and returns the answer.
+    /// Posts an admission review and returns the answer.
     ///
     /// # Errors
     /// Why there is none, in the words of a real server as far as they are known.
-    pub(super) async fn post(
+    pub(crate) async fn admit(
         &self,
-        server: &Server<'_>,
+        network: Network<'_>,
         review: &Value,
         timeout: Duration,
     ) -> Result<Value, String> {
         let url = format!("{}?timeout={}s", self.url(), in_seconds(timeout));
-        let unreachable = |why: String| format!("Post {}: {why}", quote(&url));
+        self.post(network, &url, review, timeout, LONGEST).await
+    }
+
+    /// Posts a conversion review and returns the answer, of at most `longest` bytes.
+    ///
+    /// # Errors
+    /// As of [`Backend::admit`].
+    pub(super) async fn convert(
+        &self,
+        network: Network<'_>,
+        review: &Value,
+        timeout: Duration,
+        longest: usize,
+    ) -> Result<Value, String> {
+        self.post(network, &self.url(), review, timeout, longest)
+            .await
+    }
+
+    async fn post(
+        &self,
+        network: Network<'_>,
+        url: &str,
+        review: &Value,
+        timeout: Duration,
+        longest: usize,
+    ) -> Result<Value, String> {
+        let unreachable = |why: String| format!("Post {}: {why}", quote(url));
         let deadline = tokio::time::Instant::now() + timeout;
         let late = || unreachable("context deadline exceeded".to_owned());
         let review = review.to_string().into_bytes();
-        let (code, body) = timeout_at(deadline, self.answer(server, &url, &review))
+        let (code, body) = timeout_at(deadline, self.answer(network, url, &review, longest))
             .await
             .map_err(|_| late())?
             .map_err(unreachable)?;
@@ -108,9 +134,10 @@ impl Backend {
     /// The status and the body of the answer; asks again while an answer names a time for that. (client-go: `withRetry`.)
     async fn answer(
         &self,
-        server: &Server<'_>,
+        network: Network<'_>,
         url: &str,
         review: &[u8],
+        longest: usize,
     ) -> Result<(u16, Bytes), String> {
         let mut tries = 0;
         loop {
@@ -120,14 +147,14 @@ impl Backend {
                 .header(USER_AGENT, "kube-apiserver-admission")
                 .body(Body::from(review.to_vec()))
                 .map_err(|error| error.to_string())?;
-            let response = self.send(server, request).await?;
+            let response = self.send(network, request).await?;
             if let Some(pause) = retry_after(&response).filter(|_| tries < MOST_RETRIES) {
                 tries += 1;
                 sleep(pause).await;
                 continue;
             }
             let code = response.status().as_u16();
-            let body = Limited::new(response.into_body(), LONGEST).collect().await;
+            let body = Limited::new(response.into_body(), longest).collect().await;
             let body = body.map_err(|error| error.to_string())?;
             return Ok((code, body.to_bytes()));
         }
@@ -155,18 +182,18 @@ impl Backend {
 
     async fn send(
         &self,
-        server: &Server<'_>,
+        network: Network<'_>,
         request: Request<Body>,
     ) -> Result<Response<Body>, String> {
         if let Place::Service {
             namespace, name, ..
         } = &self.place
-            && let Some(service) = server.backends.get(namespace, name)
+            && let Some(service) = network.backends.get(namespace, name)
         {
             let answer = service.oneshot(request).await;
             return answer.map_err(|error| error.to_string());
         }
-        let (client, address) = self.client(server)?;
+        let (client, address) = self.client(network)?;
         let (mut head, body) = request.into_parts();
         // The address may be that of an endpoint.
         let host = head.uri.authority().map_or("", |host| host.as_str());
@@ -180,7 +207,7 @@ impl Backend {
     }
 
     /// A client of the webhook's present address, and that address.
-    fn client(&self, server: &Server<'_>) -> Result<(Client, String), String> {
+    fn client(&self, network: Network<'_>) -> Result<(Client, String), String> {
         let (address, server_name) = match &self.place {
             Place::Url(url) => {
                 let url: Uri = url.parse().map_err(|error| format!("{error}"))?;
@@ -193,7 +220,7 @@ impl Backend {
                 port,
                 ..
             } => {
-                let address = resolve(server, namespace, name, *port)?;
+                let address = resolve(network, namespace, name, *port)?;
                 (address, Some(format!("{name}.{namespace}.svc")))
             }
         };
@@ -242,9 +269,9 @@ fn retry_after(response: &Response<Body>) -> Option<Duration> {
 
 /// The address of a port of a Service: a ready endpoint of its EndpointSlices, else its external name, else its cluster
 /// address.
-fn resolve(server: &Server<'_>, namespace: &str, name: &str, port: u64) -> Result<String, String> {
+fn resolve(network: Network<'_>, namespace: &str, name: &str, port: u64) -> Result<String, String> {
     let key = format!("{namespace}/{name}");
-    let Some(service) = server.store.get("services", &key) else {
+    let Some(service) = network.store.get("services", &key) else {
         return Err(format!("service {} not found", quote(name)));
     };
     let spec = &service.value()["spec"];
@@ -258,7 +285,7 @@ fn resolve(server: &Server<'_>, namespace: &str, name: &str, port: u64) -> Resul
             quote(name)
         ));
     };
-    if let Some(address) = endpoint(server, namespace, name, string(&of_service["name"])) {
+    if let Some(address) = endpoint(network, namespace, name, string(&of_service["name"])) {
         return Ok(address);
     }
     match string(&spec["clusterIP"]) {
@@ -271,9 +298,9 @@ fn resolve(server: &Server<'_>, namespace: &str, name: &str, port: u64) -> Resul
 }
 
 /// A ready endpoint of the port `port` of a Service.
-fn endpoint(server: &Server<'_>, namespace: &str, name: &str, port: &str) -> Option<String> {
+fn endpoint(network: Network<'_>, namespace: &str, name: &str, port: &str) -> Option<String> {
     let prefix = format!("{namespace}/");
-    let slices = server
+    let slices = network
         .store
         .list("endpointslices.discovery.k8s.io", &prefix)
         .1;

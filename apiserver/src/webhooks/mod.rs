@@ -1,0 +1,15 @@
+//! Calls of webhooks: where they listen, the connection to them, and the conversion of objects by them.
+//!
+//! Admission asks a [`Backend`] with reviews of its own ([`admission`](crate::admission)); [`ConversionWebhook`] converts
+//! custom resources from one version to another.
+
+mod backend;
+mod backends;
+mod conversion;
+mod metadata;
+mod network;
+
+pub(crate) use backend::Backend;
+pub(crate) use backends::Backends;
+pub(crate) use conversion::ConversionWebhook;
+pub(crate) use network::Network;

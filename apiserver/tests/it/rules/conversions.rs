@@ -1,0 +1,298 @@
+//! Custom resources that a webhook converts, in this process and under virtual time.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use kube_client::client::Body;
+use parking_lot::Mutex;
+use reeve_apiserver::ApiServer;
+use serde_json::{Value, json};
+use tower::service_fn;
+
+use super::definitions::{FOOS_V2, foo_of, text, two_versions};
+use crate::rules::raw::*;
+
+const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/foos.example.com";
+
+/// `foos` with `spec.address` in v1, which is stored, and `spec.host` and `spec.port` in v2.
+fn addresses(review_versions: &[&str]) -> Value {
+    let mut definition = two_versions(
+        json!({"address": text()}),
+        json!({"host": text(), "port": text()}),
+    );
+    definition["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
+        "clientConfig": {"service": {"namespace": "ops", "name": "hooks", "path": "/convert"}},
+        "conversionReviewVersions": review_versions,
+    }});
+    definition
+}
+
+/// Changes the answer of a webhook.
+type Change = fn(&mut Value);
+
+/// The reviews that a webhook got.
+type Asked = Arc<Mutex<Vec<Value>>>;
+
+/// Serves a webhook that converts addresses; `change` may change its answer.
+fn serve(server: &ApiServer, change: Change) -> Asked {
+    let asked = Asked::default();
+    let record = asked.clone();
+    let service = service_fn(move |request: Request<Body>| {
+        let record = record.clone();
+        async move {
+            assert_eq!(request.uri(), "https://hooks.ops.svc:443/convert");
+            let body = request.into_body().collect().await;
+            let review: Value = serde_json::from_slice(&body.unwrap().to_bytes()).unwrap();
+            record.lock().push(review.clone());
+            let mut answer = converted(&review);
+            change(&mut answer);
+            Ok::<_, Infallible>(Response::new(Body::from(answer.to_string().into_bytes())))
+        }
+    });
+    server.serve_webhooks("ops", "hooks", service);
+    asked
+}
+
+fn converted(review: &Value) -> Value {
+    let request = &review["request"];
+    let to = request["desiredAPIVersion"].as_str().unwrap();
+    let objects = request["objects"].as_array().unwrap().iter();
+    let objects: Vec<Value> = objects
+        .map(|object| {
+            let mut new = object.clone();
+            new["apiVersion"] = json!(to);
+            let spec = &object["spec"];
+            new["spec"] = if to.ends_with("v1") {
+                let part = |name: &str| spec[name].as_str().unwrap_or_default();
+                json!({"address": format!("{}:{}", part("host"), part("port"))})
+            } else {
+                let address = spec["address"].as_str().unwrap_or_default();
+                let (host, port) = address.split_once(':').unwrap_or((address, ""));
+                json!({"host": host, "port": port})
+            };
+            new
+        })
+        .collect();
+    json!({
+        "kind": "ConversionReview", "apiVersion": review["apiVersion"],
+        "response": {"uid": request["uid"], "result": {"status": "Success"}, "convertedObjects": objects},
+    })
+}
+
+/// A server with the definition and its webhook.
+async fn converting(change: Change) -> (ApiServer, Asked) {
+    let server = server().await;
+    let asked = serve(&server, change);
+    let made = post(&server, CRDS, &addresses(&["v1"])).await;
+    assert_eq!(made.headers.get("warning"), None);
+    let made = made.expect_ok();
+    let config = &made["spec"]["conversion"]["webhook"]["clientConfig"];
+    assert_eq!(config["service"]["port"], 443);
+    (server, asked)
+}
+
+fn at(name: &str, address: &str) -> Value {
+    foo_of("v1", name, json!({"address": address}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_is_stored_in_one_version_and_shown_in_each() {
+    let (server, asked) = converting(|_| {}).await;
+    let body = foo_of("v2", "x", json!({"host": "h", "port": "1"}));
+    let made = post(&server, FOOS_V2, &body).await.expect_ok();
+    assert_eq!(made["spec"], body["spec"]);
+    let stored = get(&server, &format!("{FOOS}/x")).await.expect_ok();
+    assert_eq!(stored["spec"], json!({"address": "h:1"}));
+    let one = format!("{FOOS_V2}/x");
+    let patch = json!({"spec": {"port": "2"}});
+    let patched = merge(&server, &one, &patch).await.expect_ok();
+    assert_eq!(patched["spec"], json!({"host": "h", "port": "2"}));
+    let found = get(&server, &format!("{FOOS}/x")).await.expect_ok();
+    assert_eq!(found["spec"], json!({"address": "h:2"}));
+    assert_eq!(found["metadata"]["uid"], made["metadata"]["uid"]);
+    delete(&server, &one, &Value::Null).await.expect_ok();
+    assert_eq!(get(&server, &one).await.code, 404);
+    let first = &asked.lock()[0]["request"];
+    assert_eq!(first["desiredAPIVersion"], "example.com/v1");
+    assert_eq!(first["objects"][0]["spec"], body["spec"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_is_one_call_and_a_watch_shows_converted_objects() {
+    let (server, asked) = converting(|_| {}).await;
+    let mut frames = watch(&server, &format!("{FOOS_V2}?watch=true")).await;
+    for number in 0..20 {
+        let name = format!("x{number:02}");
+        post(&server, FOOS, &at(&name, &format!("h{number}:1")))
+            .await
+            .expect_ok();
+    }
+    let event = frames.next().await.unwrap();
+    assert_eq!(
+        (&event["type"], &event["object"]["spec"]),
+        (&json!("ADDED"), &json!({"host": "h0", "port": "1"}))
+    );
+    asked.lock().clear();
+    let list = get(&server, FOOS_V2).await.expect_ok();
+    assert_eq!(list["items"].as_array().unwrap().len(), 20);
+    assert_eq!(
+        list["items"][19]["spec"],
+        json!({"host": "h19", "port": "1"})
+    );
+    let calls = std::mem::take(&mut *asked.lock());
+    assert_eq!(calls.len(), 1);
+    assert_eq!(calls[0]["request"]["objects"].as_array().unwrap().len(), 20);
+    get(&server, FOOS).await.expect_ok();
+    assert_eq!(*asked.lock(), Vec::<Value>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_from_before_the_storage_version_moved_are_converted_until_they_are_written() {
+    let (server, asked) = converting(|_| {}).await;
+    for name in ["a", "b"] {
+        post(&server, FOOS, &at(name, "h:1")).await.expect_ok();
+    }
+    let mut moved = get(&server, DEFINITION).await.expect_ok();
+    for version in 0..2 {
+        moved["spec"]["versions"][version]["storage"] = json!(version == 1);
+    }
+    let moved = put(&server, DEFINITION, &moved).await.expect_ok();
+    assert_eq!(moved["status"]["storedVersions"], json!(["v1", "v2"]));
+    // A write without a change migrates an object, as in a real server.
+    let one = format!("{FOOS_V2}/a");
+    let found = get(&server, &one).await.expect_ok();
+    put(&server, &one, &found).await.expect_ok();
+    asked.lock().clear();
+    let list = get(&server, FOOS_V2).await.expect_ok();
+    for item in list["items"].as_array().unwrap() {
+        assert_eq!(item["spec"], json!({"host": "h", "port": "1"}));
+    }
+    let calls = std::mem::take(&mut *asked.lock());
+    let sent = calls[0]["request"]["objects"].as_array().unwrap();
+    let names: Vec<&Value> = sent.iter().map(|one| &one["metadata"]["name"]).collect();
+    assert_eq!((calls.len(), names), (1, vec![&json!("b")]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn labels_and_annotations_may_change_and_other_metadata_not() {
+    let (server, _) = converting(|answer| {
+        let metadata = &mut answer["response"]["convertedObjects"][0]["metadata"];
+        metadata["labels"] = json!({"converted": "yes"});
+        metadata["annotations"] = Value::Null;
+        metadata["finalizers"] = json!(["example.com/f"]);
+        metadata["generation"] = json!(77);
+    })
+    .await;
+    let mut body = at("x", "h:1");
+    body["metadata"]["annotations"] = json!({"a": "b"});
+    post(&server, FOOS, &body).await.expect_ok();
+    let found = get(&server, &format!("{FOOS_V2}/x")).await.expect_ok();
+    let metadata = &found["metadata"];
+    assert_eq!(metadata["labels"], json!({"converted": "yes"}));
+    assert_eq!(metadata["annotations"], Value::Null);
+    assert_eq!(metadata["finalizers"], Value::Null);
+    assert_eq!(metadata["generation"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_webhook_does_not_convert_fails_with_the_reason() {
+    const OF: &str = "conversion webhook for example.com/v1, Kind=Foo";
+    let cases: [(Change, &str); 12] = [
+        (
+            |answer| answer["apiVersion"] = json!("apiextensions.k8s.io/v2"),
+            " failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got apiextensions.k8s.io/v2, Kind=ConversionReview",
+        ),
+        (
+            |answer| answer["response"] = Value::Null,
+            " failed: no response provided",
+        ),
+        (
+            |answer| {
+                answer["response"]["result"] = json!({"status": "Failure", "message": "not today"});
+            },
+            " failed: not today",
+        ),
+        (
+            |answer| answer["response"]["result"] = json!({}),
+            " failed: response.result.status was '', not 'Success'",
+        ),
+        (
+            |answer| answer["response"]["convertedObjects"] = json!([]),
+            " returned 0 objects, expected 1",
+        ),
+        (
+            |answer| {
+                answer["response"]["convertedObjects"][0]["apiVersion"] = json!("example.com/v3");
+            },
+            " returned invalid object at index 0: invalid groupVersion (expected example.com/v2, received example.com/v3)",
+        ),
+        (
+            |answer| answer["response"]["convertedObjects"][0]["kind"] = json!("Bar"),
+            " returned invalid object at index 0: invalid kind (expected Foo, received Bar)",
+        ),
+        (
+            |answer| answer["response"]["convertedObjects"][0]["metadata"]["name"] = json!("y"),
+            " returned invalid object: must have the same name: x != y",
+        ),
+        (
+            |answer| {
+                answer["response"]["convertedObjects"][0]["metadata"]["namespace"] = json!("y");
+            },
+            " returned invalid object: must have the same namespace: default != y",
+        ),
+        (
+            |answer| answer["response"]["convertedObjects"][0]["metadata"]["uid"] = json!("1"),
+            " returned invalid object: must have the same UID: ",
+        ),
+        (
+            |answer| {
+                answer["response"]["convertedObjects"][0]["metadata"]["labels"] = json!({"a": 1});
+            },
+            " returned invalid metadata: metadata.labels[a] must be a string, but is int64 in converted object",
+        ),
+        (
+            |answer| {
+                answer["response"]["convertedObjects"][0]["metadata"]["labels"] =
+                    json!({"a b": "c"});
+            },
+            " returned invalid metadata: metadata.labels: Invalid value: \"a b\": ",
+        ),
+    ];
+    for (change, wanted) in cases {
+        let (server, _) = converting(change).await;
+        post(&server, FOOS, &at("x", "h:1")).await.expect_ok();
+        let failed = get(&server, &format!("{FOOS_V2}/x")).await;
+        let message = failed.message();
+        assert_eq!(failed.code, 500, "{message}");
+        assert!(message.starts_with(&format!("{OF}{wanted}")), "{message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_reads_only_v1beta1_gets_that_and_echoes_no_uid() {
+    let server = server().await;
+    let asked = serve(&server, |answer| answer["response"]["uid"] = Value::Null);
+    let definition = addresses(&["v2", "v1beta1"]);
+    post(&server, CRDS, &definition).await.expect_ok();
+    post(&server, FOOS, &at("x", "h:1")).await.expect_ok();
+    let found = get(&server, &format!("{FOOS_V2}/x")).await.expect_ok();
+    assert_eq!(found["spec"]["host"], "h");
+    let version = &asked.lock()[0]["apiVersion"];
+    assert_eq!(version, "apiextensions.k8s.io/v1beta1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_webhook_counts_for_the_next_request() {
+    let (server, _) = converting(|_| {}).await;
+    post(&server, FOOS, &at("x", "h:1")).await.expect_ok();
+    let config = json!({"service": {"name": "others"}});
+    let change = json!({"spec": {"conversion": {"webhook": {"clientConfig": config}}}});
+    merge(&server, DEFINITION, &change).await.expect_ok();
+    let one = format!("{FOOS_V2}/x");
+    assert_eq!(get(&server, &one).await.code, 500);
+    let back = json!({"spec": {"conversion": {"webhook": {"clientConfig": {"service": {"name": "hooks"}}}}}});
+    merge(&server, DEFINITION, &back).await.expect_ok();
+    get(&server, &one).await.expect_ok();
+}
