@@ -88,6 +88,10 @@ func watched(ctx context.Context, client kubernetes.Interface, namespace string)
 	return func(expected ...string) {
 		for _, text := range expected {
 			event := <-stream.ResultChan()
+			// A server may send bookmarks at any time.
+			for event.Type == watch.Bookmark {
+				event = <-stream.ResultChan()
+			}
 			object, ok := event.Object.(*corev1.ConfigMap)
 			expect(ok, event)
 			expect(fmt.Sprint(event.Type, " ", object.Name) == text, event.Type, object)
