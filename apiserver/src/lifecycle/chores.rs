@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::retries::Retries;
-use super::{collector, definitions, namespaces};
+use super::{collector, definitions, initial, namespaces};
 use crate::core::Core;
 use crate::store::Chore;
 
@@ -48,5 +48,9 @@ pub(super) async fn act(core: &Core, chore: Chore, retries: &Retries) -> Vec<Cho
             false => vec![chore],
         },
         Chore::Definition(storage) => definitions::process(core, storage, retries).await,
+        Chore::Initial(place) => match initial::create_missing(core, *place).await {
+            true => Vec::new(),
+            false => vec![chore],
+        },
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::internal::{Part, internal_request};
+use super::internal::{Part, internal_request, is_stored};
 use super::retries::Retries;
 use crate::core::Core;
 use crate::meta;
@@ -43,7 +43,7 @@ pub(super) async fn act(core: &Core, chore: Chore, retries: &Retries) -> Vec<Cho
         Chore::Owner(uid) => owner_changed(core, &uid, retries).await,
         Chore::Dependent(storage, key) => references_changed(core, &storage, &key).await,
         Chore::Finalize(storage, key) => finalize(core, &storage, &key, retries).await,
-        Chore::Namespace(_) | Chore::Definition(_) => Vec::new(),
+        Chore::Namespace(_) | Chore::Definition(_) | Chore::Initial(_) => Vec::new(),
     }
 }
 
@@ -236,9 +236,9 @@ async fn remove(
         propagation,
         ..Options::default()
     };
-    // An object that is gone, or replaced by another one of its name, needs nothing.
     match delete::delete(core, &request, &options).await {
-        Err(status) if !matches!(status.code, 404 | 409) => {
+        // An object that is gone, or replaced by another one of its name, needs nothing.
+        Err(status) if is_stored(core, info, object) => {
             tracing::warn!(%status, object = %object.key(), "could not delete an object whose owners are gone: it is retried");
             false
         }
@@ -316,7 +316,7 @@ async fn modify(
     })
     .await;
     if let Err(status) = modified
-        && status.code != 404
+        && is_stored(core, info, object)
     {
         tracing::warn!(%status, object = %key, "could not collect an object, or what it waits for: it is retried");
         return false;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::collector;
-use super::internal::{Part, internal_request};
+use super::internal::{Part, internal_request, is_stored};
 use super::retries::Retries;
 use crate::core::Core;
 use crate::crd;
@@ -64,7 +64,7 @@ async fn delete_objects(core: &Core, info: &Arc<ResourceInfo>) -> bool {
         }
         let request = internal_request(core, info, &object.key(), Part::ApiServer);
         if let Err(status) = delete::delete(core, &request, &Options::default()).await
-            && status.code != 404
+            && is_stored(core, info, &object)
         {
             tracing::warn!(%status, object = %object.key(), "could not delete an object with its definition: it is retried");
             all = false;

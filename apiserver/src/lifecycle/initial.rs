@@ -1,88 +1,132 @@
-//! The objects that every cluster has, besides its namespaces.
+//! The objects that every cluster has.
+//!
+//! Each one is a chore at the start of the server, so one that admission refuses is tried again.
+//! (kubernetes: `PostStartHook` of the storage providers, `pkg/controlplane/controller`, which try again too.)
+
+use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
 use super::internal::{Part, internal_request};
 use crate::core::Core;
 use crate::kinds::{flow, policy};
+use crate::meta;
 use crate::ownership::API_SERVER;
 use crate::rbac;
 use crate::request::Request;
-use crate::store::Key;
+use crate::status::Status;
+use crate::store::{Chore, Key};
 use crate::verbs::create::create;
 use crate::verbs::update;
 
-/// Creates the roles and bindings of a server that checks rights.
-pub(super) async fn roles(core: &Core) {
-    for object in rbac::bootstrap_objects() {
-        create_missing(core, &object).await;
+/// Namespaces every cluster has.
+const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
+
+static OBJECTS: LazyLock<Objects> = LazyLock::new(Objects::new);
+
+struct Objects {
+    all: Vec<Value>,
+    /// The place of the first role or binding; those of a server that checks rights are last.
+    roles: usize,
+}
+
+// === impl Objects ===
+
+impl Objects {
+    /// The namespaces, the PriorityClasses of the system, the levels and schemas of flow control, the range of cluster
+    /// addresses, the Service of the server, the roles and their bindings.
+    fn new() -> Self {
+        let namespaces = NAMESPACES.iter().map(
+            |name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+        );
+        let range = json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
+            "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16"]},
+            "status": {"conditions": [
+                {"type": "Ready", "status": "True", "reason": "", "message": "Kubernetes default Service CIDR is ready"},
+            ]},
+        });
+        let service = json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {
+                "name": "kubernetes", "namespace": "default",
+                "labels": {"component": "apiserver", "provider": "kubernetes"},
+            },
+            "spec": {
+                "clusterIP": "10.96.0.1",
+                "ports": [{"name": "https", "port": 443, "targetPort": 6443}],
+            },
+        });
+        let system = policy::system_classes().chain(flow::initial());
+        let mut all: Vec<Value> = namespaces.chain(system).chain([range, service]).collect();
+        let roles = all.len();
+        all.extend(rbac::bootstrap_objects());
+        Self { all, roles }
     }
 }
 
-/// Creates the PriorityClasses of the system, the levels and schemas of flow control, the range of cluster addresses, and
-/// the Service of the server.
-pub(super) async fn objects(core: &Core) {
-    let range = json!({
-        "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
-        "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16"]},
-        "status": {"conditions": [
-            {"type": "Ready", "status": "True", "reason": "", "message": "Kubernetes default Service CIDR is ready"},
-        ]},
-    });
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service",
-        "metadata": {
-            "name": "kubernetes", "namespace": "default",
-            "labels": {"component": "apiserver", "provider": "kubernetes"},
-        },
-        "spec": {
-            "clusterIP": "10.96.0.1",
-            "ports": [{"name": "https", "port": 443, "targetPort": 6443}],
-        },
-    });
-    let system = policy::system_classes().chain(flow::initial());
-    for object in system.chain([range, service]) {
-        create_missing(core, &object).await;
+/// The chores that create the objects, in their order.
+pub(super) fn chores(core: &Core) -> Vec<Chore> {
+    let end = if core.options.rbac {
+        OBJECTS.all.len()
+    } else {
+        OBJECTS.roles
+    };
+    (0..end).map(Chore::Initial).collect()
+}
+
+/// Creates the object at `place`, unless there is one of its name. Returns `false` if a write was refused.
+pub(super) async fn create_missing(core: &Core, place: usize) -> bool {
+    let Some(object) = OBJECTS.all.get(place) else {
+        return true;
+    };
+    let (kind, name) = (meta::string(&object["kind"]), meta::text(object, "name"));
+    match try_create(core, object).await {
+        Ok(()) => true,
+        Err(status) => {
+            tracing::warn!(%status, kind, name, "could not create an initial object: it is retried");
+            false
+        }
     }
 }
 
-async fn create_missing(core: &Core, object: &Value) {
-    let text = |field: &str| object[field].as_str().unwrap_or_default();
-    let api_version = text("apiVersion");
+async fn try_create(core: &Core, object: &Value) -> Result<(), Status> {
+    let api_version = meta::string(&object["apiVersion"]);
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let served = core.registry.served();
-    let Some(info) = served.of_kind(group, version, text("kind")) else {
-        return;
+    let Some(info) = served.of_kind(group, version, meta::string(&object["kind"])) else {
+        return Ok(());
     };
-    let metadata = &object["metadata"];
-    let name = metadata["name"].as_str().unwrap_or_default();
-    let key = Key::new(metadata["namespace"].as_str(), name);
-    if core.store.get(&info.storage, key.as_str()).is_some() {
-        return;
-    }
+    let key = Key::new(
+        object["metadata"]["namespace"].as_str(),
+        meta::text(object, "name"),
+    );
     let request = Request {
         agent: API_SERVER.to_owned(),
         ..internal_request(core, info, &key, Part::ApiServer)
     };
-    let mut made = create(core, &request, object.clone()).await;
-    if let (Ok(_), Some(status)) = (&made, object.get("status")) {
-        let mut status = status.clone();
-        for condition in status["conditions"].as_array_mut().into_iter().flatten() {
-            condition["lastTransitionTime"] = request.time().into();
-        }
-        let of_status = Request {
-            subresource: "status".to_owned(),
-            ..request
-        };
-        made = update::modify(core, &of_status, &|old| {
-            let mut new = old.clone();
-            new["status"] = status.clone();
-            Ok(new)
-        })
-        .await;
+    let stored = core.store.get(&info.storage, key.as_str());
+    if stored.is_none() {
+        create(core, &request, object.clone()).await?;
     }
-    if let Err(status) = made {
-        let kind = text("kind");
-        tracing::warn!(%status, kind, name, "could not create an initial object");
+    // The status is a write of its own, which may have been refused.
+    let has_status = stored.is_some_and(|stored| stored.value()["status"]["conditions"].is_array());
+    let Some(status) = object.get("status").filter(|_| !has_status) else {
+        return Ok(());
+    };
+    let mut status = status.clone();
+    for condition in meta::list_at(meta::object_mut(&mut status), "conditions") {
+        condition["lastTransitionTime"] = request.time().into();
     }
+    let of_status = Request {
+        subresource: "status".to_owned(),
+        ..request
+    };
+    update::modify(core, &of_status, &|old| {
+        let mut new = old.clone();
+        new["status"] = status.clone();
+        Ok(new)
+    })
+    .await
+    .map(|_| ())
 }

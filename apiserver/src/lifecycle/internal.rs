@@ -12,7 +12,7 @@ use crate::ownership::CONTROLLERS;
 use crate::rbac::{AUTHENTICATED, MASTERS, User};
 use crate::request::{FieldValidation, LONGEST_WRITE, Request};
 use crate::resource::{Conversion, ResourceInfo};
-use crate::store::Key;
+use crate::store::{Key, Object};
 
 /// The part of the server that writes, which is a program of its own in a cluster. Admission sees its user.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +35,12 @@ impl Part {
         };
         User::service_account("kube-system", controller, "")
     }
+}
+
+/// Whether an object is stored still. A status of 404 or 409 does not say so: a webhook may refuse a write with any code.
+pub(super) fn is_stored(core: &Core, info: &ResourceInfo, object: &Object) -> bool {
+    let stored = core.store.get(&info.storage, object.key().as_str());
+    stored.is_some_and(|stored| stored.uid() == object.uid())
 }
 
 /// A request of a part of the server for one object. It is not checked against rights.

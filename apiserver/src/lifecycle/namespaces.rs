@@ -4,19 +4,15 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::internal::{Part, internal_request};
+use super::internal::{Part, internal_request, is_stored};
 use crate::core::Core;
 use crate::kinds::NAMESPACE_FINALIZER;
 use crate::meta;
-use crate::ownership::API_SERVER;
 use crate::request::Request;
 use crate::status::GroupResource;
 use crate::store::{Chore, Key, Object};
 use crate::verbs::delete::{self, Options, Propagation};
 use crate::verbs::update;
-
-/// Namespaces every cluster has.
-const INITIAL: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// The rest of a namespace: objects by resource, and their number for each finalizer.
 #[derive(Default)]
@@ -25,26 +21,6 @@ pub(super) struct Left {
     finalizers: BTreeMap<String, usize>,
     /// Whether the deletion of an object was refused.
     is_refused: bool,
-}
-
-/// Creates the namespaces that every cluster has.
-pub(crate) async fn create_initial(core: &Core) {
-    let Some(info) = core.registry.of_storage("namespaces") else {
-        return;
-    };
-    for name in INITIAL {
-        if core.store.get("namespaces", name).is_some() {
-            continue;
-        }
-        let request = Request {
-            agent: API_SERVER.to_owned(),
-            ..internal_request(core, &info, &Key::from(*name), Part::ApiServer)
-        };
-        let namespace = json!({"metadata": {"name": name}});
-        if let Err(status) = crate::verbs::create::create(core, &request, namespace).await {
-            tracing::warn!(%status, name, "could not create the namespace");
-        }
-    }
 }
 
 /// Brings a namespace to the state that it asks for: its ServiceAccount, or its end. Returns `false` if a write was
@@ -113,7 +89,7 @@ pub(super) async fn finish(core: &Core, namespace: &Object, left: &Left) -> bool
         Ok(new)
     })
     .await;
-    let refusal = written.err().filter(|status| status.code != 404);
+    let refusal = written.err().filter(|_| is_stored(core, &info, namespace));
     if let Some(status) = &refusal {
         tracing::warn!(%status, namespace = name, "could not finish the namespace: it is retried");
     }
@@ -156,7 +132,7 @@ async fn delete_contents(core: &Core, name: &str) -> Left {
             };
             if !object.is_terminating()
                 && let Err(status) = delete::delete(core, &request, &options).await
-                && status.code != 404
+                && is_stored(core, &info, &object)
             {
                 tracing::warn!(%status, object = %object.key(), "could not delete an object with its namespace: it is retried");
                 left.is_refused = true;

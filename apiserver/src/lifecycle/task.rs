@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::chores::work_off;
+use super::initial;
 use super::retries::Retries;
-use super::{initial, namespaces};
 use crate::core::Core;
 use crate::definitions::serve_stored;
 
@@ -17,13 +17,9 @@ pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Creates what every cluster has, and serves what was stored.
 pub(crate) async fn start(core: &Core) {
     serve_stored(core);
-    namespaces::create_initial(core).await;
-    initial::objects(core).await;
-    if core.options.rbac {
-        initial::roles(core).await;
-    }
-    // The chores that the last run left, and those of the objects above, are worked off before the first request.
     let mut retries = Retries::default();
+    work_off(core, initial::chores(core), &mut retries).await;
+    // The chores that the last run left, and those of the objects above, are worked off before the first request.
     loop {
         let chores = core.store.take_chores();
         if chores.is_empty() || !work_off(core, chores, &mut retries).await {

@@ -15,4 +15,6 @@ pub(crate) enum Chore {
     Namespace(String),
     /// A terminating CustomResourceDefinition, by its storage.
     Definition(String),
+    /// An object that every cluster has, by its place in the list of them.
+    Initial(usize),
 }

@@ -8,15 +8,20 @@ use tokio::time::{Instant, sleep};
 
 use super::super::retries::{FIRST, LONGEST};
 use super::*;
-use crate::admission::{Admission, AdmissionRequest, Answer, Operation, Server};
+use crate::admission::{Admission, AdmissionRequest, Answer, Server};
 use crate::status::Status;
-use crate::verbs::delete::{self, Options};
+use crate::verbs::delete::{self, Options, Propagation};
 
 const MAPS: &str = "configmaps";
 
-/// Refuses the deletion of some ConfigMaps, and records the times of its questions about them.
-#[derive(Debug, Default)]
+/// The codes of a refusal: a webhook chooses its own, also those of an object that is gone or was changed meanwhile.
+const CODES: [u16; 3] = [403, 404, 409];
+
+/// Refuses some writes with a code, and records the times of its questions about them.
+#[derive(Debug)]
 struct Guard {
+    code: u16,
+    /// The operation, the resource and the name: `DELETE configmaps/x`.
     refused: Mutex<BTreeSet<String>>,
     asked: Mutex<Vec<Instant>>,
 }
@@ -28,8 +33,8 @@ impl Admission for Guard {
         "Guard"
     }
 
-    fn handles(&self, request: &AdmissionRequest<'_>) -> bool {
-        request.operation == Operation::Delete && request.request.info.plural == MAPS
+    fn handles(&self, _: &AdmissionRequest<'_>) -> bool {
+        true
     }
 
     fn mutate<'a>(
@@ -37,18 +42,22 @@ impl Admission for Guard {
         _: &'a Server<'_>,
         request: &'a mut AdmissionRequest<'_>,
     ) -> Answer<'a> {
-        if !self.refused.lock().contains(request.name()) {
+        let (operation, plural) = (request.operation.name(), &request.request.info.plural);
+        let write = format!("{operation} {plural}/{}", request.name());
+        if !self.refused.lock().contains(&write) {
             return ready(Ok(())).boxed();
         }
         self.asked.lock().push(Instant::now());
-        ready(Err(Status::bad_request("it stays"))).boxed()
+        ready(Err(Status::new(self.code, "", "it stays"))).boxed()
     }
 }
 
-async fn guarded(refused: &[&str]) -> (ApiServer, Arc<Guard>) {
-    let guard = Arc::new(Guard::default());
-    let refused = refused.iter().map(|&name| name.to_owned());
-    guard.refused.lock().extend(refused);
+async fn guarded(code: u16, refused: &[&str]) -> (ApiServer, Arc<Guard>) {
+    let guard = Arc::new(Guard {
+        code,
+        refused: Mutex::new(refused.iter().map(|&write| write.to_owned()).collect()),
+        asked: Mutex::default(),
+    });
     let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 1);
     let builder = ApiServer::builder().clock(clock).admission(guard.clone());
     (builder.start().await.unwrap(), guard)
@@ -56,6 +65,10 @@ async fn guarded(refused: &[&str]) -> (ApiServer, Arc<Guard>) {
 
 /// Stores an owner and its dependents, and deletes the owner.
 async fn orphan(core: &Core, owner: &str, dependents: &[&str]) {
+    delete_owner(core, owner, dependents, &Options::default()).await;
+}
+
+async fn delete_owner(core: &Core, owner: &str, dependents: &[&str], options: &Options) {
     let made = json!({"metadata": {"name": owner, "namespace": "default", "uid": owner}});
     let made = store(core, MAPS, "default", made);
     let reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": owner});
@@ -66,8 +79,7 @@ async fn orphan(core: &Core, owner: &str, dependents: &[&str]) {
     sleep(FIRST).await;
     let info = core.registry.of_storage(MAPS).unwrap();
     let request = internal_request(core, &info, &made.key(), Part::ApiServer);
-    let deleted = delete::delete(core, &request, &Options::default()).await;
-    deleted.unwrap();
+    delete::delete(core, &request, options).await.unwrap();
 }
 
 fn is_there(core: &Core, name: &str) -> bool {
@@ -76,56 +88,152 @@ fn is_there(core: &Core, name: &str) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_collection_is_tried_again_later_and_delays_no_other() {
-    let (server, guard) = guarded(&["kept"]).await;
-    let core = server.core();
-    orphan(core, "owner", &["a", "kept", "z"]).await;
-    sleep(Duration::from_millis(1)).await;
-    assert!(!is_there(core, "a") && !is_there(core, "z"));
-    sleep(Duration::from_secs(60)).await;
-    assert!(is_there(core, "kept"));
-    let asked = guard.asked.lock().clone();
-    let waits: Vec<u128> = asked
-        .windows(2)
-        .map(|pair| (pair[1] - pair[0]).as_millis())
-        .collect();
-    // A timer may be a millisecond late.
-    for (n, wait) in waits.iter().enumerate() {
-        let planned = FIRST.as_millis() << n;
-        assert!((planned..=planned + 1).contains(wait), "{waits:?}");
+    for code in CODES {
+        let (server, guard) = guarded(code, &["DELETE configmaps/kept"]).await;
+        let core = server.core();
+        orphan(core, "owner", &["a", "kept", "z"]).await;
+        sleep(Duration::from_millis(1)).await;
+        assert!(!is_there(core, "a") && !is_there(core, "z"));
+        sleep(Duration::from_secs(60)).await;
+        assert!(is_there(core, "kept"));
+        let asked = guard.asked.lock().clone();
+        let waits: Vec<u128> = asked
+            .windows(2)
+            .map(|pair| (pair[1] - pair[0]).as_millis())
+            .collect();
+        // A timer may be a millisecond late.
+        for (n, wait) in waits.iter().enumerate() {
+            let planned = FIRST.as_millis() << n;
+            assert!((planned..=planned + 1).contains(wait), "{waits:?}");
+        }
+        assert_eq!(waits.len(), 13, "{code}: {waits:?}");
+        // While it waits for its next try, the dependents of another owner go at once.
+        orphan(core, "other", &["b"]).await;
+        sleep(Duration::from_millis(1)).await;
+        assert!(!is_there(core, "b"));
+        guard.refused.lock().clear();
+        sleep(LONGEST).await;
+        assert!(!is_there(core, "kept"));
     }
-    assert_eq!(waits.len(), 13, "{waits:?}");
-    // While it waits for its next try, the dependents of another owner go at once.
-    orphan(core, "other", &["b"]).await;
-    sleep(Duration::from_millis(1)).await;
-    assert!(!is_there(core, "b"));
-    guard.refused.lock().clear();
-    sleep(LONGEST).await;
-    assert!(!is_there(core, "kept"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_goes_when_the_last_of_its_objects_is_not_refused_any_more() {
-    let (server, guard) = guarded(&["kept"]).await;
-    let core = server.core();
-    store(
-        core,
-        "namespaces",
-        "",
-        json!({"metadata": {"name": "n", "uid": "n"}, "spec": {"finalizers": ["kubernetes"]}}),
-    );
-    for name in ["a", "kept", "z"] {
-        let object = json!({"metadata": {"name": name, "namespace": "n", "uid": name}});
-        store(core, MAPS, "n", object);
+async fn an_object_waits_while_its_dependent_may_not_lose_the_reference() {
+    for code in CODES {
+        let (server, guard) = guarded(code, &["UPDATE configmaps/b"]).await;
+        let core = server.core();
+        let orphans = Options {
+            propagation: Some(Propagation::Orphan),
+            ..Options::default()
+        };
+        delete_owner(core, "owner", &["a", "b"], &orphans).await;
+        sleep(Duration::from_secs(10)).await;
+        assert!(is_there(core, "owner"), "{code}");
+        guard.refused.lock().clear();
+        sleep(LONGEST * 2).await;
+        assert!(!is_there(core, "owner") && is_there(core, "a") && is_there(core, "b"));
+        let left = core.store.get(MAPS, "default/b").unwrap();
+        assert_eq!(left.owner_uids().count(), 0);
     }
-    let info = core.registry.of_storage("namespaces").unwrap();
-    let request = internal_request(core, &info, &Key::from("n"), Part::NamespaceController);
-    let deleted = delete::delete(core, &request, &Options::default()).await;
-    deleted.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_goes_when_the_last_refusal_ends() {
+    for code in CODES {
+        let refused = ["DELETE configmaps/kept", "UPDATE namespaces/n"];
+        let (server, guard) = guarded(code, &refused).await;
+        let core = server.core();
+        let namespace =
+            json!({"metadata": {"name": "n", "uid": "n"}, "spec": {"finalizers": ["kubernetes"]}});
+        store(core, "namespaces", "", namespace);
+        for name in ["a", "kept", "z"] {
+            let object = json!({"metadata": {"name": name, "namespace": "n", "uid": name}});
+            store(core, MAPS, "n", object);
+        }
+        let info = core.registry.of_storage("namespaces").unwrap();
+        let request = internal_request(core, &info, &Key::from("n"), Part::NamespaceController);
+        let deleted = delete::delete(core, &request, &Options::default()).await;
+        deleted.unwrap();
+        for lifted in refused {
+            sleep(Duration::from_secs(10)).await;
+            let left = core.store.list(MAPS, "n/").1;
+            let left: Vec<&str> = left.iter().map(|object| object.name()).collect();
+            let expected: &[&str] = if guard.refused.lock().len() == 2 {
+                &["kept"]
+            } else {
+                &[]
+            };
+            assert_eq!(left, expected, "{code}");
+            assert!(core.store.get("namespaces", "n").is_some(), "{code}");
+            guard.refused.lock().remove(lifted);
+            sleep(LONGEST * 2).await;
+        }
+        assert!(core.store.get("namespaces", "n").is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_goes_when_the_last_refusal_ends() {
+    for code in CODES {
+        let of_definition = format!("UPDATE customresourcedefinitions/{FOOS}");
+        let refused = ["DELETE foos/kept", &of_definition];
+        let (server, guard) = guarded(code, &refused).await;
+        let core = server.core();
+        let info = core.registry.of_storage(definitions::STORAGE).unwrap();
+        let request = internal_request(core, &info, &Key::from(FOOS), Part::ApiServer);
+        let created = crate::verbs::create::create(core, &request, foos("d", "c")).await;
+        created.unwrap();
+        let object = json!({"metadata": {"name": "kept", "namespace": "default", "uid": "kept"}});
+        store(core, FOOS, "default", object);
+        let deleted = delete::delete(core, &request, &Options::default()).await;
+        deleted.unwrap();
+        for (lifted, left) in refused.into_iter().zip([1, 0]) {
+            sleep(Duration::from_secs(10)).await;
+            assert_eq!(core.store.count(FOOS), left, "{code}");
+            assert!(
+                core.store.get(definitions::STORAGE, FOOS).is_some(),
+                "{code}"
+            );
+            guard.refused.lock().remove(lifted);
+            sleep(LONGEST * 2).await;
+        }
+        assert!(
+            core.store.get(definitions::STORAGE, FOOS).is_none(),
+            "{code}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_initial_object_that_was_refused_is_created_later() {
+    let refused = [
+        "CREATE namespaces/default",
+        "CREATE priorityclasses/system-node-critical",
+        "UPDATE servicecidrs/kubernetes",
+    ];
+    let (server, guard) = guarded(403, &refused).await;
+    let core = server.core();
+    let is_complete = || {
+        let range = core
+            .store
+            .get("servicecidrs.networking.k8s.io", "kubernetes");
+        let state = [
+            core.store.get("namespaces", "default").is_some(),
+            core.store.get("services", "default/kubernetes").is_some(),
+            core.store
+                .get("serviceaccounts", "default/default")
+                .is_some(),
+            core.store
+                .get("priorityclasses.scheduling.k8s.io", "system-node-critical")
+                .is_some(),
+            range.is_some_and(|range| range.value()["status"]["conditions"].is_array()),
+        ];
+        assert!(state.iter().all(|&is| is == state[0]), "{state:?}");
+        state[0]
+    };
     sleep(Duration::from_secs(10)).await;
-    let left = core.store.list(MAPS, "n/").1;
-    let left: Vec<&str> = left.iter().map(|object| object.name()).collect();
-    assert_eq!(left, ["kept"]);
+    assert!(!is_complete());
     guard.refused.lock().clear();
-    sleep(Duration::from_secs(20)).await;
-    assert!(core.store.get("namespaces", "n").is_none());
+    sleep(LONGEST * 2).await;
+    assert!(is_complete());
 }
