@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::access;
 use crate::core::Core;
+use crate::kinds::strategy::Grants;
 use crate::meta;
 use crate::rbac::{Attributes, Policy, Rule};
 use crate::request::Request;
@@ -24,23 +25,23 @@ pub(crate) fn check(
     old: Option<&Value>,
 ) -> Result<(), Status> {
     let info = &request.info;
-    if info.group != GROUP {
+    let Some(grants) = info.strategy.grants() else {
         return Ok(());
-    }
+    };
     let Some(policy) = access::policy(core) else {
         return Ok(());
     };
     let namespace = request.namespace_of_object();
     let name = meta::text(object, "name");
-    let granted = match info.plural.as_str() {
-        "roles" | "clusterroles" => {
+    let granted = match grants {
+        Grants::Rules => {
             let unchanged = old.is_some_and(|old| old["rules"] == object["rules"]);
             if unchanged || may(&policy, request, "escalate", &info.plural, &namespace, name) {
                 return Ok(());
             }
             serde_json::from_value::<Vec<Rule>>(object["rules"].clone()).unwrap_or_default()
         }
-        _ => {
+        Grants::Role => {
             let reference = &object["roleRef"];
             let text = |field: &str| reference[field].as_str().unwrap_or_default();
             let plural = if text("kind") == "Role" {

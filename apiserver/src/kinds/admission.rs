@@ -1,14 +1,63 @@
 //! Webhook configurations, admission policies and their bindings.
 
+use k8s_openapi::api::admissionregistration::v1;
 use serde_json::{Map, Value, json};
 
+use super::entry::{Entry, Texts, texts};
 use super::pods::put;
-use super::strategy::{Context, Strategy};
+use super::strategy::{ALL_BUT_STATUS, Context, Paths, Strategy};
 use super::{binding_rules, policy_rules, webhook_rules};
 use crate::field::Errors;
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo};
 use crate::table::cells::{aged, integer, length, or_unset, plain, string, text};
+
+k8s_openapi::k8s_if_ge_1_36! {
+    const MUTATING_TEXTS: Texts = texts::<v1::MutatingAdmissionPolicy>;
+    const BINDING_TEXTS: Texts = texts::<v1::MutatingAdmissionPolicyBinding>;
+}
+k8s_openapi::k8s_if_le_1_35! {
+    const MUTATING_TEXTS: Texts = super::entry::no_texts;
+    const BINDING_TEXTS: Texts = super::entry::no_texts;
+}
+
+const GROUP: &str = "admissionregistration.k8s.io";
+
+/// The kinds of this file.
+pub(super) const KINDS: &[Entry] = &[
+    Entry::new(
+        GROUP,
+        "mutatingadmissionpolicies",
+        &Policies::Mutating,
+        MUTATING_TEXTS,
+    ),
+    Entry::new(
+        GROUP,
+        "mutatingadmissionpolicybindings",
+        &PolicyBindings,
+        BINDING_TEXTS,
+    ),
+    Entry::of::<v1::MutatingWebhookConfiguration>(
+        GROUP,
+        "mutatingwebhookconfigurations",
+        &Webhooks,
+    ),
+    Entry::of::<v1::ValidatingAdmissionPolicy>(
+        GROUP,
+        "validatingadmissionpolicies",
+        &Policies::Validating,
+    ),
+    Entry::of::<v1::ValidatingAdmissionPolicyBinding>(
+        GROUP,
+        "validatingadmissionpolicybindings",
+        &PolicyBindings,
+    ),
+    Entry::of::<v1::ValidatingWebhookConfiguration>(
+        GROUP,
+        "validatingwebhookconfigurations",
+        &Webhooks,
+    ),
+];
 
 /// Mutating and validating webhook configurations.
 #[derive(Debug)]
@@ -118,6 +167,10 @@ impl Strategy for Policies {
             Self::Validating => policy_rules::validating(object, errors),
             Self::Mutating => policy_rules::mutating(object, errors),
         }
+    }
+
+    fn reset_fields(&self, subresource: &str) -> Option<Paths> {
+        (subresource == "status").then_some(ALL_BUT_STATUS)
     }
 }
 

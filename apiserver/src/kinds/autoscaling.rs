@@ -1,8 +1,11 @@
 //! HorizontalPodAutoscalers: stored in the form of autoscaling/v2, and converted to and from v1.
 
+use k8s_openapi::api;
+use schemars::generate::SchemaGenerator;
 use serde_json::{Value, json};
 
 use super::autoscaling_v1::{as_v2, cpu, keep_status, source, to_v1};
+use super::entry::{Entry, texts};
 use super::strategy::{Context, Strategy};
 use super::{autoscaling_rules, canonical, data};
 use crate::field::Errors;
@@ -10,6 +13,19 @@ use crate::meta;
 use crate::resource::{Column, ResourceInfo};
 use crate::table::cells::{NONE, aged, items, string, text};
 use crate::table::{count, number};
+
+fn both_texts(generator: &mut SchemaGenerator) {
+    texts::<api::autoscaling::v1::HorizontalPodAutoscaler>(generator);
+    texts::<api::autoscaling::v2::HorizontalPodAutoscaler>(generator);
+}
+
+/// The kinds of this file.
+pub(super) const KINDS: &[Entry] = &[Entry::new(
+    "autoscaling",
+    "horizontalpodautoscalers",
+    &Autoscalers,
+    both_texts,
+)];
 
 /// HorizontalPodAutoscalers.
 #[derive(Debug)]

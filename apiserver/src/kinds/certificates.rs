@@ -1,8 +1,10 @@
 //! CertificateSigningRequests: their requestor, and approval.
 
+use k8s_openapi::api::certificates::v1;
 use serde_json::{Map, Value, json};
 
-use super::strategy::{Context, Strategy};
+use super::entry::Entry;
+use super::strategy::{Context, Paths, Strategy};
 use super::{check, required};
 use crate::field::{Errors, FieldError, Path, quote};
 use crate::meta;
@@ -10,6 +12,13 @@ use crate::names;
 use crate::resource::{Column, ResourceInfo, SelectableField};
 use crate::table::cells::{NONE, aged, items, or_none, plain, string, text};
 use crate::table::duration;
+
+/// The kinds of this file.
+pub(super) const KINDS: &[Entry] = &[Entry::of::<v1::CertificateSigningRequest>(
+    "certificates.k8s.io",
+    "certificatesigningrequests",
+    &SigningRequests,
+)];
 
 /// The conditions that only the approval subresource sets.
 const APPROVAL: &[&str] = &["Approved", "Denied"];
@@ -133,6 +142,15 @@ impl Strategy for SigningRequests {
             errors.push(FieldError::required(&path.child("request"), ""));
         }
         required::validate(context.info, request, errors);
+    }
+
+    fn reset_fields(&self, subresource: &str) -> Option<Paths> {
+        Some(match subresource {
+            "" => &[&["spec"], &["status"]],
+            "status" => &[&["spec"], &["status", "conditions"]],
+            "approval" => &[&["spec"], &["status", "certificate"]],
+            _ => return None,
+        })
     }
 }
 

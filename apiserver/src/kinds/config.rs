@@ -1,9 +1,11 @@
 //! ConfigMaps, Secrets and ServiceAccounts.
 
 use base64::Engine as _;
+use k8s_openapi::api::core::v1;
 use serde_json::{Map, Value};
 
 use super::check;
+use super::entry::Entry;
 use super::pods::put;
 use super::strategy::{Context, Strategy};
 use crate::field::{Errors, FieldError, Path};
@@ -11,6 +13,13 @@ use crate::meta;
 use crate::names;
 use crate::resource::{Column, ResourceInfo, SelectableField};
 use crate::table::cells::{aged, described, number_of, plain, string, text};
+
+/// The kinds of this file.
+pub(super) const KINDS: &[Entry] = &[
+    Entry::of::<v1::ConfigMap>("", "configmaps", &ConfigMaps),
+    Entry::of::<v1::Secret>("", "secrets", &Secrets),
+    Entry::of::<v1::ServiceAccount>("", "serviceaccounts", &ServiceAccounts),
+];
 
 const BASIC: &str = "kubernetes.io/basic-auth";
 const DOCKER: &str = "kubernetes.io/dockerc";

@@ -1,7 +1,9 @@
 //! ReplicationControllers, ControllerRevisions, PodTemplates and CronJobs.
 
+use k8s_openapi::api;
 use serde_json::{Value, json};
 
+use super::entry::Entry;
 use super::pods::{self, put};
 use super::strategy::{Context, Strategy};
 use super::workloads::{default_failure_policy, replica_columns, replicas_field};
@@ -14,6 +16,18 @@ use crate::table::cells::{
     plain, selector, string, template_columns, text, wide,
 };
 use crate::table::{count, number};
+
+/// The kinds of this file.
+pub(super) const KINDS: &[Entry] = &[
+    Entry::of::<api::core::v1::PodTemplate>("", "podtemplates", &Templates),
+    Entry::of::<api::core::v1::ReplicationController>(
+        "",
+        "replicationcontrollers",
+        &ReplicationControllers,
+    ),
+    Entry::of::<api::apps::v1::ControllerRevision>("apps", "controllerrevisions", &Revisions),
+    Entry::of::<api::batch::v1::CronJob>("batch", "cronjobs", &CronJobs),
+];
 
 /// The longest name of a CronJob: its Jobs have a suffix of 11 bytes.
 const LONGEST: usize = 52;

@@ -1,13 +1,43 @@
 //! Device classes, resource claims and slices of dynamic resource allocation.
 
+use k8s_openapi::api::resource::v1;
 use serde_json::Value;
 
+use super::entry::{Entry, Texts, texts};
 use super::pods::put;
-use super::strategy::Strategy;
+use super::strategy::{ALL_BUT_STATUS, Paths, Strategy};
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo, StatusUpdate};
 use crate::table::cells::{aged, items, plain, text};
 use crate::table::count;
+
+k8s_openapi::k8s_if_ge_1_34! {
+    const CLASS_TEXTS: Texts = texts::<v1::DeviceClass>;
+    const CLAIM_TEXTS: Texts = texts::<v1::ResourceClaim>;
+    const TEMPLATE_TEXTS: Texts = texts::<v1::ResourceClaimTemplate>;
+    const SLICE_TEXTS: Texts = texts::<v1::ResourceSlice>;
+}
+k8s_openapi::k8s_if_le_1_33! {
+    const CLASS_TEXTS: Texts = super::entry::no_texts;
+    const CLAIM_TEXTS: Texts = super::entry::no_texts;
+    const TEMPLATE_TEXTS: Texts = super::entry::no_texts;
+    const SLICE_TEXTS: Texts = super::entry::no_texts;
+}
+
+const GROUP: &str = "resource.k8s.io";
+
+/// The kinds of this file.
+pub(super) const KINDS: &[Entry] = &[
+    Entry::new(GROUP, "deviceclasses", &DeviceClasses, CLASS_TEXTS),
+    Entry::new(GROUP, "resourceclaims", &ResourceClaims, CLAIM_TEXTS),
+    Entry::new(
+        GROUP,
+        "resourceclaimtemplates",
+        &ClaimTemplates,
+        TEMPLATE_TEXTS,
+    ),
+    Entry::new(GROUP, "resourceslices", &Slices, SLICE_TEXTS),
+];
 
 /// DeviceClasses.
 #[derive(Debug)]
@@ -69,6 +99,10 @@ impl Strategy for ResourceClaims {
 
     fn default(&self, _: &ResourceInfo, claim: &mut Value) {
         default_requests(claim.pointer_mut("/spec/devices/requests"));
+    }
+
+    fn reset_fields(&self, subresource: &str) -> Option<Paths> {
+        (subresource == "status").then_some(ALL_BUT_STATUS)
     }
 }
 

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use k8s_openapi::api;
 use serde_json::Value;
 
 use super::check::{self, one_of, port_number, refuse};
+use super::entry::Entry;
 use super::pods::put;
 use super::strategy::{Context, Strategy};
 use crate::field::{Errors, FieldError, Path};
@@ -14,6 +16,16 @@ use crate::names;
 use crate::resource::{Column, Generation, ResourceInfo};
 use crate::table::cells::{aged, first_three, items, plain, string, text};
 use crate::table::networking::endpoints;
+
+/// The kinds of this file.
+pub(super) const KINDS: &[Entry] = &[
+    Entry::of::<api::core::v1::Endpoints>("", "endpoints", &Endpoints),
+    Entry::of::<api::discovery::v1::EndpointSlice>(
+        "discovery.k8s.io",
+        "endpointslices",
+        &EndpointSlices,
+    ),
+];
 
 const LINK_LOCAL: &str = "may not be in the link-local range (169.254.0.0/16, fe80::/10)";
 const LINK_MULTICAST: &str =

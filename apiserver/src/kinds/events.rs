@@ -3,8 +3,10 @@
 //! Both forms have all fields; five have other names. (kubernetes: `pkg/apis/events/v1/conversion.go`.)
 
 use jiff::Timestamp;
+use k8s_openapi::api;
 use serde_json::Value;
 
+use super::entry::Entry;
 use super::strategy::{Context, Strategy};
 use super::{canonical, data};
 use crate::field::{Errors, FieldError, Path};
@@ -12,6 +14,12 @@ use crate::meta::object_mut;
 use crate::resource::{Column, ResourceInfo, SelectableField};
 use crate::table::cells::{ago, column, plain, string, text, wide};
 use crate::table::{count, number};
+
+/// The kinds of this file.
+pub(super) const KINDS: &[Entry] = &[
+    Entry::of::<api::core::v1::Event>("", "events", &Events),
+    Entry::of::<api::events::v1::Event>("events.k8s.io", "events", &Events),
+];
 
 /// Maximum length of reason, action and instance of an Event.
 const LONGEST: usize = 128;

@@ -1,15 +1,29 @@
 //! FlowSchemas and PriorityLevelConfigurations. The server stores them, and serves all requests alike.
 
+use k8s_openapi::api::flowcontrol::v1;
 use serde_json::{Value, json};
 
+use super::entry::Entry;
 use super::flow_rules;
 use super::pods::put;
-use super::strategy::{Context, Strategy};
+use super::strategy::{ALL_BUT_STATUS, Context, Paths, Strategy};
 use crate::field::Errors;
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo, StatusUpdate};
 use crate::table::cells::{NONE, aged, items, or_none, plain, string, text};
 use crate::table::{count, number};
+
+const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+
+/// The kinds of this file.
+pub(super) const KINDS: &[Entry] = &[
+    Entry::of::<v1::FlowSchema>(GROUP, "flowschemas", &FlowSchemas),
+    Entry::of::<v1::PriorityLevelConfiguration>(
+        GROUP,
+        "prioritylevelconfigurations",
+        &PriorityLevels,
+    ),
+];
 
 /// FlowSchemas.
 #[derive(Debug)]
@@ -56,6 +70,10 @@ impl Strategy for FlowSchemas {
 
     fn validate(&self, _: &Context<'_>, schema: &Value, _: Option<&Value>, errors: &mut Errors) {
         flow_rules::validate(schema, errors);
+    }
+
+    fn reset_fields(&self, subresource: &str) -> Option<Paths> {
+        (subresource == "status").then_some(ALL_BUT_STATUS)
     }
 }
 
@@ -109,6 +127,10 @@ impl Strategy for PriorityLevels {
                 }
             }
         }
+    }
+
+    fn reset_fields(&self, subresource: &str) -> Option<Paths> {
+        (subresource == "status").then_some(ALL_BUT_STATUS)
     }
 }
 

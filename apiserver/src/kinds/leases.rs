@@ -1,11 +1,20 @@
 //! Leases.
 
+use k8s_openapi::api::coordination::v1;
 use serde_json::Value;
 
+use super::entry::Entry;
 use super::strategy::{Context, Strategy};
 use crate::field::{Errors, FieldError, Path};
 use crate::resource::{Column, ResourceInfo};
 use crate::table::cells::{aged, plain, text};
+
+/// The kinds of this file.
+pub(super) const KINDS: &[Entry] = &[Entry::of::<v1::Lease>(
+    "coordination.k8s.io",
+    "leases",
+    &Leases,
+)];
 
 /// Leases.
 #[derive(Debug)]

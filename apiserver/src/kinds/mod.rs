@@ -1,7 +1,8 @@
 //! The built-in kinds.
 //!
 //! [`data`] is the generated table of the resources and of the fields of their types: discovery, schemas, patches, OpenAPI
-//! documents and apply read it. [`strategy`] is what the table cannot know of one kind; each kind has it in one file.
+//! documents and apply read it. [`strategy`] is what the table cannot know of one kind. Each kind has it in one file, whose
+//! list `KINDS` names the kinds in it; [`KINDS`] has all of them.
 //! [`rules`] calls it at each step of a write. Objects are stored as sent, after pruning, defaults and checks; no
 //! controllers act on them (a Deployment creates no Pods).
 
@@ -22,6 +23,7 @@ pub(crate) mod data;
 pub(crate) mod defaults;
 mod devices;
 mod endpoints;
+pub(crate) mod entry;
 mod events;
 pub(crate) mod flow;
 mod flow_rules;
@@ -64,3 +66,27 @@ mod workloads;
 pub(crate) use claims::{Claim, Claims};
 pub(crate) use namespaces::FINALIZER as NAMESPACE_FINALIZER;
 pub(crate) use resources::builtin;
+
+/// The kinds with rules of their own, by file. The others are ordinary ([`strategy::Plain`]).
+pub(crate) const KINDS: &[&[entry::Entry]] = &[
+    admission::KINDS,
+    autoscaling::KINDS,
+    certificates::KINDS,
+    config::KINDS,
+    controllers::KINDS,
+    devices::KINDS,
+    endpoints::KINDS,
+    events::KINDS,
+    flow::KINDS,
+    leases::KINDS,
+    namespaces::KINDS,
+    networking::KINDS,
+    nodes::KINDS,
+    pods::KINDS,
+    policy::KINDS,
+    rbac::KINDS,
+    registration::KINDS,
+    services::KINDS,
+    storage::KINDS,
+    workloads::KINDS,
+];

@@ -1,15 +1,20 @@
 //! Namespaces.
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1;
 use serde_json::{Value, json};
 
 use super::check;
+use super::entry::Entry;
 use super::strategy::{Context, Strategy};
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 use crate::names;
 use crate::resource::{Column, ResourceInfo, SelectableField};
 use crate::table::cells::{aged, items, plain, string, text};
+
+/// The kinds of this file.
+pub(super) const KINDS: &[Entry] = &[Entry::of::<v1::Namespace>("", "namespaces", &Namespaces)];
 
 /// The finalizers without a domain.
 const STANDARD_FINALIZERS: &[&str] = &[FINALIZER, "orphan", "foregroundDeletion"];

@@ -1,14 +1,27 @@
 //! Ingresses, IngressClasses, NetworkPolicies, ServiceCIDRs and IPAddresses.
 
+use k8s_openapi::api::networking::v1;
 use serde_json::{Value, json};
 
-use super::strategy::{Context, Strategy};
+use super::entry::Entry;
+use super::strategy::{ALL_BUT_STATUS, Context, Paths, Strategy};
 use super::{ingress_rules, network_rules, required};
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo};
 use crate::table::cells::{age, aged, items, joined, plain, selector, string, text};
 use crate::table::networking::{ingresses, parameters};
+
+const GROUP: &str = "networking.k8s.io";
+
+/// The kinds of this file.
+pub(super) const KINDS: &[Entry] = &[
+    Entry::of::<v1::IngressClass>(GROUP, "ingressclasses", &IngressClasses),
+    Entry::of::<v1::Ingress>(GROUP, "ingresses", &Ingresses),
+    Entry::of::<v1::IPAddress>(GROUP, "ipaddresses", &IpAddresses),
+    Entry::of::<v1::NetworkPolicy>(GROUP, "networkpolicies", &NetworkPolicies),
+    Entry::of::<v1::ServiceCIDR>(GROUP, "servicecidrs", &ServiceCidrs),
+];
 
 /// Ingresses.
 #[derive(Debug)]
@@ -135,6 +148,10 @@ impl Strategy for ServiceCidrs {
             }),
             aged(),
         ]
+    }
+
+    fn reset_fields(&self, subresource: &str) -> Option<Paths> {
+        (subresource == "status").then_some(ALL_BUT_STATUS)
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::api::core::v1;
 use serde_json::{Map, Value, json};
 
+use super::entry::Entry;
 use super::strategy::{Context, Strategy};
 use super::{check, immutable, network_rules};
 use crate::field::{Errors, FieldError, Path};
@@ -11,6 +13,9 @@ use crate::meta;
 use crate::names;
 use crate::resource::{Column, ResourceInfo, SelectableField};
 use crate::table::cells::{NONE, aged, items, joined, plain, string, text, wide};
+
+/// The kinds of this file.
+pub(super) const KINDS: &[Entry] = &[Entry::of::<v1::Node>("", "nodes", &Nodes)];
 
 const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 

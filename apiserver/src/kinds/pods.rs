@@ -2,15 +2,20 @@
 //!
 //! (kubernetes: `pkg/apis/core/v1/defaults.go`.)
 
+use k8s_openapi::api::core::v1;
 use serde_json::{Map, Value, json};
 
-use super::strategy::{Context, Strategy};
+use super::entry::Entry;
+use super::strategy::{Context, Paths, Strategy};
 use super::{immutable, pod_spec};
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo, SelectableField, StatusUpdate};
 use crate::table::cells::{self, aged, or_none, string, text, wide};
 use crate::table::pods::{readiness_gates, ready, restarts, status};
+
+/// The kinds of this file.
+pub(super) const KINDS: &[Entry] = &[Entry::of::<v1::Pod>("", "pods", &Pods)];
 
 /// Pods.
 #[derive(Debug)]
@@ -134,6 +139,23 @@ impl Strategy for Pods {
             .or_else(|| pod["spec"]["terminationGracePeriodSeconds"].as_i64())
             .unwrap_or(30)
             .max(0)
+    }
+
+    fn set_later(&self) -> &'static [&'static str] {
+        &[
+            "/spec/preemptionPolicy",
+            "/spec/priority",
+            "/spec/tolerations",
+        ]
+    }
+
+    fn reset_fields(&self, subresource: &str) -> Option<Paths> {
+        let paths: Paths = &[
+            &["spec"],
+            &["metadata", "deletionTimestamp"],
+            &["metadata", "ownerReferences"],
+        ];
+        (subresource == "status").then_some(paths)
     }
 }
 

@@ -1,8 +1,10 @@
 //! PodDisruptionBudgets, ResourceQuotas, LimitRanges, PriorityClasses and RuntimeClasses.
 
+use k8s_openapi::api;
 use serde_json::{Value, json};
 
 use super::check;
+use super::entry::Entry;
 use super::pod_spec::tolerations;
 use super::rbac::created_at;
 use super::strategy::{Context, Strategy};
@@ -15,6 +17,19 @@ use crate::names;
 use crate::resource::{Column, Generation, ResourceInfo};
 use crate::table::cells::{aged, boolean, integer, items, plain, string, text};
 use crate::table::{count, number};
+
+/// The kinds of this file.
+pub(super) const KINDS: &[Entry] = &[
+    Entry::of::<api::core::v1::LimitRange>("", "limitranges", &LimitRanges),
+    Entry::of::<api::core::v1::ResourceQuota>("", "resourcequotas", &Quotas),
+    Entry::of::<api::node::v1::RuntimeClass>("node.k8s.io", "runtimeclasses", &RuntimeClasses),
+    Entry::of::<api::policy::v1::PodDisruptionBudget>("policy", "poddisruptionbudgets", &Budgets),
+    Entry::of::<api::scheduling::v1::PriorityClass>(
+        "scheduling.k8s.io",
+        "priorityclasses",
+        &PriorityClasses,
+    ),
+];
 
 /// When Pods that are not ready may be evicted.
 const EVICTION_POLICIES: &[&str] = &["AlwaysAllow", "IfHealthyBudget"];

@@ -1,9 +1,11 @@
 //! Roles and bindings.
 
+use k8s_openapi::api::rbac::v1;
 use serde_json::Value;
 
+use super::entry::Entry;
 use super::pods::put;
-use super::strategy::{Context, Strategy};
+use super::strategy::{Context, Grants, Strategy};
 use super::{check, selectors};
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
@@ -12,6 +14,14 @@ use crate::resource::{Column, ResourceInfo};
 use crate::table::cells::{aged, column, items, plain, string, text, wide};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// The kinds of this file.
+pub(super) const KINDS: &[Entry] = &[
+    Entry::of::<v1::ClusterRoleBinding>(GROUP, "clusterrolebindings", &Bindings),
+    Entry::of::<v1::ClusterRole>(GROUP, "clusterroles", &Roles),
+    Entry::of::<v1::RoleBinding>(GROUP, "rolebindings", &Bindings),
+    Entry::of::<v1::Role>(GROUP, "roles", &Roles),
+];
 
 /// Roles and ClusterRoles.
 #[derive(Debug)]
@@ -38,6 +48,10 @@ impl Strategy for Roles {
 
     fn validate(&self, _: &Context<'_>, object: &Value, _: Option<&Value>, errors: &mut Errors) {
         role(object, errors);
+    }
+
+    fn grants(&self) -> Option<Grants> {
+        Some(Grants::Rules)
     }
 }
 
@@ -96,6 +110,10 @@ impl Strategy for Bindings {
         if let Some(old) = old {
             binding(object, old, errors);
         }
+    }
+
+    fn grants(&self) -> Option<Grants> {
+        Some(Grants::Role)
     }
 }
 

@@ -1,11 +1,14 @@
 //! CustomResourceDefinitions and APIServices.
 
 use jiff::Timestamp;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use serde_json::Value;
 
+use super::entry::Entry;
 use super::pods::put;
 use super::rbac::created_at;
-use super::strategy::{Context, Strategy};
+use super::strategy::{ALL_BUT_STATUS, Context, Paths, Strategy};
 use crate::crd;
 use crate::definitions;
 use crate::field::Errors;
@@ -13,6 +16,16 @@ use crate::meta;
 use crate::names;
 use crate::resource::{Column, Generation, ResourceInfo};
 use crate::table::cells::{aged, items, string, text};
+
+/// The kinds of this file.
+pub(super) const KINDS: &[Entry] = &[
+    Entry::of::<CustomResourceDefinition>(
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        &Definitions,
+    ),
+    Entry::of::<APIService>("apiregistration.k8s.io", "apiservices", &ApiServices),
+];
 
 /// CustomResourceDefinitions.
 #[derive(Debug)]
@@ -68,6 +81,10 @@ impl Strategy for Definitions {
         crd::mark_terminating(definition, now);
         true
     }
+
+    fn reset_fields(&self, subresource: &str) -> Option<Paths> {
+        (subresource == "status").then_some(ALL_BUT_STATUS)
+    }
 }
 
 // === impl ApiServices ===
@@ -115,5 +132,9 @@ impl Strategy for ApiServices {
         {
             put(meta::object_mut(reference), "port", 443);
         }
+    }
+
+    fn reset_fields(&self, subresource: &str) -> Option<Paths> {
+        (subresource == "status").then_some(ALL_BUT_STATUS)
     }
 }

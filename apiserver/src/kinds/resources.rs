@@ -3,13 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::KINDS;
 use super::data::{Data, Resource, Version};
 use super::strategy::{Plain, Strategy};
-use super::workloads::Workload;
-use super::{
-    admission, autoscaling, certificates, config, controllers, devices, endpoints, events, flow,
-    leases, namespaces, networking, nodes, pods, policy, rbac, registration, services, storage,
-};
 use crate::apply::LazySchema;
 use crate::resource::{Conversion, Generation, ResourceInfo, Scale, StatusUpdate};
 use crate::table::cells::aged;
@@ -36,70 +32,9 @@ pub(crate) fn builtin() -> Vec<ResourceInfo> {
 
 /// The rules of a kind.
 fn strategy(group: &str, plural: &str) -> &'static dyn Strategy {
-    match (group, plural) {
-        ("", "configmaps") => &config::ConfigMaps,
-        ("", "endpoints") => &endpoints::Endpoints,
-        ("" | "events.k8s.io", "events") => &events::Events,
-        ("", "limitranges") => &policy::LimitRanges,
-        ("", "namespaces") => &namespaces::Namespaces,
-        ("", "nodes") => &nodes::Nodes,
-        ("", "persistentvolumeclaims") => &storage::Claims,
-        ("", "persistentvolumes") => &storage::Volumes,
-        ("", "pods") => &pods::Pods,
-        ("", "podtemplates") => &controllers::Templates,
-        ("", "replicationcontrollers") => &controllers::ReplicationControllers,
-        ("", "resourcequotas") => &policy::Quotas,
-        ("", "secrets") => &config::Secrets,
-        ("", "serviceaccounts") => &config::ServiceAccounts,
-        ("", "services") => &services::Services,
-        (
-            "admissionregistration.k8s.io",
-            "mutatingwebhookconfigurations" | "validatingwebhookconfigurations",
-        ) => &admission::Webhooks,
-        ("admissionregistration.k8s.io", "mutatingadmissionpolicies") => {
-            &admission::Policies::Mutating
-        }
-        ("admissionregistration.k8s.io", "validatingadmissionpolicies") => {
-            &admission::Policies::Validating
-        }
-        ("admissionregistration.k8s.io", _) => &admission::PolicyBindings,
-        ("apiextensions.k8s.io", _) => &registration::Definitions,
-        ("apiregistration.k8s.io", _) => &registration::ApiServices,
-        ("apps", "controllerrevisions") => &controllers::Revisions,
-        ("apps", "daemonsets") => &Workload::DaemonSet,
-        ("apps", "deployments") => &Workload::Deployment,
-        ("apps", "replicasets") => &Workload::ReplicaSet,
-        ("apps", "statefulsets") => &Workload::StatefulSet,
-        ("autoscaling", _) => &autoscaling::Autoscalers,
-        ("batch", "cronjobs") => &controllers::CronJobs,
-        ("batch", "jobs") => &Workload::Job,
-        ("certificates.k8s.io", _) => &certificates::SigningRequests,
-        ("coordination.k8s.io", _) => &leases::Leases,
-        ("discovery.k8s.io", _) => &endpoints::EndpointSlices,
-        ("flowcontrol.apiserver.k8s.io", "flowschemas") => &flow::FlowSchemas,
-        ("flowcontrol.apiserver.k8s.io", _) => &flow::PriorityLevels,
-        ("networking.k8s.io", "ingressclasses") => &networking::IngressClasses,
-        ("networking.k8s.io", "ingresses") => &networking::Ingresses,
-        ("networking.k8s.io", "ipaddresses") => &networking::IpAddresses,
-        ("networking.k8s.io", "networkpolicies") => &networking::NetworkPolicies,
-        ("networking.k8s.io", _) => &networking::ServiceCidrs,
-        ("node.k8s.io", _) => &policy::RuntimeClasses,
-        ("policy", _) => &policy::Budgets,
-        ("rbac.authorization.k8s.io", "clusterroles" | "roles") => &rbac::Roles,
-        ("rbac.authorization.k8s.io", _) => &rbac::Bindings,
-        ("resource.k8s.io", "deviceclasses") => &devices::DeviceClasses,
-        ("resource.k8s.io", "resourceclaims") => &devices::ResourceClaims,
-        ("resource.k8s.io", "resourceclaimtemplates") => &devices::ClaimTemplates,
-        ("resource.k8s.io", _) => &devices::Slices,
-        ("scheduling.k8s.io", _) => &policy::PriorityClasses,
-        ("storage.k8s.io", "csidrivers") => &storage::Drivers,
-        ("storage.k8s.io", "csinodes") => &storage::DriverNodes,
-        ("storage.k8s.io", "csistoragecapacities") => &storage::Capacities,
-        ("storage.k8s.io", "storageclasses") => &storage::Classes,
-        ("storage.k8s.io", "volumeattachments") => &storage::Attachments,
-        ("storage.k8s.io", _) => &storage::AttributesClasses,
-        _ => &Plain,
-    }
+    let mut all = KINDS.iter().copied().flatten();
+    let found = all.find(|entry| (entry.group, entry.plural) == (group, plural));
+    found.map_or(&Plain, |entry| entry.strategy)
 }
 
 fn describe(version: &'static Version, resource: &'static Resource) -> ResourceInfo {
@@ -161,4 +96,42 @@ fn describe(version: &'static Version, resource: &'static Resource) -> ResourceI
     }
     strategy.describe(&mut info);
     info
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The kinds of the table that have no rules of their own. None of them is stored.
+    const PLAIN: &[(&str, &str)] = &[
+        ("", "bindings"),
+        ("", "componentstatuses"),
+        ("authentication.k8s.io", "selfsubjectreviews"),
+        ("authentication.k8s.io", "tokenreviews"),
+        ("authorization.k8s.io", "localsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectrulesreviews"),
+        ("authorization.k8s.io", "subjectaccessreviews"),
+    ];
+
+    #[test]
+    fn each_kind_of_the_table_has_rules_or_is_plain_on_purpose() {
+        let with_rules = KINDS.iter().copied().flatten();
+        let with_rules: Vec<_> = with_rules
+            .map(|entry| (entry.group, entry.plural))
+            .collect();
+        let versions = Data::get().versions.iter();
+        let served: BTreeSet<_> = versions
+            .flat_map(|version| {
+                let all = version.resources.iter();
+                all.map(|one| (version.group, one.plural))
+            })
+            .collect();
+        let listed: Vec<_> = with_rules.iter().chain(PLAIN).copied().collect();
+        let distinct: BTreeSet<_> = listed.iter().copied().collect();
+        assert_eq!(distinct.len(), listed.len(), "no kind is listed twice");
+        assert_eq!(distinct, served);
+    }
 }

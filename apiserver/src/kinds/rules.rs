@@ -33,7 +33,7 @@ pub(crate) fn allocate<'a>(
     old: Option<&Value>,
     object: &mut Value,
 ) -> Result<Option<Claim<'a>>, Status> {
-    if request.info.storage == "services" && request.subresource.is_empty() {
+    if request.info.strategy.claims_addresses() && request.subresource.is_empty() {
         return addresses::allocate(core, request, old, object).map(Some);
     }
     Ok(None)

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::api::core::v1;
 use serde_json::{Map, Value, json};
 
+use super::entry::Entry;
 use super::service_rules;
 use super::strategy::{Context, Strategy};
 use crate::field::Errors;
@@ -11,6 +13,9 @@ use crate::meta;
 use crate::names;
 use crate::resource::{Column, ResourceInfo, SelectableField};
 use crate::table::networking;
+
+/// The kinds of this file.
+pub(super) const KINDS: &[Entry] = &[Entry::of::<v1::Service>("", "services", &Services)];
 
 /// How long a client is sent to the same address by default.
 const AFFINITY_SECONDS: u64 = 10_800;
@@ -74,6 +79,14 @@ impl Strategy for Services {
 
     fn validate_status(&self, service: &Value, _: &Value, errors: &mut Errors) {
         service_rules::status(service, errors);
+    }
+
+    fn set_later(&self) -> &'static [&'static str] {
+        &["/spec/ipFamilies", "/spec/ipFamilyPolicy"]
+    }
+
+    fn claims_addresses(&self) -> bool {
+        true
     }
 }
 

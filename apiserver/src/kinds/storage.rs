@@ -1,18 +1,46 @@
 //! Volumes, claims and what provisions them.
 
+use k8s_openapi::api;
 use serde_json::{Value, json};
 
+use super::entry::{Entry, Texts, texts};
 use super::pods::{self, put, set};
 use super::rbac::created_at;
 use super::required;
 use super::storage_rules;
-use super::strategy::{Context, Strategy};
+use super::strategy::{ALL_BUT_STATUS, Context, Paths, Strategy};
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo, StatusUpdate};
 use crate::table::cells::{
     NONE, aged, boolean, integer, items, joined, length, or_unset, plain, string, text, wide,
 };
+
+k8s_openapi::k8s_if_ge_1_34! {
+    const ATTRIBUTES_TEXTS: Texts = texts::<api::storage::v1::VolumeAttributesClass>;
+}
+k8s_openapi::k8s_if_le_1_33! {
+    const ATTRIBUTES_TEXTS: Texts = super::entry::no_texts;
+}
+
+const GROUP: &str = "storage.k8s.io";
+
+/// The kinds of this file.
+pub(super) const KINDS: &[Entry] = &[
+    Entry::of::<api::core::v1::PersistentVolumeClaim>("", "persistentvolumeclaims", &Claims),
+    Entry::of::<api::core::v1::PersistentVolume>("", "persistentvolumes", &Volumes),
+    Entry::of::<api::storage::v1::CSIDriver>(GROUP, "csidrivers", &Drivers),
+    Entry::of::<api::storage::v1::CSINode>(GROUP, "csinodes", &DriverNodes),
+    Entry::of::<api::storage::v1::CSIStorageCapacity>(GROUP, "csistoragecapacities", &Capacities),
+    Entry::of::<api::storage::v1::StorageClass>(GROUP, "storageclasses", &Classes),
+    Entry::of::<api::storage::v1::VolumeAttachment>(GROUP, "volumeattachments", &Attachments),
+    Entry::new(
+        GROUP,
+        "volumeattributesclasses",
+        &AttributesClasses,
+        ATTRIBUTES_TEXTS,
+    ),
+];
 
 /// The annotation that named the class before there was a field.
 const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
@@ -430,6 +458,10 @@ impl Strategy for Attachments {
                 "field is immutable",
             ));
         }
+    }
+
+    fn reset_fields(&self, subresource: &str) -> Option<Paths> {
+        (subresource == "status").then_some(ALL_BUT_STATUS)
     }
 }
 

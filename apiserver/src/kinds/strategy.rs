@@ -22,6 +22,21 @@ pub(crate) struct Context<'a> {
     pub(crate) now: Timestamp,
 }
 
+/// Paths of fields.
+pub(crate) type Paths = &'static [&'static [&'static str]];
+
+/// The rights that an object grants, which its writer must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grants {
+    /// Those of its `rules`.
+    Rules,
+    /// Those of the role in its `roleRef`.
+    Role,
+}
+
+/// What a write to the status cannot change, of a kind whose status is all that it changes.
+pub(super) const ALL_BUT_STATUS: Paths = &[&["metadata"], &["spec"]];
+
 /// The rules of one kind that are not in the table of types. Each method has the rule of an ordinary kind.
 ///
 /// A write calls them in the order of this list, on an object that is pruned to its type. Afterwards the object gets
@@ -56,6 +71,33 @@ pub(crate) trait Strategy: Debug + Sync {
     /// Sets defaults; also on objects that were stored by an earlier release.
     fn default(&self, _info: &ResourceInfo, _object: &mut Value) {}
 
+    /// JSON pointers of the fields that [`Strategy::default`] sets and a real server sets after decoding, so that they have no
+    /// owner.
+    fn set_later(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Whether an object without labels gets those of its template.
+    fn has_labels_of_template(&self) -> bool {
+        false
+    }
+
+    /// The fields that a write to the object (`""`) or to a subresource cannot change, and so does not come to own; `None`
+    /// for those of an ordinary kind. (kubernetes: `GetResetFields` of the strategies.)
+    fn reset_fields(&self, _subresource: &str) -> Option<Paths> {
+        None
+    }
+
+    /// Whether an object claims addresses of the cluster and ports of the nodes.
+    fn claims_addresses(&self) -> bool {
+        false
+    }
+
+    /// The rights that an object grants.
+    fn grants(&self) -> Option<Grants> {
+        None
+    }
+
     /// Whether the rules check the spec only, so that they need not run when it stays the same.
     fn checks_spec(&self) -> bool {
         false
@@ -79,6 +121,11 @@ pub(crate) trait Strategy: Debug + Sync {
 
     /// Converts a stored object to this version.
     fn convert_from_stored(&self, _info: &ResourceInfo, _object: &mut Value) {}
+
+    /// The warning of a deletion without a propagation.
+    fn warning_of_deletion(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Whether a terminating object without finalizers can be removed.
     fn may_go(&self, _object: &Value) -> bool {

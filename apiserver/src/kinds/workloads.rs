@@ -3,10 +3,12 @@
 //! No controller acts on them: a Deployment creates no ReplicaSet, a Job no Pod.
 
 use jiff::Timestamp;
+use k8s_openapi::api;
 use serde_json::{Map, Value, json};
 
+use super::entry::Entry;
 use super::pods::{self, put, set};
-use super::strategy::{Context, Strategy};
+use super::strategy::{Context, Paths, Strategy};
 use super::workload_rules;
 use crate::field::Errors;
 use crate::meta;
@@ -18,8 +20,20 @@ use crate::table::cells::{
 };
 use crate::table::{count, number, since};
 
+/// The kinds of this file.
+pub(super) const KINDS: &[Entry] = &[
+    Entry::of::<api::apps::v1::DaemonSet>("apps", "daemonsets", &Workload::DaemonSet),
+    Entry::of::<api::apps::v1::Deployment>("apps", "deployments", &Workload::Deployment),
+    Entry::of::<api::apps::v1::ReplicaSet>("apps", "replicasets", &Workload::ReplicaSet),
+    Entry::of::<api::apps::v1::StatefulSet>("apps", "statefulsets", &Workload::StatefulSet),
+    Entry::of::<api::batch::v1::Job>("batch", "jobs", &Workload::Job),
+];
+
 /// The annotation of a DaemonSet with the number of its template.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// The warning for a kind that orphans by default. (kubernetes: `pkg/registry/batch/job/storage`.)
+const ORPHANS_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 
 /// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +130,26 @@ impl Strategy for Workload {
 
     fn validate(&self, _: &Context<'_>, object: &Value, old: Option<&Value>, errors: &mut Errors) {
         workload_rules::validate(*self, object, old, errors);
+    }
+
+    fn set_later(&self) -> &'static [&'static str] {
+        match self {
+            Self::Job => &["/spec/selector", "/spec/template/metadata/labels"],
+            _ => &[],
+        }
+    }
+
+    fn has_labels_of_template(&self) -> bool {
+        *self == Self::Job
+    }
+
+    fn reset_fields(&self, subresource: &str) -> Option<Paths> {
+        let paths: Paths = &[&["spec"], &["metadata", "labels"]];
+        (*self == Self::Deployment && subresource == "status").then_some(paths)
+    }
+
+    fn warning_of_deletion(&self) -> Option<&'static str> {
+        (*self == Self::Job).then_some(ORPHANS_WARNING)
     }
 }
 

@@ -8,29 +8,6 @@ use crate::kinds::defaults;
 use crate::meta;
 use crate::request::Request;
 
-/// Fields that [`defaults::set`] sets and a real server sets after decoding, by group and plural.
-const SET_LATER: &[(&str, &str, &[&str])] = &[
-    (
-        "",
-        "pods",
-        &[
-            "/spec/preemptionPolicy",
-            "/spec/priority",
-            "/spec/tolerations",
-        ],
-    ),
-    (
-        "",
-        "services",
-        &["/spec/ipFamilies", "/spec/ipFamilyPolicy"],
-    ),
-    (
-        "batch",
-        "jobs",
-        &["/spec/selector", "/spec/template/metadata/labels"],
-    ),
-];
-
 /// A decoded object with the defaults that decoding sets. Its managedFields stay as they were sent.
 pub(crate) fn as_decoded(request: &Request, sent: &Value) -> Value {
     let info = &request.info;
@@ -39,13 +16,10 @@ pub(crate) fn as_decoded(request: &Request, sent: &Value) -> Value {
         schema.set_defaults(&mut object);
     }
     defaults::set(info, &mut object);
-    let later = SET_LATER
-        .iter()
-        .find(|(group, plural, _)| (*group, *plural) == (&*info.group, &*info.plural));
-    for path in later.map_or(&[][..], |(_, _, paths)| paths) {
+    for path in info.strategy.set_later() {
         restore(sent, &mut object, path);
     }
-    if is_job(request) {
+    if info.strategy.has_labels_of_template() {
         // Without the labels that the server adds to the template later.
         restore(sent, &mut object, "/metadata/labels");
         if object.pointer("/metadata/labels").is_none_or(is_empty)
@@ -62,13 +36,9 @@ pub(crate) fn as_decoded(request: &Request, sent: &Value) -> Value {
 /// Leaves out what a decoded object shares with a part that the server changes later: a Job without labels gets those of
 /// its template, and in a real server the labels that are added to the template are then in both.
 pub(crate) fn leave_shared(request: &Request, sent: &Value, decoded: &mut Value) {
-    if is_job(request) {
+    if request.info.strategy.has_labels_of_template() {
         restore(sent, decoded, "/metadata/labels");
     }
-}
-
-fn is_job(request: &Request) -> bool {
-    request.info.storage == "jobs.batch"
 }
 
 fn is_empty(labels: &Value) -> bool {

@@ -47,9 +47,6 @@ pub(crate) enum Propagation {
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// The warning for a kind that orphans by default. (kubernetes: `pkg/registry/batch/job/storage`.)
-const ORPHANS_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
-
 // === impl Options ===
 
 impl Options {
@@ -315,8 +312,10 @@ async fn perform(core: &Core, request: &Request, removal: &Removal<'_>) -> Resul
 }
 
 fn warn_of_orphans(request: &Request, options: &Options) {
-    if request.info.storage == "jobs.batch" && options.propagation.is_none() {
-        request.warnings.add(ORPHANS_WARNING);
+    if let Some(warning) = request.info.strategy.warning_of_deletion()
+        && options.propagation.is_none()
+    {
+        request.warnings.add(warning);
     }
 }
 
