@@ -14,7 +14,7 @@ fn leaves() -> World {
 }
 
 #[test]
-fn an_apply_sets_the_values_and_owns_them() {
+pub(super) fn an_apply_sets_the_values_and_owns_them() {
     leaves()
         .apply("a", json!({"numeric": 1, "string": "x"}))
         .apply("a", json!({"numeric": 2, "string": "y", "bool": false}))
@@ -23,7 +23,7 @@ fn an_apply_sets_the_values_and_owns_them() {
 }
 
 #[test]
-fn an_apply_in_another_version_replaces_the_entry() {
+pub(super) fn an_apply_in_another_version_replaces_the_entry() {
     let world = leaves()
         .apply("a", json!({"numeric": 1}))
         .apply_in("g/v2", "a", json!({"numeric": 2, "bool": true}))
@@ -34,21 +34,23 @@ fn an_apply_in_another_version_replaces_the_entry() {
 }
 
 #[test]
-fn an_update_of_other_fields_is_no_conflict() {
-    leaves()
-        .apply("a", json!({"numeric": 1, "string": "x"}))
-        .update_in(
-            "g/v2",
-            "b",
-            json!({"numeric": 1, "string": "x", "bool": true}),
-        )
-        .apply("a", json!({"numeric": 2, "string": "y"}))
-        .is(json!({"numeric": 2, "string": "y", "bool": true}))
-        .owners(&[("a+", &[".numeric", ".string"]), ("b", &[".bool"])]);
+pub(super) fn an_update_of_other_fields_is_no_conflict() {
+    for version in ["g/v1", "g/v2"] {
+        leaves()
+            .apply("a", json!({"numeric": 1, "string": "x"}))
+            .update_in(
+                version,
+                "b",
+                json!({"numeric": 1, "string": "x", "bool": true}),
+            )
+            .apply("a", json!({"numeric": 2, "string": "y"}))
+            .is(json!({"numeric": 2, "string": "y", "bool": true}))
+            .owners(&[("a+", &[".numeric", ".string"]), ("b", &[".bool"])]);
+    }
 }
 
 #[test]
-fn an_update_takes_what_it_changes_and_an_apply_conflicts_then() {
+pub(super) fn an_update_takes_what_it_changes_and_an_apply_conflicts_then() {
     leaves()
         .apply("a", json!({"numeric": 1, "string": "x"}))
         .update("b", json!({"numeric": 1, "string": "z", "bool": true}))
@@ -60,15 +62,18 @@ fn an_update_takes_what_it_changes_and_an_apply_conflicts_then() {
 }
 
 #[test]
-fn a_conflict_reaches_across_versions() {
+pub(super) fn a_conflict_reaches_across_versions() {
     leaves()
         .apply_in("g/v1", "a", json!({"string": "x"}))
         .update_in("g/v3", "b", json!({"string": "y"}))
-        .conflict("a", json!({"string": "z"}), &["b.string"]);
+        .conflict("a", json!({"string": "z"}), &["b.string"])
+        .force("a", json!({"string": "z"}))
+        .is(json!({"string": "z"}))
+        .owners(&[("a+", &[".string"])]);
 }
 
 #[test]
-fn what_is_not_applied_any_more_goes() {
+pub(super) fn what_is_not_applied_any_more_goes() {
     leaves()
         .apply("a", json!({"numeric": 1, "string": "x", "bool": false}))
         .apply("a", json!({"string": "y"}))
@@ -79,7 +84,7 @@ fn what_is_not_applied_any_more_goes() {
 }
 
 #[test]
-fn an_apply_that_omits_what_an_update_changed_leaves_it() {
+pub(super) fn an_apply_that_omits_what_an_update_changed_leaves_it() {
     leaves()
         .apply("a", json!({"numeric": 2}))
         .update("b", json!({"numeric": 1}))
@@ -89,11 +94,15 @@ fn an_apply_that_omits_what_an_update_changed_leaves_it() {
 }
 
 #[test]
-fn a_manager_without_fields_has_no_entry() {
+pub(super) fn a_manager_without_fields_has_no_entry() {
     leaves()
         .update("a", json!({"string": "x"}))
         .update("a", json!({}))
         .owners(&[]);
+    leaves()
+        .apply("a", json!({"string": "x"}))
+        .update("b", json!({"string": "y"}))
+        .owners(&[("b", &[".string"])]);
     leaves()
         .apply("a", json!({"string": "x"}))
         .apply("a", json!({}))

@@ -1,6 +1,6 @@
 //! Structs and maps in each other.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::set::Set;
 use super::world::{World, undeclared_world, world};
@@ -20,7 +20,114 @@ fn nested() -> World {
 }
 
 #[test]
-fn a_struct_goes_with_its_last_field() {
+pub(super) fn what_is_applied_next_replaces_parts_at_each_depth() {
+    let item = |value: Value| {
+        json!({
+            "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+            "items": {"type": "object", "properties": {"name": {"type": "string"}, "value": value}},
+        })
+    };
+    let texts = json!({"type": "object", "additionalProperties": {"type": "string"}});
+    let set =
+        json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"});
+    let fields = json!({
+        "listOfLists": item(set.clone()), "listOfMaps": item(texts.clone()),
+        "mapOfLists": {"type": "object", "additionalProperties": set},
+        "mapOfMaps": {"type": "object", "additionalProperties": texts},
+        "deep": {"$ref": "Maps"},
+    });
+    let lists = |name: &str, members: [&str; 2]| json!([{"name": name, "value": members}]);
+    let maps = |name: &str, keys: [&str; 2]| json!([{"name": name, "value": {keys[0]: "1", keys[1]: "2"}}]);
+    let (old, new) = (["q", "r"], ["p", "r"]);
+    let cases: [(&str, Value, Value, &[&str]); 9] = [
+        (
+            "listOfLists",
+            lists("k", old),
+            lists("k", new),
+            &[
+                "[name=\"k\"]",
+                "[name=\"k\"].name",
+                "[name=\"k\"].value[=\"p\"]",
+                "[name=\"k\"].value[=\"r\"]",
+            ],
+        ),
+        (
+            "listOfLists",
+            lists("k", old),
+            lists("l", new),
+            &[
+                "[name=\"l\"]",
+                "[name=\"l\"].name",
+                "[name=\"l\"].value[=\"p\"]",
+                "[name=\"l\"].value[=\"r\"]",
+            ],
+        ),
+        (
+            "listOfMaps",
+            maps("k", old),
+            maps("k", new),
+            &[
+                "[name=\"k\"]",
+                "[name=\"k\"].name",
+                "[name=\"k\"].value.p",
+                "[name=\"k\"].value.r",
+            ],
+        ),
+        (
+            "listOfMaps",
+            maps("k", old),
+            maps("l", new),
+            &[
+                "[name=\"l\"]",
+                "[name=\"l\"].name",
+                "[name=\"l\"].value.p",
+                "[name=\"l\"].value.r",
+            ],
+        ),
+        (
+            "mapOfLists",
+            json!({"k": old}),
+            json!({"k": new}),
+            &[".k", ".k[=\"p\"]", ".k[=\"r\"]"],
+        ),
+        (
+            "mapOfLists",
+            json!({"k": old}),
+            json!({"l": new}),
+            &[".l", ".l[=\"p\"]", ".l[=\"r\"]"],
+        ),
+        (
+            "mapOfMaps",
+            json!({"k": {"q": "1", "r": "2"}}),
+            json!({"k": {"p": "1", "r": "3"}}),
+            &[".k", ".k.p", ".k.r"],
+        ),
+        (
+            "mapOfMaps",
+            json!({"k": {"q": "1", "r": "2"}}),
+            json!({"l": {"p": "1", "r": "3"}}),
+            &[".l", ".l.p", ".l.r"],
+        ),
+        (
+            "deep",
+            json!({"k": {"l": {"m": null}}}),
+            json!({"k": {"n": {"m": null}}}),
+            &[".k", ".k.n", ".k.n.m"],
+        ),
+    ];
+    for (field, before, after, owned) in cases {
+        let owned: Vec<String> = owned.iter().map(|path| format!(".{field}{path}")).collect();
+        let owned: Vec<&str> = owned.iter().map(String::as_str).collect();
+        world(fields.clone())
+            .apply("a", json!({field: before}))
+            .apply("a", json!({field: after}))
+            .is(json!({field: after}))
+            .owners(&[("a+", &owned)]);
+    }
+}
+
+#[test]
+pub(super) fn a_struct_goes_with_its_last_field() {
     nested()
         .apply("a", json!({"struct": {"name": "x", "value": 1}}))
         .owners(&[("a+", &[".struct.name", ".struct.value"])])
@@ -30,7 +137,7 @@ fn a_struct_goes_with_its_last_field() {
 }
 
 #[test]
-fn a_struct_that_is_applied_without_fields_stays() {
+pub(super) fn a_struct_that_is_applied_without_fields_stays() {
     nested()
         .apply("a", json!({"struct": {"name": "x"}}))
         .apply("a", json!({"struct": null}))
@@ -39,7 +146,7 @@ fn a_struct_that_is_applied_without_fields_stays() {
 }
 
 #[test]
-fn what_another_manager_added_to_a_struct_stays() {
+pub(super) fn what_another_manager_added_to_a_struct_stays() {
     for rest in [json!({}), json!({"struct": {}}), json!({"struct": null})] {
         nested()
             .apply("a", json!({"struct": {"name": "x"}}))
@@ -108,7 +215,7 @@ fn an_empty_map_is_a_value_and_an_empty_list_is_not() {
 }
 
 #[test]
-fn a_map_that_is_one_value_has_one_owner() {
+pub(super) fn a_map_that_is_one_value_has_one_owner() {
     nested()
         .apply("a", json!({"whole": {"x": "1"}}))
         .owners(&[("a+", &[".whole"])])
@@ -144,7 +251,7 @@ fn a_value_may_change_its_shape_where_no_type_is_declared() {
 }
 
 #[test]
-fn ignored_fields_are_neither_owned_nor_stolen() {
+pub(super) fn ignored_fields_are_neither_owned_nor_stolen() {
     let ignored = Set::of(&[&["maps", "c"], &["struct"]]);
     nested()
         .ignoring("g/v1", ignored.clone())

@@ -16,21 +16,32 @@ pub(super) struct World {
     kind: Kind,
     pub(super) live: Value,
     empty: Value,
+    convert: Option<Convert>,
     clock: u32,
     pub(super) subresource: &'static str,
 }
 
+/// Converts the fields of an object from one version to another.
+type Convert = fn(object: &Value, from: &str, to: &str) -> Value;
+
 pub(super) fn version(schema: &Value) -> Version {
-    let components = |name: &str| {
-        (name == OBJECT_META).then(|| {
-            json!({"type": "object", "properties": {
-                "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
-                "finalizers": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
-                "labels": {"type": "object", "additionalProperties": {"type": "string"}},
-                "name": {"type": "string"},
-                "uid": {"type": "string"},
-            }})
-        })
+    let parts = json!({"type": "object", "properties": {"name": {"type": "string"}, "value": {"type": "integer"}}});
+    let components = |name: &str| match name {
+        OBJECT_META => Some(json!({"type": "object", "properties": {
+            "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
+            "finalizers": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+            "name": {"type": "string"},
+            "uid": {"type": "string"},
+        }})),
+        "Maps" => Some(json!({"type": "object", "additionalProperties": {"$ref": "Maps"}})),
+        "Parts" => Some(parts.clone()),
+        "Whole" => {
+            let mut whole = parts.clone();
+            whole["x-kubernetes-map-type"] = "atomic".into();
+            Some(whole)
+        }
+        _ => None,
     };
     Version::new(Arc::new(of_custom_resource(Some(schema), &components)))
 }
@@ -46,15 +57,38 @@ pub(super) fn undeclared_world() -> World {
     World::new(&json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}))
 }
 
+/// A world whose versions have these fields each, and whose objects are converted between them.
+pub(super) fn converted_world(versions: &[(&str, Value)], convert: Convert) -> World {
+    let mut world = undeclared_world();
+    let kind = versions
+        .iter()
+        .fold(Kind::default(), |kind, (name, fields)| {
+            let schema = json!({"type": "object", "properties": fields});
+            kind.with(*name, version(&schema))
+        });
+    world.kind = kind.converted_by(Arc::new(move |object, to| converted(object, to, convert)));
+    world.convert = Some(convert);
+    world
+}
+
+fn converted(object: &Value, to: &str, convert: Convert) -> Value {
+    match object["apiVersion"].as_str().unwrap() {
+        from if from == to => object.clone(),
+        from => convert(object, from, to),
+    }
+}
+
 // === impl World ===
 
 impl World {
-    fn new(schema: &Value) -> Self {
+    /// A world with objects of this schema, in the versions `g/v1` to `g/v4`.
+    pub(super) fn new(schema: &Value) -> Self {
         let empty = json!({"apiVersion": "g/v1", "kind": "Thing"});
         let mut world = Self {
             kind: Kind::default(),
             live: empty.clone(),
             empty,
+            convert: None,
             clock: 0,
             subresource: "",
         };
@@ -125,7 +159,10 @@ impl World {
 
     /// The live object in `version`.
     fn live_in(&self, version: &str) -> Value {
-        let mut live = self.live.clone();
+        let mut live = match self.convert {
+            Some(convert) => converted(&self.live, version, convert),
+            None => self.live.clone(),
+        };
         live["apiVersion"] = version.into();
         live
     }
@@ -189,23 +226,30 @@ impl World {
 
     /// An apply that is refused over these fields: `manager.path`.
     pub(super) fn conflict(mut self, manager: &str, fields: Value, expected: &[&str]) -> Self {
+        assert_eq!(self.conflicts_in("g/v1", manager, &fields), expected);
+        self
+    }
+
+    /// The conflicts over which an apply is refused: `manager.path`.
+    pub(super) fn conflicts_in(
+        &mut self,
+        version: &str,
+        manager: &str,
+        fields: &Value,
+    ) -> Vec<String> {
         let before = self.live.clone();
         let error = self
-            .try_apply("g/v1", manager, &fields, false)
+            .try_apply(version, manager, fields, false)
             .expect_err("conflicts");
         let ApplyError::Conflicts(conflicts) = error else {
             panic!("{error}");
         };
-        let found: Vec<String> = conflicts
-            .iter()
-            .map(|conflict| {
-                let manager = conflict.manager.split('"').nth(1).unwrap_or_default();
-                format!("{manager}{}", conflict.field())
-            })
-            .collect();
-        assert_eq!(found, expected);
         assert_eq!(self.live, before);
-        self
+        let of_each = conflicts.iter().map(|conflict| {
+            let manager = conflict.manager.split('"').nth(1).unwrap_or_default();
+            format!("{manager}{}", conflict.field())
+        });
+        of_each.collect()
     }
 
     /// An apply that is refused with this text in it.
@@ -219,7 +263,11 @@ impl World {
 
     /// The fields of the object besides its type and metadata.
     pub(super) fn fields(&self) -> Value {
-        let mut fields = self.live.clone();
+        self.fields_in(self.live["apiVersion"].as_str().unwrap())
+    }
+
+    fn fields_in(&self, version: &str) -> Value {
+        let mut fields = self.live_in(version);
         let map = fields.as_object_mut().unwrap();
         for name in ["apiVersion", "kind", "metadata"] {
             map.remove(name);
@@ -229,6 +277,12 @@ impl World {
 
     pub(super) fn is(self, expected: Value) -> Self {
         assert_eq!(self.fields(), expected);
+        self
+    }
+
+    /// The object has these fields in another version.
+    pub(super) fn is_in(self, version: &str, expected: Value) -> Self {
+        assert_eq!(self.fields_in(version), expected);
         self
     }
 

@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 
 use crate::conformance::client::Client;
 
+mod autoscalers;
+
 const MANIFESTS: &str = include_str!("manifests.json");
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
