@@ -42,78 +42,9 @@ async fn resources(t: &mut crate::conformance::case::Case, path: &str, wanted: &
     }
 }
 
-/// The resources that are compared, by group.
-const SHARED: &[(&str, &[&str])] = &[
-    (
-        "",
-        &[
-            "configmaps",
-            "endpoints",
-            "events",
-            "namespaces",
-            "nodes",
-            "pods",
-            "secrets",
-            "serviceaccounts",
-            "services",
-        ],
-    ),
-    ("events.k8s.io", &["events"]),
-    (
-        "authentication.k8s.io",
-        &["selfsubjectreviews", "tokenreviews"],
-    ),
-    (
-        "authorization.k8s.io",
-        &[
-            "localsubjectaccessreviews",
-            "selfsubjectaccessreviews",
-            "selfsubjectrulesreviews",
-            "subjectaccessreviews",
-        ],
-    ),
-    (
-        "apps",
-        &["daemonsets", "deployments", "replicasets", "statefulsets"],
-    ),
-    ("batch", &["jobs"]),
-    ("networking.k8s.io", &["ingressclasses", "ingresses"]),
-    (
-        "rbac.authorization.k8s.io",
-        &[
-            "clusterrolebindings",
-            "clusterroles",
-            "rolebindings",
-            "roles",
-        ],
-    ),
-    ("apiextensions.k8s.io", &["customresourcedefinitions"]),
-    ("coordination.k8s.io", &["leases"]),
-];
-
-fn shared_of(group: &str) -> &'static [&'static str] {
-    SHARED
-        .iter()
-        .find(|(name, _)| *name == group)
-        .map_or(&[], |(_, resources)| resources)
-}
-
-/// Subresources that the built-in server has; a real one has more (`exec`, `log`, `proxy`, …).
-const SUBRESOURCES: &[&str] = &["finalize", "scale", "status", "token"];
-
-/// The members of `list` that are shared resources of `group`, or their subresources.
-fn only_shared(list: &Value, group: &str, name: &str) -> Vec<Value> {
-    let is_shared = |one: &&Value| {
-        let full = one[name].as_str().unwrap_or_default();
-        let (plural, subresource) = full.split_once('/').unwrap_or((full, "status"));
-        shared_of(group).contains(&plural) && SUBRESOURCES.contains(&subresource)
-    };
-    list.as_array()
-        .into_iter()
-        .flatten()
-        .filter(is_shared)
-        .cloned()
-        .collect()
+/// Whether a group is built in: those of definitions have names of their own.
+fn is_built_in(group: &str) -> bool {
+    !group.contains('.') || group.ends_with(".k8s.io")
 }
 
 cases! { "discovery";
@@ -121,18 +52,14 @@ cases! { "discovery";
         for path in ["/api", "/apis"] {
             let answer = t.send_unwritten("GET", path, &[("accept", AGGREGATED)]).await;
             for group in answer.body["items"].as_array().into_iter().flatten() {
-                let name = group["metadata"]["name"].as_str().unwrap_or_default();
-                if shared_of(name).is_empty() {
+                if !is_built_in(group["metadata"]["name"].as_str().unwrap_or_default()) {
                     continue;
                 }
                 t.note("group", group["metadata"].clone());
                 for version in group["versions"].as_array().into_iter().flatten() {
                     t.note("version", json!([version["version"], version["freshness"]]));
-                    for mut resource in only_shared(&version["resources"], name, "resource") {
-                        if let Some(all) = resource["subresources"].as_array_mut() {
-                            all.retain(|one| SUBRESOURCES.iter().any(|name| one["subresource"] == *name));
-                        }
-                        t.note("resource", resource);
+                    for resource in version["resources"].as_array().into_iter().flatten() {
+                        t.note("resource", resource.clone());
                     }
                 }
             }
@@ -140,21 +67,25 @@ cases! { "discovery";
     }
     ["DISC-1"] "the old discovery of every built-in resource" => |t| {
         let list = t.setup("GET", "/apis", Value::Null).await.body;
+        let mut paths = vec!["/api/v1".to_owned()];
         for group in list["groups"].as_array().into_iter().flatten() {
-            if !shared_of(group["name"].as_str().unwrap_or_default()).is_empty() {
-                t.note("group", group.clone());
+            if !is_built_in(group["name"].as_str().unwrap_or_default()) {
+                continue;
+            }
+            t.note("group", group.clone());
+            for version in group["versions"].as_array().into_iter().flatten() {
+                paths.push(format!("/apis/{}", version["groupVersion"].as_str().unwrap_or_default()));
             }
         }
-        for (group, _) in SHARED {
-            let path = if group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{group}/v1") };
-            let list = t.setup("GET", &path, Value::Null).await.body;
+        for path in paths {
+            let mut list = t.setup("GET", &path, Value::Null).await.body;
             t.note(&path, json!([list["kind"], list["apiVersion"], list["groupVersion"]]));
-            for mut resource in only_shared(&list["resources"], group, "name") {
+            for resource in list["resources"].as_array_mut().into_iter().flatten() {
                 // A hash of the storage form, which only storage migration uses.
                 if let Some(resource) = resource.as_object_mut() {
                     resource.remove("storageVersionHash");
                 }
-                t.note("resource", resource);
+                t.note("resource", resource.clone());
             }
         }
     }
