@@ -122,6 +122,13 @@ impl Strategy for Workload {
 
     fn default(&self, _: &ResourceInfo, object: &mut Value) {
         default(self, object);
+        // The internal type has a field for the annotation (apps: Convert_apps_DaemonSet_To_v1_DaemonSet), which
+        // is set before the owners of fields are recorded.
+        if *self == Self::DaemonSet
+            && object["metadata"]["annotations"][TEMPLATE_GENERATION].is_null()
+        {
+            set_template_generation(object, 0);
+        }
     }
 
     fn checks_spec(&self) -> bool {
