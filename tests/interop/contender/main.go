@@ -3,7 +3,8 @@
 //
 // Standard output has a line for each event: "leading", "lost".
 //
-// With -walk it takes typed objects through every verb in protobuf instead, for ../tests/walk.rs, and ends with "walked".
+// With -walk it takes typed objects through every verb in protobuf instead, and with -walk-kinds an object of each kind
+// through the verbs of a clientset at its defaults; both are for ../tests/walk.rs, and end with "walked".
 package main
 
 import (
@@ -35,6 +36,7 @@ func main() {
 	retryPeriod := flag.Duration("retry-period", 2*time.Second, "how long between two tries")
 	release := flag.Bool("release", true, "whether to release the lease at the end")
 	walks := flag.Bool("walk", false, "whether to walk through every verb in protobuf, instead of contending")
+	manifests := flag.String("walk-kinds", "", "a JSON list of objects to walk with through the verbs, instead of contending")
 	flag.Parse()
 
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
@@ -42,6 +44,10 @@ func main() {
 	config.QPS = -1
 	if *walks {
 		walk(config, *namespace)
+		return
+	}
+	if *manifests != "" {
+		walkKinds(config, *manifests)
 		return
 	}
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, *namespace, *lease,

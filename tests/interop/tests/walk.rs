@@ -1,6 +1,6 @@
 //! Clients of other languages on the built-in server and on a real one: typed objects of client-go, which accepts nothing
-//! but protobuf, the official Python client with its defaults, and Helm. What the last two print on each server is in
-//! `target/tmp/walk-*.txt`.
+//! but protobuf, an object of each kind with client-go at its defaults, the official Python client with its defaults, and
+//! Helm. What the last three print on each server is in `target/tmp/walk-*.txt`.
 
 #![allow(clippy::print_stdout, reason = "a test prints what it compared")]
 
@@ -43,6 +43,16 @@ async fn client_go_walks_through_every_verb_in_protobuf_on_a_real_server() {
     )
     .await;
     assert!(printed.ends_with("walked\n"), "{printed}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_go_sees_of_each_kind_on_the_built_in_server_what_it_sees_on_a_real_server() {
+    let Some(builder) = assets::control_plane() else {
+        return;
+    };
+    let Some(go) = contender() else { return };
+    let before = ["-walk-kinds", MANIFESTS, "-kubeconfig"];
+    compare(builder, "client-go", &go, &before, &[], 600).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
