@@ -330,6 +330,10 @@ impl Store {
         self.informer.add_label_index(label)
     }
 
+    pub(crate) fn remove_index(&self, name: &str) -> bool {
+        self.informer.remove_indexer(name)
+    }
+
     pub(crate) fn add_handler(&self, handler: RowHandler, options: HandlerOptions) -> Handle {
         Handle(match self.informer.add_handler(handler, options) {
             Ok(handle) => Some(handle),

@@ -64,6 +64,8 @@ async fn code(ctx: Context, client: kube_client::Client) -> Result<(), Box<dyn S
     watch.remove().await;
     let _guard = watch.remove_on_drop();
     handle.stop().await;
+    let kind = &Kind::of::<K>();
+    manager.caches().remove_index(kind, "by-node");
 
     let kind = Kind::of::<ConfigMap>();
     let dynamic = Controller::builder("dynamic").for_view(View::dynamic(&kind));

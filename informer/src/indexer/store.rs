@@ -147,7 +147,28 @@ impl<S: Stored + ?Sized> Indexer<S> {
     /// [`Error::Exists`] if there is an index of this name.
     pub fn add_label_index(&self, label: impl Into<Arc<str>>) -> Result<(), Error> {
         let label = label.into();
-        self.add(Index::of_label(Arc::from(format!("label:{label}")), label))
+        self.add(Index::of_label(label_index_name(&label), label))
+    }
+
+    /// Removes an index that [`Indexer::add_index`] added, and returns whether there was one. Its name is free then, for the
+    /// same function or another. client-go has no counterpart: its indexes stay.
+    ///
+    /// Reads of the index end with [`Error::Unknown`] from then on; a [`StoreSnapshot`] from before still has it. The index by
+    /// namespace stays: for [`NAMESPACE_INDEX`](super::NAMESPACE_INDEX) the result is `false`.
+    pub fn remove_index(&self, name: &str) -> bool {
+        let _writer = self.writer.lock();
+        let mut state = self.state.write();
+        let found = state.indexes.iter().position(|index| &*index.name == name);
+        let removed = found.map(|at| Arc::make_mut(&mut state).indexes.remove(at));
+        // Its values are freed after the lock.
+        drop(state);
+        removed.is_some()
+    }
+
+    /// Removes an index that [`Indexer::add_label_index`] added, and returns whether there was one. Selectors with this label
+    /// check more objects then, and find the same.
+    pub fn remove_label_index(&self, label: &str) -> bool {
+        self.remove_index(&label_index_name(label))
     }
 
     fn add(&self, index: Index<S>) -> Result<(), Error> {
@@ -284,6 +305,11 @@ impl<S: Stored + ?Sized> Indexer<S> {
         drop((old, freed));
         events
     }
+}
+
+/// The name of the index of a label.
+fn label_index_name(label: &str) -> Arc<str> {
+    format!("label:{label}").into()
 }
 
 impl<S: Stored + ?Sized> Default for Indexer<S> {

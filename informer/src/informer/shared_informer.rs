@@ -326,6 +326,18 @@ impl<S: Stored + ?Sized> SharedInformer<S> {
         self.inner.indexer.add_label_index(label)
     }
 
+    /// Removes an index of [`SharedInformer::add_indexer`], and returns whether there was one. See
+    /// [`Indexer::remove_index`].
+    pub fn remove_indexer(&self, name: &str) -> bool {
+        self.inner.indexer.remove_index(name)
+    }
+
+    /// Removes an index of [`SharedInformer::add_label_index`], and returns whether there was one. See
+    /// [`Indexer::remove_label_index`].
+    pub fn remove_label_index(&self, label: &str) -> bool {
+        self.inner.indexer.remove_label_index(label)
+    }
+
     /// A reader of the store.
     #[must_use]
     pub fn lister(&self) -> Lister<S> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use reeve_clock::scaled;
-use reeve_informer::{Event, HandlerOptions, NamespaceSet, Scope, Selection, Within, indexer};
+use reeve_informer::{Event, HandlerOptions, NamespaceSet, Scope, Selection, Within};
 
 use super::super::registration::Registration;
 use super::super::resolve::place;
@@ -12,7 +12,6 @@ use super::super::slot::{Interest, Slot};
 use super::super::store::{Making, Store, StoreForm};
 use super::super::view::{Need, Shape};
 use super::super::{CacheOptions, Kind, View, resolve};
-use super::indexes::Index;
 use super::{CacheError, Caches};
 
 // === impl Caches ===
@@ -110,19 +109,16 @@ impl Caches {
                 &self.making(&slot.kind, form, namespaces),
             )
         });
-        // An index added after these finds the store.
+        // An index added or removed after this finds the store.
         let indexes = state.indexes.iter();
-        let of_kind = indexes.filter(|index| index.kind.is(&slot.kind));
-        let indexes: Vec<Index> = of_kind.cloned().collect();
+        let indexes = indexes.filter(|index| index.kind.is(&slot.kind));
+        let indexes: Vec<_> = indexes.cloned().collect();
+        let former = state.former_indexes.iter();
+        let former = former.filter(|name| name.is_of_kind(&slot.kind));
+        let former: Vec<_> = former.cloned().collect();
         drop(state);
         // Not under the lock: the functions are the user's, and a lingering informer is filled.
-        for index in indexes {
-            match index.add_to(store) {
-                // The lingering informer has the index.
-                Ok(()) | Err(indexer::Error::Exists { .. }) => {}
-                Err(error) => tracing::error!(kind = %slot.kind, %error, "could not add an index"),
-            }
-        }
+        self.add_indexes(store, indexes, &former);
         slot.mark_indexed();
         store
     }

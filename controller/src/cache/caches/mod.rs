@@ -107,6 +107,8 @@ struct State {
     kept: Vec<Interest>,
     /// The indexes that every store of a kind gets.
     indexes: Vec<Index>,
+    /// The names of indexes that were removed: an informer that is not in use may still have them.
+    former_indexes: Vec<indexes::Name>,
     /// The namespaces of kinds that have their own.
     sets: Vec<(Kind, NamespaceSet)>,
     started: bool,

@@ -203,6 +203,42 @@ fn objects_that_share_a_value_are_found_by_one_of_them_and_failures_are_values()
 }
 
 #[test]
+fn a_removed_index_is_unknown_and_its_name_is_free_for_another_function() {
+    let indexer = Indexer::new();
+    let named =
+        |value: &'static str| move |_: &ConfigMap| -> IndexValues { Ok(vec![value.into()]) };
+    indexer.add_index("value", named("one")).unwrap();
+    indexer.add_index("other", named("other")).unwrap();
+    indexer.add_label_index("app").unwrap();
+    indexer.replace(snapshot(&["a@1", "b@2"], "2"), true);
+    let before = indexer.snapshot();
+    let taken = indexer.bytes().indexes;
+
+    assert!(indexer.remove_index("value") && !indexer.remove_index("value"));
+    let known = vec!["namespace".into(), "other".into(), "label:app".into()];
+    assert_eq!(
+        indexer.by_index("value", "one").unwrap_err(),
+        Error::Unknown {
+            name: "value".into(),
+            known
+        }
+    );
+    assert!(indexer.bytes().indexes < taken);
+    assert_eq!(before.by_index("value", "one").unwrap().count(), 2);
+    apply(&indexer, Delta::Added(map("c@3")));
+    assert_eq!(indexer.by_index("other", "other").unwrap().len(), 3);
+
+    indexer.add_index("value", named("two")).unwrap();
+    assert_eq!(indexer.by_index("value", "two").unwrap().len(), 3);
+    assert!(indexer.by_index("value", "one").unwrap().is_empty());
+
+    assert!(indexer.remove_label_index("app") && !indexer.remove_label_index("app"));
+    assert!(indexer.add_label_index("app").is_ok());
+    assert!(!indexer.remove_index(NAMESPACE_INDEX));
+    assert_eq!(indexer.by_index(NAMESPACE_INDEX, "n").unwrap().len(), 3);
+}
+
+#[test]
 fn an_update_that_leaves_an_object_where_it_is_in_an_index_copies_nothing_of_it() {
     let indexer = Indexer::new();
     indexer
@@ -247,6 +283,10 @@ proptest! {
         let mut version = 0;
         for (number, (what, object, recreated)) in steps.iter().enumerate() {
             if number == late {
+                indexer.add_index("late", function).unwrap();
+            }
+            if number == late + 5 {
+                prop_assert!(indexer.remove_index("early") && indexer.remove_index("late"));
                 indexer.add_index("late", function).unwrap();
             }
             version += 1;
