@@ -208,6 +208,56 @@ impl<K: Watched, R, H: Handler<K, R>> Handler<K, R> for Delayed<H> {
     }
 }
 
+/// Gives the requests of another handler a priority.
+#[derive(Clone, Copy, Debug)]
+pub struct Prioritized<H> {
+    priority: i32,
+    handler: H,
+}
+
+/// The requests of `handler`, at `priority` if the event has news: an object that was added, changed or deleted. The initial
+/// list and a resync keep the priority that `handler` has for them, [`LOW_PRIORITY`] by default, so that a change after a restart
+/// still goes first. Other requests have 0, and a higher number goes first.
+///
+/// A request that waits already takes the higher of its priorities.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// use reeve_controller::prelude::*;
+///
+/// # fn builder() -> impl Sized {
+/// Controller::builder("report")
+///     .for_kind::<ConfigMap>()
+///     .watches::<Secret>(handler::prioritized(10, handler::for_owner::<ConfigMap>()))
+/// # }
+/// # drop(builder());
+/// ```
+#[must_use]
+pub fn prioritized<H>(priority: i32, handler: H) -> Prioritized<H> {
+    Prioritized { priority, handler }
+}
+
+impl<K: Watched, R, H: Handler<K, R>> Handler<K, R> for Prioritized<H> {
+    fn requests(&self, event: &Event<K>, request: &mut dyn FnMut(R)) {
+        self.handler.requests(event, request);
+    }
+
+    fn reason(&self, event: &Event<K>) -> Reason {
+        self.handler.reason(event)
+    }
+
+    fn delay(&self, event: &Event<K>) -> Duration {
+        self.handler.delay(event)
+    }
+
+    fn priority(&self, event: &Event<K>) -> Option<i32> {
+        if is_unchanged(event) {
+            return self.handler.priority(event);
+        }
+        Some(self.priority)
+    }
+}
+
 /// Requests the result of a function.
 #[derive(Clone, Copy, Debug)]
 pub struct Map<F>(F);

@@ -12,7 +12,8 @@ use reeve_controller::controller::Defaults;
 use reeve_controller::handler::for_object;
 use reeve_controller::reconcile::{self, Error};
 use reeve_controller::{
-    Cluster, Context, Controller, Manager, Outcome, Request, controller, leader_election, source,
+    Cluster, Context, Controller, Manager, Outcome, Request, controller, handler, leader_election,
+    source,
 };
 
 const GUIDE: &str = include_str!("../../guide/controller.md");
@@ -48,6 +49,7 @@ async fn code(ctx: Context, client: kube_client::Client) -> Result<(), Box<dyn S
         .for_kind::<ConfigMap>()
         .watches::<K>(handler)
         .optional()
+        .watches::<K>(handler::prioritized(10, handler))
         .watches_view(View::<PartialObjectMeta<K>>::metadata(), handler)
         .watches_in(&cluster, view, handler)
         .watches_source(requests)

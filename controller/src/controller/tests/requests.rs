@@ -161,6 +161,39 @@ async fn a_handler_says_what_goes_first() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn changes_of_a_prioritized_watch_go_first_and_its_first_list_does_not() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    let secret = "/api/v1/namespaces/ns/secrets/s";
+    let data = |value: &str| json!({"metadata": {}, "stringData": {"key": value}});
+    fake.put(secret, data("1"));
+    fake.put(&path("a"), map("1"));
+    let priorities: Arc<Mutex<Vec<i32>>> = Arc::default();
+    let noted = Arc::clone(&priorities);
+    let reconciler = noting(&seen, move |ctx, _| {
+        noted.lock().push(ctx.priority());
+        Ok(Outcome::done())
+    });
+    // The two changes arrive at the same time, and the request with the higher priority goes first.
+    let delay = Duration::from_secs(1);
+    let controller = Controller::builder("test")
+        .watches::<ConfigMap>(handler::delayed(delay, handler::for_object()))
+        .watches::<Secret>(handler::delayed(
+            delay,
+            handler::prioritized(10, handler::for_object()),
+        ))
+        .complete(reconciler);
+    let running = start(&fake, [controller.unwrap()]).await;
+    eventually("first list", || seen.lock().len() == 2).await;
+    assert_eq!(*priorities.lock(), [-100, -100]);
+    fake.put(&path("a"), map("2"));
+    fake.put(secret, data("2"));
+    eventually("changes", || seen.lock().len() == 4).await;
+    assert_eq!(seen.lock()[2..], ["ns/s", "ns/a"]);
+    assert_eq!(priorities.lock()[2..], [10, 0]);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_events_of_a_delay_are_one_request() {
     let (fake, seen) = (Fake::default(), Seen::default());
     fake.put(&path("a"), map("1"));
