@@ -2,16 +2,16 @@
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
+//! use reeve_controller::client::Patch;
 //! use reeve_controller::testing::{self, Cluster};
 //! use reeve_controller::{Context, Controller, ObjectKey, Outcome, Request, reconcile};
-//! use kube_core::params::Patch;
 //! use serde_json::json;
 //!
 //! fn greeter() -> Controller {
 //!     let reconciler = reconcile::function(|ctx: Context, request: Request| async move {
 //!         if ctx.lister::<ConfigMap>()?.get(&request)?.is_some_and(|map| map.data.is_none()) {
-//!             let greeting = Patch::Merge(json!({"data": {"greeting": "hello"}}));
-//!             ctx.client().patch::<ConfigMap>(&request, &greeting).await?;
+//!             let greeting = Patch::merge(json!({"data": {"greeting": "hello"}}));
+//!             ctx.client().patch::<ConfigMap>(&request, greeting).await?;
 //!         }
 //!         Ok::<_, reconcile::Error>(Outcome::done())
 //!     });

@@ -1,6 +1,5 @@
-//! Features that only a real kube-apiserver has, if `KUBEBUILDER_ASSETS` names one: server-side apply with its
-//! owners, evictions, approvals, ephemeral containers. Also features in which it may differ: discovery of
-//! definitions, defaults.
+//! The client on a real kube-apiserver, if `KUBEBUILDER_ASSETS` names one: server-side apply with its owners, evictions,
+//! approvals, ephemeral containers, discovery of definitions, defaults.
 
 use std::time::Duration;
 

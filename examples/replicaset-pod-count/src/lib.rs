@@ -9,10 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
-use kube_core::params::Patch;
 use kube_core::{Resource, ResourceExt};
 use reeve_controller::cache::View;
-use reeve_controller::client::Object;
+use reeve_controller::client::{Object, Patch};
 use reeve_controller::{Context, Controller, Manager, Outcome, Reconciler, Request, reconcile};
 use serde_json::json;
 
@@ -55,8 +54,8 @@ impl<P: Object> Reconciler for PodCount<P> {
         }
         // The patch has only this label, and applies only to the object with this uid. Changes by other clients stay,
         // and a cache that is behind causes no conflict.
-        let patch = Patch::Merge(json!({"metadata": {"uid": uid, "labels": {LABEL: count}}}));
-        match ctx.client().patch::<ReplicaSet>(&request, &patch).await {
+        let patch = Patch::merge(json!({"metadata": {"uid": uid, "labels": {LABEL: count}}}));
+        match ctx.client().patch::<ReplicaSet>(&request, patch).await {
             Ok(_) => {
                 tracing::info!(count, "labelled");
                 Ok(Outcome::done())

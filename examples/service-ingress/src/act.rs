@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::networking::v1::Ingress;
-use kube_core::params::{DeleteParams, Patch, Preconditions};
+use kube_core::params::{DeleteParams, Preconditions};
 use kube_core::{ObjectMeta, Resource};
-use reeve_controller::client::{self, Client, Error};
+use reeve_controller::client::{self, Client, Error, Patch};
 use reeve_controller::events::{EventType, Recorder};
 use reeve_informer::ObjectKey;
 
@@ -70,7 +70,7 @@ pub(crate) async fn act(
                 Err(error) => Err(error),
             }
         }
-        Step::Repair(patch) => match client.patch::<Ingress>(key, &Patch::Merge(patch)).await {
+        Step::Repair(patch) => match client.patch::<Ingress>(key, Patch::merge(patch)).await {
             Ok(ingress) => {
                 tracing::info!("update ingress, name:{}, namespace:{namespace}", key.name);
                 report(
