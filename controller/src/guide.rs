@@ -17,7 +17,7 @@
 //! The queue has [a guide of its own](https://docs.rs/reeve-workqueue/latest/reeve_workqueue/guide/), and so has the informer, in `reeve_informer::guide`,
 //! with the page for client-go.
 
-#[doc = "[server_side_apply]: https://docs.rs/crate/reeve-controller/latest/source/examples/server_side_apply.rs\n[external_source]: https://docs.rs/crate/reeve-controller/latest/source/examples/external_source.rs\n[multi_queue]: https://docs.rs/crate/reeve-controller/latest/source/examples/multi_queue.rs\n[predicate]: crate::predicate\n[finalizer]: crate::finalizer\n[servers]: crate::guide::servers\n\n"]
+#[doc = "[server_side_apply]: https://docs.rs/crate/reeve-controller/latest/source/examples/server_side_apply.rs\n[external_source]: https://docs.rs/crate/reeve-controller/latest/source/examples/external_source.rs\n[multi_queue]: https://docs.rs/crate/reeve-controller/latest/source/examples/multi_queue.rs\n[predicate]: crate::predicate\n[finalizer]: crate::finalizer\n[resync]: crate::guide::scaling#when-to-switch-on-a-resync\n[servers]: crate::guide::servers\n\n"]
 #[doc = include_str!("../guide/controller.md")]
 pub mod controller {}
 
