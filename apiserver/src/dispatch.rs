@@ -366,7 +366,7 @@ fn dry_run(query: &Parameters, verb: &str) -> Result<bool, Status> {
     Err(Status::invalid("meta.k8s.io", kind, "", &[error]))
 }
 
-/// A field manager has a name of at most 128 bytes.
+/// A field manager has a name of at most 128 bytes, all printable. (apimachinery: `ValidateFieldManager`.)
 fn check_field_manager(query: &Parameters, verb: &str) -> Result<(), Status> {
     const LONGEST: usize = 128;
     let kind = match verb {
@@ -375,14 +375,23 @@ fn check_field_manager(query: &Parameters, verb: &str) -> Result<(), Status> {
         "patch" => "PatchOptions",
         _ => return Ok(()),
     };
-    if query
-        .get("fieldManager")
-        .is_none_or(|name| name.len() <= LONGEST)
-    {
+    let name = query.get("fieldManager").unwrap_or_default();
+    let path = Path::new("fieldManager");
+    let mut errors = Vec::new();
+    if name.len() > LONGEST {
+        errors.push(FieldError::too_long(&path, 128));
+    }
+    for (at, character) in name.char_indices() {
+        if character.is_control() || (character.is_whitespace() && character != ' ') {
+            let code = u32::from(character);
+            let wrong = format!("invalid character U+{code:04X} (at position {at})");
+            errors.push(FieldError::invalid(&path, name, wrong));
+        }
+    }
+    if errors.is_empty() {
         return Ok(());
     }
-    let error = FieldError::too_long(&Path::new("fieldManager"), 128);
-    Err(Status::invalid("meta.k8s.io", kind, "", &[error]))
+    Err(Status::invalid("meta.k8s.io", kind, "", &errors))
 }
 
 /// Reads `fieldValidation`.

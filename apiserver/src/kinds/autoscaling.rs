@@ -4,7 +4,7 @@ use k8s_openapi::api;
 use schemars::generate::SchemaGenerator;
 use serde_json::{Value, json};
 
-use super::autoscaling_v1::{as_v2, cpu, keep_status, source, to_v1};
+use super::autoscaling_v1::{as_v2, cpu, drop_status, source, to_v1};
 use super::entry::{Entry, texts};
 use super::strategy::{Context, Strategy};
 use super::{autoscaling_rules, canonical, data};
@@ -61,13 +61,7 @@ impl Strategy for Autoscalers {
 
     fn prepare_create(&self, context: &Context<'_>, object: &mut Value) {
         if context.info.version == "v1" {
-            keep_status(None, object);
-        }
-    }
-
-    fn prepare_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
-        if context.info.version == "v1" && context.subresource.is_empty() {
-            keep_status(Some(old), new);
+            drop_status(object);
         }
     }
 
@@ -100,6 +94,14 @@ impl Strategy for Autoscalers {
 
     fn validate(&self, _: &Context<'_>, object: &Value, _: Option<&Value>, errors: &mut Errors) {
         autoscaling_rules::validate(&as_v2(object)["spec"], errors);
+    }
+
+    fn encoded(&self, info: &ResourceInfo, object: &Value) -> Option<Value> {
+        (info.version == "v1").then(|| {
+            let mut object = as_v2(object);
+            to_v1(&mut object);
+            object
+        })
     }
 
     fn convert_to_stored(&self, info: &ResourceInfo, object: &mut Value) {

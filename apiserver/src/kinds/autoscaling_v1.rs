@@ -87,24 +87,14 @@ pub(super) fn as_v2(object: &Value) -> Value {
     object
 }
 
-/// Restores the annotations with parts of the status from the `old` object; without one they go.
-pub(super) fn keep_status(old: Option<&Value>, new: &mut Value) {
-    for name in [CURRENT_METRICS, CONDITIONS] {
-        let former = old.map(|old| &old["metadata"]["annotations"][name]);
-        match former.filter(|former| former.is_string()) {
-            Some(former) => {
-                let annotations = meta::map_at(meta::metadata_mut(new), "annotations");
-                annotations.insert(name.to_owned(), former.clone());
-            }
-            None => {
-                let annotations = new.pointer_mut("/metadata/annotations");
-                annotations
-                    .and_then(Value::as_object_mut)
-                    .map(|all| all.remove(name));
-            }
-        }
+/// Removes the annotations with parts of the status.
+pub(super) fn drop_status(object: &mut Value) {
+    let annotations = object.pointer_mut("/metadata/annotations");
+    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+        annotations.remove(CURRENT_METRICS);
+        annotations.remove(CONDITIONS);
     }
-    meta_tidy(new);
+    meta_tidy(object);
 }
 
 /// Converts the stored form to v1.
@@ -257,28 +247,45 @@ fn metric_to_v1(metric: &Value, side: &str) -> String {
     let [name, selector, value, average] = names(&source, side);
     let amounts = &old[side];
     let zero = json!("0");
+    // Go has no absent quantity where v1 has no pointer.
+    let quantity = |name: &str| amounts.get(name).unwrap_or(&zero);
+    let current = side == "current";
+    let average_value = |is_pointer: bool| {
+        if is_pointer {
+            &amounts["averageValue"]
+        } else {
+            quantity("averageValue")
+        }
+    };
     let mut fields: Vec<(&str, &Value)> = match source.as_str() {
         "object" => vec![
             (name, &old["metric"]["name"]),
-            (value, amounts.get("value").unwrap_or(&zero)),
+            (value, quantity("value")),
             (selector, &old["metric"]["selector"]),
-            (average, &amounts["averageValue"]),
+            (average, average_value(true)),
         ],
         "pods" => vec![
             (name, &old["metric"]["name"]),
-            (average, &amounts["averageValue"]),
+            (average, average_value(false)),
             (selector, &old["metric"]["selector"]),
         ],
         "external" => vec![
             (name, &old["metric"]["name"]),
             (selector, &old["metric"]["selector"]),
-            (value, &amounts["value"]),
-            (average, &amounts["averageValue"]),
+            (
+                value,
+                if current {
+                    quantity("value")
+                } else {
+                    &amounts["value"]
+                },
+            ),
+            (average, average_value(true)),
         ],
         _ => vec![
             ("name", &old["name"]),
             (value, &amounts["averageUtilization"]),
-            (average, &amounts["averageValue"]),
+            (average, average_value(!current)),
             ("container", &old["container"]),
         ],
     };
@@ -302,7 +309,14 @@ fn metric_to_v1(metric: &Value, side: &str) -> String {
 
 fn condition_text(condition: &Value) -> String {
     let names = ["type", "status", "lastTransitionTime", "reason", "message"];
-    ordered_values(&names.map(|name| (name, &condition[name])))
+    // Go's encoder has the time also if it is null.
+    let present = |name: &&str| *name == "lastTransitionTime" || !condition[*name].is_null();
+    let texts: Vec<(&str, String)> = names
+        .into_iter()
+        .filter(present)
+        .map(|name| (name, condition[name].to_string()))
+        .collect();
+    ordered(&texts)
 }
 
 fn ordered_values(fields: &[(&str, &Value)]) -> String {

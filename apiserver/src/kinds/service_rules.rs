@@ -10,7 +10,7 @@ use super::check::{self, one_of, port, port_number};
 use super::endpoints::reachable;
 use super::network_rules::network;
 use super::services::is_accessible;
-use crate::field::{Errors, FieldError, Path};
+use crate::field::{ErrorKind, Errors, FieldError, Path};
 use crate::labels::check_labels;
 use crate::names;
 use crate::table::cells::{self, string};
@@ -194,10 +194,12 @@ fn numbers(spec: &Value, kind: &str, path: &Path, errors: &mut Errors) {
         let protocol = entry["protocol"].as_str().unwrap_or_default();
         let number = entry["port"].as_i64().unwrap_or(0);
         if !known.insert((protocol, number)) {
-            errors.push(FieldError::duplicate(
-                &path.index(at),
-                json!({"port": number, "protocol": protocol}),
-            ));
+            // The fields of Go's type, in its order.
+            let shown = format!(
+                "{{\"Name\":\"\",\"Protocol\":\"{protocol}\",\"AppProtocol\":null,\"Port\":{number},\"TargetPort\":0,\"NodePort\":0}}"
+            );
+            let kind = ErrorKind::Duplicate;
+            errors.push(FieldError::new(kind, &path.index(at), None, shown));
         }
     }
 }

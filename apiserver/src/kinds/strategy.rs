@@ -116,6 +116,12 @@ pub(crate) trait Strategy: Debug + Sync {
     /// Checks a write to the status.
     fn validate_status(&self, _object: &Value, _old: &Value, _errors: &mut Errors) {}
 
+    /// The object of this version after a conversion to the internal type and back, if that derives fields of it from
+    /// others. The owners of fields follow from it.
+    fn encoded(&self, _info: &ResourceInfo, _object: &Value) -> Option<Value> {
+        None
+    }
+
     /// Converts an object of this version to the stored form.
     fn convert_to_stored(&self, _info: &ResourceInfo, _object: &mut Value) {}
 

@@ -45,6 +45,8 @@ pub(crate) async fn apply(core: &Core, request: &Request, body: &Bytes) -> Resul
             }
             None => {
                 refuse_uid(request, &new)?;
+                // A real server ignores the version of an object that an apply creates.
+                meta::metadata_mut(&mut new).remove("resourceVersion");
                 settle(request, &mut new)?;
                 check_right(core, request)?;
             }

@@ -125,8 +125,8 @@ impl Operation<'_> {
         }
         let sent = &new["metadata"]["managedFields"];
         let entries = sent.as_array();
+        // (apimachinery: `isResetManagedFields`. An empty list does not reset.)
         let is_reset = match entries.map(Vec::as_slice) {
-            Some([]) => true,
             Some([one]) => one.as_object().is_some_and(Map::is_empty),
             _ => false,
         };

@@ -136,7 +136,10 @@ impl Write for Save<'_> {
                     metadata::drop_system_fields(&mut new);
                 }
                 let mut decoded = ownership::as_decoded(request, &new);
-                let managers = self.writer.update(old, &decoded);
+                let encoded = request.info.strategy.encoded(&request.info, &decoded);
+                let managers = self
+                    .writer
+                    .update(old, encoded.as_ref().unwrap_or(&decoded));
                 meta::set_managers(&mut decoded, managers);
                 ownership::leave_shared(request, &new, &mut decoded);
                 decoded
@@ -205,6 +208,7 @@ impl Write for Save<'_> {
         let Some(live) = &draft.live else {
             return Commit::Put(new);
         };
+        update::keep_other_part(request, live, &mut new);
         let map = meta::object_mut(&mut new);
         map.remove("kind");
         let api_version = map.remove("apiVersion").unwrap_or_default();

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::field::{FieldError, Path};
 use crate::meta;
 use crate::request::Request;
-use crate::resource::{Generation, ResourceInfo, StatusUpdate};
+use crate::resource::{Conversion, Generation, ResourceInfo, StatusUpdate};
 use crate::status::Status;
 use crate::store::Object;
 use crate::verbs::metadata;
@@ -35,6 +35,23 @@ pub(super) fn restore(
     metadata::refuse_deletion_by_update(request, old, new)?;
     metadata::carry_over(old, new);
     Ok(())
+}
+
+/// Restores what the request cannot change in the stored form: the conversion of a built-in kind from another version may
+/// change it.
+pub(super) fn keep_other_part(request: &Request, live: &Object, new: &mut Value) {
+    let info = &request.info;
+    let is_converted =
+        info.conversion == Conversion::BuiltIn && info.api_version() != info.stored_in;
+    if !is_converted || !info.status || new["apiVersion"] != live.api_version() {
+        return;
+    }
+    let part = if request.subresource == "status" {
+        "spec"
+    } else {
+        "status"
+    };
+    meta::copy_field(live.value(), new, part);
 }
 
 /// Raises `metadata.generation` if the change is one that counts.
