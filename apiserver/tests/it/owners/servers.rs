@@ -8,18 +8,24 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
 use reeve_apiserver::control_plane::ControlPlane;
 use reeve_apiserver::{ApiServer, Serving, assets};
+use reeve_clock::Clock;
 use serde_json::{Value, json};
 
 use super::is_failure;
-use super::subjects::{Subject, What, Write, definition};
+use super::subjects::definition;
+use super::writes::{What, Write};
 use crate::conformance::client::Client;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const PARTS: &str = "/apis/owners.example.com/v1/namespaces/default/parts";
 
+/// The milliseconds of a second after which no write begins.
+const LATE: i64 = 850;
+
 /// A real server and the built-in one.
 pub struct Servers {
     clients: [Client; 2],
+    clock: Clock,
     serving: Serving,
     _server: ApiServer,
     _control_plane: ControlPlane,
@@ -47,6 +53,7 @@ impl Servers {
         let own = Client::plain(serving.local_addr());
         let servers = Self {
             clients: [real, own],
+            clock: Clock::system(),
             serving,
             _server: server,
             _control_plane: control_plane,
@@ -73,41 +80,49 @@ impl Servers {
         self.serving.stop().await;
     }
 
+    /// Whether the real server has no such object.
+    pub async fn is_absent(&self, name: &str, write: &Write) -> bool {
+        let path = format!("{}/{name}", write.path);
+        send(&self.clients[0], &Method::GET, &path, "", &Value::Null)
+            .await
+            .0
+            == 404
+    }
+
     /// The answers of the real server and of the built-in one.
-    pub async fn perform(&self, subject: &Subject, name: &str, write: &Write) -> [Answer; 2] {
+    ///
+    /// Both write in the same second, because entries of managedFields have the second of their last change, which
+    /// decides their order and which of them are merged.
+    pub async fn perform(&self, name: &str, write: &Write) -> [Answer; 2] {
+        let millisecond = self.clock.now().as_millisecond().rem_euclid(1000);
+        if millisecond > LATE {
+            let rest = u64::try_from(1000 - millisecond).unwrap_or_default();
+            tokio::time::sleep(Duration::from_millis(rest)).await;
+        }
         let [real, own] = &self.clients;
-        let (real, own) = tokio::join!(
-            perform(real, subject, name, write),
-            perform(own, subject, name, write)
-        );
+        let (real, own) = tokio::join!(perform(real, name, write), perform(own, name, write));
         [real, own]
     }
 }
 
-async fn perform(client: &Client, subject: &Subject, name: &str, write: &Write) -> Answer {
-    let object = format!("{}/{name}{}", subject.path, write.subresource);
-    let manager = format!("fieldManager={}", write.manager);
+async fn perform(client: &Client, name: &str, write: &Write) -> Answer {
+    let whole = format!("{}/{name}", write.path);
+    let object = format!("{whole}{}", write.subresource);
+    let managed = format!("{object}?fieldManager={}", write.manager);
+    let patch =
+        async |kind, path: &str| send(client, &Method::PATCH, path, kind, &write.body).await;
+    let json = "application/json";
     let (code, mut body) = match write.what {
         What::Apply => {
-            let path = format!("{object}?{manager}&force={}", write.force);
-            let kind = "application/apply-patch+yaml";
-            send(client, &Method::PATCH, &path, kind, &write.body).await
+            let path = format!("{managed}&force={}", write.force);
+            patch("application/apply-patch+yaml", &path).await
         }
-        What::Merge => {
-            let path = format!("{object}?{manager}");
-            let kind = "application/merge-patch+json";
-            send(client, &Method::PATCH, &path, kind, &write.body).await
-        }
+        What::Merge => patch("application/merge-patch+json", &managed).await,
+        What::Strategic => patch("application/strategic-merge-patch+json", &managed).await,
+        What::Json => patch("application/json-patch+json", &managed).await,
         What::Create => {
-            let path = format!("{}?{manager}", subject.path);
-            send(
-                client,
-                &Method::POST,
-                &path,
-                "application/json",
-                &write.body,
-            )
-            .await
+            let path = format!("{}?fieldManager={}", write.path, write.manager);
+            send(client, &Method::POST, &path, json, &write.body).await
         }
         What::Replace => {
             let (code, mut present) = send(client, &Method::GET, &object, "", &Value::Null).await;
@@ -116,17 +131,17 @@ async fn perform(client: &Client, subject: &Subject, name: &str, write: &Write) 
             } else {
                 present = write.body.clone();
             }
-            let path = format!("{object}?{manager}");
-            send(client, &Method::PUT, &path, "application/json", &present).await
+            send(client, &Method::PUT, &managed, json, &present).await
+        }
+        What::Delete => {
+            let options = json!({"propagationPolicy": "Background"});
+            send(client, &Method::DELETE, &object, json, &options).await
         }
     };
-    if write.subresource == "/scale" && code < 300 {
+    if (write.subresource == "/scale" || write.what == What::Delete) && code < 300 {
         // The owners show in the object.
-        let whole = format!("{}/{name}", subject.path);
-        body = json!([
-            body,
-            send(client, &Method::GET, &whole, "", &Value::Null).await.1
-        ]);
+        let rest = send(client, &Method::GET, &whole, "", &Value::Null).await.1;
+        body = json!([body, rest]);
     }
     normalize(&mut body);
     Answer { code, body }
@@ -175,6 +190,9 @@ fn normalize(body: &mut Value) {
     match body {
         Value::Array(items) => items.iter_mut().for_each(normalize),
         body if is_failure(body) => {
+            if let Some(details) = body["details"].as_object_mut() {
+                details.remove("uid");
+            }
             // The order of conflicts with several managers is random on a real server, and so is that of invalid fields.
             if let Some(causes) = body
                 .pointer_mut("/details/causes")
@@ -195,18 +213,6 @@ fn normalize(body: &mut Value) {
             if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
                 for field in ["uid", "resourceVersion", "creationTimestamp"] {
                     metadata.remove(field);
-                }
-                if let Some(entries) = metadata
-                    .get_mut("managedFields")
-                    .and_then(Value::as_array_mut)
-                {
-                    for entry in entries.iter_mut().filter_map(Value::as_object_mut) {
-                        if let Some(time) = entry.get_mut("time") {
-                            *time = "<time>".into();
-                        }
-                    }
-                    // The times decide the order, and a second may end between the two servers.
-                    entries.sort_by_key(Value::to_string);
                 }
             }
             if let Some(spec) = body.get_mut("spec").and_then(Value::as_object_mut) {

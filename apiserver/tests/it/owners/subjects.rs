@@ -1,51 +1,43 @@
-//! The kinds that are written, and the writes.
+//! The kinds that are written.
 
-use std::fmt;
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use super::random::Random;
-
-/// A kind that is written.
+/// A kind that is written, in each of its versions.
 pub struct Subject {
+    pub resource: &'static str,
+    pub kind: &'static str,
+    pub forms: Vec<Form>,
+    pub has_scale: bool,
+}
+
+/// A version of a kind.
+pub struct Form {
     /// The path of its collection.
     pub path: &'static str,
-    pub resource: &'static str,
-    api_version: &'static str,
-    kind: &'static str,
-    /// What an apply or a patch may have, in the form of [`Random::value`].
-    parts: Value,
-    /// What a whole object has besides.
-    base: Value,
+    pub api_version: &'static str,
+    /// What an apply or a patch may have, in the form of [`Random::value`](super::random::Random::value).
+    pub parts: Value,
     /// What a status may have.
-    status: Option<Value>,
-    has_scale: bool,
+    pub status: Option<Value>,
+    /// The fields below `spec` that each write has.
+    pub kept: &'static [&'static str],
 }
 
-/// One write.
-pub struct Write {
-    pub manager: String,
-    pub what: What,
-    pub subresource: &'static str,
-    pub force: bool,
-    pub body: Value,
-}
+pub static SUBJECTS: LazyLock<Vec<Subject>> = LazyLock::new(|| {
+    vec![
+        config_map(),
+        deployment(),
+        service(),
+        part(),
+        autoscaler(),
+        cron_job(),
+    ]
+});
 
-/// The verb of a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    Apply,
-    Create,
-    Merge,
-    /// Reads the object, merges the body into it and writes it.
-    Replace,
-}
-
-pub static SUBJECTS: LazyLock<Vec<Subject>> =
-    LazyLock::new(|| vec![config_map(), deployment(), service(), part()]);
-
-fn metadata() -> Value {
+/// What the metadata of any write may have.
+pub fn metadata() -> Value {
     json!({"+": {
         "labels": {"+": {"l1": {"?": ["a", "b"]}, "l2": "c"}},
         "annotations": {"+": {"n1": {"?": ["a", "b"]}}},
@@ -55,17 +47,19 @@ fn metadata() -> Value {
 
 fn config_map() -> Subject {
     Subject {
-        path: "/api/v1/namespaces/default/configmaps",
         resource: "configmaps",
-        api_version: "v1",
         kind: "ConfigMap",
-        parts: json!({
-            "metadata": metadata(),
-            "data": {"+": {"a": {"?": ["1", "2"]}, "b": {"?": ["1", "2"]}, "c": "x"}},
-            "binaryData": {"+": {"z": "eA=="}},
-        }),
-        base: json!({}),
-        status: None,
+        forms: vec![Form {
+            path: "/api/v1/namespaces/default/configmaps",
+            api_version: "v1",
+            parts: json!({
+                "metadata": metadata(),
+                "data": {"+": {"a": {"?": ["1", "2"]}, "b": {"?": ["1", "2"]}, "c": "x"}},
+                "binaryData": {"+": {"z": "eA=="}},
+            }),
+            status: None,
+            kept: &[],
+        }],
         has_scale: false,
     }
 }
@@ -90,112 +84,234 @@ fn deployment() -> Subject {
     };
     let selector = json!({"matchLabels": {"app": "o"}});
     Subject {
-        path: "/apis/apps/v1/namespaces/default/deployments",
         resource: "deployments",
-        api_version: "apps/v1",
         kind: "Deployment",
-        parts: json!({
-            "metadata": metadata(),
-            "spec": {
-                "selector": selector,
-                "replicas": {"?": [1, 2, 3]},
-                "paused": {"?": [true, false]},
-                "minReadySeconds": {"?": [0, 5]},
-                "strategy": {"?": [{}, {"type": "Recreate", "rollingUpdate": null}, {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": {"?": [1, "10%"]}}}]},
-                "template": {
-                    "metadata": {"labels": {"app": "o"}},
-                    "spec": {
-                        "containers": {"?": [
-                            [container("c1")],
-                            [container("c1"), container("c2")],
-                            [container("c2"), container("c1")],
-                        ]},
-                        "volumes": {"*": [
-                            {"name": "v", "emptyDir": {}},
-                            {"name": "w", "configMap": {"name": {"?": ["x", "y"]}}},
-                        ]},
-                        "tolerations": {"*": [{"key": "a", "operator": "Exists"}, {"key": "b", "value": "c"}]},
-                        "nodeSelector": {"+": {"disk": {"?": ["ssd", "hdd"]}, "zone": "z"}},
-                        "securityContext": {"+": {"runAsUser": 1000}},
+        forms: vec![Form {
+            path: "/apis/apps/v1/namespaces/default/deployments",
+            api_version: "apps/v1",
+            parts: json!({
+                "metadata": metadata(),
+                "spec": {
+                    "selector": selector,
+                    "replicas": {"?": [1, 2, 3]},
+                    "paused": {"?": [true, false]},
+                    "minReadySeconds": {"?": [0, 5]},
+                    "strategy": {"?": [{}, {"type": "Recreate", "rollingUpdate": null}, {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": {"?": [1, "10%"]}}}]},
+                    "template": {
+                        "metadata": {"labels": {"app": "o"}},
+                        "spec": {
+                            "containers": {"?": [
+                                [container("c1")],
+                                [container("c1"), container("c2")],
+                                [container("c2"), container("c1")],
+                            ]},
+                            "volumes": {"*": [
+                                {"name": "v", "emptyDir": {}},
+                                {"name": "w", "configMap": {"name": {"?": ["x", "y"]}}},
+                            ]},
+                            "tolerations": {"*": [{"key": "a", "operator": "Exists"}, {"key": "b", "value": "c"}]},
+                            "nodeSelector": {"+": {"disk": {"?": ["ssd", "hdd"]}, "zone": "z"}},
+                            "securityContext": {"+": {"runAsUser": 1000}},
+                        },
                     },
                 },
-            },
-        }),
-        base: json!({}),
-        status: Some(json!({"+": {
-            "observedGeneration": {"?": [1, 2]},
-            "replicas": {"?": [0, 3]},
-            "conditions": {"*": [
-                {"type": "Available", "status": {"?": ["True", "False"]}, "lastUpdateTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"},
-                {"type": "Progressing", "status": "True", "lastUpdateTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"},
-            ]},
-        }})),
+            }),
+            status: Some(json!({"+": {
+                "observedGeneration": {"?": [1, 2]},
+                "replicas": {"?": [0, 3]},
+                "conditions": {"*": [
+                    {"type": "Available", "status": {"?": ["True", "False"]}, "lastUpdateTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                    {"type": "Progressing", "status": "True", "lastUpdateTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                ]},
+            }})),
+            kept: &["selector", "template"],
+        }],
         has_scale: true,
     }
 }
 
 fn service() -> Subject {
     Subject {
-        path: "/api/v1/namespaces/default/services",
         resource: "services",
-        api_version: "v1",
         kind: "Service",
-        parts: json!({
-            "metadata": metadata(),
-            "spec": {
-                "ports": {"?": [
-                    [{"name": "a", "port": 80}],
-                    [{"name": "a", "port": 80, "protocol": "TCP", "targetPort": {"?": [8080, "web"]}}, {"name": "b", "port": 81, "appProtocol": "http"}],
-                    [{"name": "b", "port": 80, "protocol": "UDP"}, {"name": "a", "port": 80}],
-                ]},
-                "selector": {"+": {"app": {"?": ["x", "y"]}, "tier": "z"}},
-                "sessionAffinity": {"?": ["None", "ClientIP"]},
-                "publishNotReadyAddresses": {"?": [true, false]},
+        forms: vec![Form {
+            path: "/api/v1/namespaces/default/services",
+            api_version: "v1",
+            parts: json!({
+                "metadata": metadata(),
+                "spec": {
+                    "ports": {"?": [
+                        [{"name": "a", "port": 80}],
+                        [{"name": "a", "port": 80, "protocol": "TCP", "targetPort": {"?": [8080, "web"]}}, {"name": "b", "port": 81, "appProtocol": "http"}],
+                        [{"name": "b", "port": 80, "protocol": "UDP"}, {"name": "a", "port": 80}],
+                    ]},
+                    "selector": {"+": {"app": {"?": ["x", "y"]}, "tier": "z"}},
+                    "sessionAffinity": {"?": ["None", "ClientIP"]},
+                    "publishNotReadyAddresses": {"?": [true, false]},
+                },
+            }),
+            status: Some(json!({"+": {
+                "loadBalancer": {"ingress": {"*": [{"ip": "10.0.0.1"}, {"hostname": "h"}]}},
+            }})),
+            kept: &["ports"],
+        }],
+        has_scale: false,
+    }
+}
+
+/// An autoscaler, which is stored as v2 and is written through v1, too.
+fn autoscaler() -> Subject {
+    let target = json!({"?": [
+        {"apiVersion": "apps/v1", "kind": "Deployment", "name": {"?": ["x", "y"]}},
+        {"kind": "ReplicationController", "name": "x"},
+    ]});
+    let metric = |name: &str| json!({"type": "Resource", "resource": {"name": name, "target": {"type": "Utilization", "averageUtilization": {"?": [50, 60]}}}});
+    let pods = json!({"type": "Pods", "pods": {"metric": {"name": "m"}, "target": {"type": "AverageValue", "averageValue": {"?": ["1", "1500m"]}}}});
+    let policies = json!({"?": [
+        [{"type": "Pods", "value": {"?": [4, 5]}, "periodSeconds": 15}],
+        [{"type": "Percent", "value": 10, "periodSeconds": 60}, {"type": "Pods", "value": 1, "periodSeconds": 60}],
+    ]});
+    Subject {
+        resource: "horizontalpodautoscalers",
+        kind: "HorizontalPodAutoscaler",
+        forms: vec![
+            Form {
+                path: "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
+                api_version: "autoscaling/v2",
+                parts: json!({
+                    "metadata": metadata(),
+                    "spec": {
+                        "scaleTargetRef": target,
+                        "minReplicas": {"?": [1, 2]},
+                        "maxReplicas": {"?": [3, 4]},
+                        "metrics": {"?": [[metric("cpu")], [metric("cpu"), pods], [metric("memory"), metric("cpu")]]},
+                        "behavior": {"+": {
+                            "scaleDown": {"+": {"stabilizationWindowSeconds": {"?": [0, 60]}, "policies": policies}},
+                            "scaleUp": {"+": {"selectPolicy": {"?": ["Min", "Disabled"]}, "policies": policies}},
+                        }},
+                    },
+                }),
+                status: Some(json!({"+": {
+                    "observedGeneration": 1,
+                    "currentReplicas": {"?": [0, 3]},
+                    "desiredReplicas": {"?": [0, 3]},
+                    "conditions": {"*": [
+                        {"type": "AbleToScale", "status": {"?": ["True", "False"]}, "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                        {"type": "ScalingActive", "status": "True", "reason": "Valid"},
+                    ]},
+                }})),
+                kept: &["scaleTargetRef", "maxReplicas"],
             },
-        }),
-        base: json!({}),
-        status: Some(json!({"+": {
-            "loadBalancer": {"ingress": {"*": [{"ip": "10.0.0.1"}, {"hostname": "h"}]}},
-        }})),
+            Form {
+                path: "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers",
+                api_version: "autoscaling/v1",
+                parts: json!({
+                    "metadata": metadata(),
+                    "spec": {
+                        "scaleTargetRef": target,
+                        "minReplicas": {"?": [1, 2]},
+                        "maxReplicas": {"?": [3, 4]},
+                        "targetCPUUtilizationPercentage": {"?": [50, 60]},
+                    },
+                }),
+                status: Some(json!({"+": {
+                    "observedGeneration": 1,
+                    "currentReplicas": {"?": [0, 3]},
+                    "desiredReplicas": {"?": [0, 3]},
+                    "currentCPUUtilizationPercentage": {"?": [10, 90]},
+                }})),
+                kept: &["scaleTargetRef", "maxReplicas"],
+            },
+        ],
+        has_scale: false,
+    }
+}
+
+fn cron_job() -> Subject {
+    let container = |name: &str| {
+        json!({
+            "name": name,
+            "image": {"?": ["one", "two:1"]},
+            "envFrom": {"*": [{"configMapRef": {"name": "x"}}, {"secretRef": {"name": {"?": ["x", "y"]}}}]},
+            "volumeMounts": {"*": [{"name": "v", "mountPath": "/v"}, {"name": "v", "mountPath": "/w", "readOnly": true}]},
+        })
+    };
+    Subject {
+        resource: "cronjobs",
+        kind: "CronJob",
+        forms: vec![Form {
+            path: "/apis/batch/v1/namespaces/default/cronjobs",
+            api_version: "batch/v1",
+            parts: json!({
+                "metadata": metadata(),
+                "spec": {
+                    "schedule": {"?": ["@daily", "*/5 * * * *"]},
+                    "suspend": {"?": [true, false]},
+                    "concurrencyPolicy": {"?": ["Allow", "Forbid"]},
+                    "startingDeadlineSeconds": {"?": [10, null]},
+                    "failedJobsHistoryLimit": {"?": [0, 1]},
+                    "jobTemplate": {
+                        "metadata": {"+": {"labels": {"+": {"a": {"?": ["b", "c"]}, "d": "e"}}}},
+                        "spec": {
+                            "backoffLimit": {"?": [1, 2]},
+                            "template": {"spec": {
+                                "restartPolicy": {"?": ["Never", "OnFailure"]},
+                                "containers": {"?": [[container("c1")], [container("c2"), container("c1")]]},
+                                "volumes": [{"name": "v", "emptyDir": {}}],
+                                "imagePullSecrets": {"*": [{"name": "p"}, {"name": "q"}]},
+                                "hostAliases": {"*": [{"ip": "10.0.0.1", "hostnames": {"*": ["a", "b"]}}]},
+                            }},
+                        },
+                    },
+                },
+            }),
+            status: Some(json!({"+": {
+                "lastScheduleTime": {"?": ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]},
+                "active": {"*": [{"kind": "Job", "name": "x"}, {"kind": "Job", "name": "y", "uid": "1"}]},
+            }})),
+            kept: &["schedule", "jobTemplate"],
+        }],
         has_scale: false,
     }
 }
 
 fn part() -> Subject {
     Subject {
-        path: "/apis/owners.example.com/v1/namespaces/default/parts",
         resource: "parts",
-        api_version: "owners.example.com/v1",
         kind: "Part",
-        parts: json!({
-            "metadata": metadata(),
-            "spec": {"+": {
-                "color": {"?": ["red", "blue", null]},
-                "replicas": {"?": [1, 2]},
-                "tags": {"*": ["a", "b", "c"]},
-                "items": {"*": [
-                    {"name": "x", "value": {"?": [1, 2]}, "set": {"*": [1, 2]}},
-                    {"name": "y"},
-                    {"name": "z", "value": 3},
-                ]},
-                "pairs": {"*": [
-                    {"port": 80, "text": {"?": ["a", "b"]}},
-                    {"port": 80, "protocol": "UDP"},
-                    {"port": 81, "protocol": "TCP"},
-                ]},
-                "list": {"*": [1, 2]},
-                "map": {"+": {"a": {"?": ["1", "2"]}, "b": "1"}},
-                "whole": {"+": {"a": {"?": ["1", "2"]}, "b": "1"}},
-                "free": {"?": [{}, {"a": {"b": {"?": [1, 2]}}}, {"a": {"c": [1]}}, {"d": [{"e": 1}]}, {"a": 1}]},
-                "either": {"?": [1, "1"]},
-                "template": {"metadata": {"labels": {"+": {"a": "b"}}}, "more": {"?": [1, {"x": 1}]}},
-            }},
-        }),
-        base: json!({}),
-        status: Some(json!({"+": {
-            "phase": {"?": ["Up", "Down"]},
-            "conditions": {"*": [{"type": "A", "status": {"?": ["True", "False"]}}, {"type": "B", "status": "True"}]},
-        }})),
+        forms: vec![Form {
+            path: "/apis/owners.example.com/v1/namespaces/default/parts",
+            api_version: "owners.example.com/v1",
+            parts: json!({
+                "metadata": metadata(),
+                "spec": {"+": {
+                    "color": {"?": ["red", "blue", null]},
+                    "replicas": {"?": [1, 2]},
+                    "tags": {"*": ["a", "b", "c"]},
+                    "items": {"*": [
+                        {"name": "x", "value": {"?": [1, 2]}, "set": {"*": [1, 2]}},
+                        {"name": "y"},
+                        {"name": "z", "value": 3},
+                    ]},
+                    "pairs": {"*": [
+                        {"port": 80, "text": {"?": ["a", "b"]}},
+                        {"port": 80, "protocol": "UDP"},
+                        {"port": 81, "protocol": "TCP"},
+                    ]},
+                    "list": {"*": [1, 2]},
+                    "map": {"+": {"a": {"?": ["1", "2"]}, "b": "1"}},
+                    "whole": {"+": {"a": {"?": ["1", "2"]}, "b": "1"}},
+                    "free": {"?": [{}, {"a": {"b": {"?": [1, 2]}}}, {"a": {"c": [1]}}, {"d": [{"e": 1}]}, {"a": 1}]},
+                    "either": {"?": [1, "1"]},
+                    "template": {"metadata": {"labels": {"+": {"a": "b"}}}, "more": {"?": [1, {"x": 1}]}},
+                }},
+            }),
+            status: Some(json!({"+": {
+                "phase": {"?": ["Up", "Down"]},
+                "conditions": {"*": [{"type": "A", "status": {"?": ["True", "False"]}}, {"type": "B", "status": "True"}]},
+            }})),
+            kept: &[],
+        }],
         has_scale: true,
     }
 }
@@ -253,113 +369,4 @@ pub fn definition() -> Value {
             }],
         },
     })
-}
-
-// === impl Write ===
-
-impl Write {
-    pub fn random(subject: &Subject, name: &str, random: &mut Random) -> Self {
-        let manager = format!("m{}", random.below(4));
-        let with_status = subject.status.as_ref().filter(|_| random.chance(20));
-        let what = *random.pick(&[
-            What::Apply,
-            What::Apply,
-            What::Apply,
-            What::Merge,
-            What::Replace,
-            What::Create,
-        ]);
-        let typed = |api_version: &str, kind: &str, mut body: Value| {
-            body["apiVersion"] = api_version.into();
-            body["kind"] = kind.into();
-            body["metadata"]["name"] = name.into();
-            body
-        };
-        if let Some(form) = with_status {
-            let what = if what == What::Apply {
-                What::Apply
-            } else {
-                What::Merge
-            };
-            let body = json!({"status": random.value(form), "metadata": random.value(&metadata())});
-            return Self {
-                manager,
-                what,
-                subresource: "/status",
-                force: what == What::Apply && random.chance(40),
-                body: typed(subject.api_version, subject.kind, body),
-            };
-        }
-        if subject.has_scale && random.chance(12) {
-            let what = if what == What::Apply {
-                What::Apply
-            } else {
-                What::Merge
-            };
-            let body = json!({"spec": {"replicas": random.below(3) + 1}, "metadata": {}});
-            return Self {
-                manager,
-                what,
-                subresource: "/scale",
-                force: what == What::Apply && random.chance(40),
-                body: typed("autoscaling/v1", "Scale", body),
-            };
-        }
-        let mut body = random.value(&subject.base);
-        let parts = random.value(&subject.parts);
-        for (field, value) in parts.as_object().into_iter().flatten() {
-            if field == "spec" || random.chance(70) {
-                body[field] = value.clone();
-            }
-        }
-        if !body["metadata"].is_object() {
-            body["metadata"] = json!({});
-        }
-        thin(&mut body, subject.kind, random);
-        Self {
-            manager,
-            what,
-            subresource: "",
-            force: what == What::Apply && random.chance(35),
-            body: typed(subject.api_version, subject.kind, body),
-        }
-    }
-}
-
-/// Removes some optional fields below `spec`.
-fn thin(body: &mut Value, kind: &str, random: &mut Random) {
-    let keep: &[&str] = match kind {
-        "Deployment" => &["selector", "template"],
-        "Service" => &["ports"],
-        _ => return,
-    };
-    let mut drop_some = |map: &mut serde_json::Map<String, Value>, keep: &[&str]| {
-        map.retain(|name, _| keep.contains(&name.as_str()) || random.chance(60));
-    };
-    if let Some(spec) = body["spec"].as_object_mut() {
-        drop_some(spec, keep);
-    }
-    if let Some(pod) = body
-        .pointer_mut("/spec/template/spec")
-        .and_then(Value::as_object_mut)
-    {
-        drop_some(pod, &["containers"]);
-        let containers = pod["containers"].as_array_mut();
-        for container in containers.into_iter().flatten() {
-            if let Some(container) = container.as_object_mut() {
-                drop_some(container, &["name", "image"]);
-            }
-        }
-    }
-}
-
-impl fmt::Display for Write {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let force = if self.force { " force" } else { "" };
-        write!(
-            f,
-            "{} {:?}{force} {} {}",
-            self.manager, self.what, self.subresource, self.body
-        )
-    }
 }
