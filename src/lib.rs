@@ -21,6 +21,8 @@
 //! * [`operator`]: all of it put together. [`command`]: the command line. [`manifest`]: CRD and access rules.
 //! * `dev`: everything in one process without a cluster, with the gateway of [`ipblock_simulator`].
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(any(doc, doctest))]
 #[doc = include_str!("../docs/alerts.md")]
 pub mod alerts {}

@@ -27,6 +27,8 @@
 //!
 //! Time, uids and randomness come from the [`Clock`](reeve_clock::Clock) of the builder.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod access;
 mod admission;
 mod apply;

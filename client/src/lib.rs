@@ -52,6 +52,8 @@
 //! * the settings of the client apply: [`Client::dry_run`], [`Client::field_owner`], [`Client::field_validation`],
 //!   [`Client::in_namespace`], and [`Client::intercepted`] for tests.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod answer;
 pub mod as_object;
 mod call;

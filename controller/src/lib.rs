@@ -115,6 +115,8 @@
 //! Time is tokio's; dates and randomness come from a [`reeve_clock::Clock`]. Everything that is spawned belongs to
 //! the future of [`Manager::run`] and ends with it.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod cache;
 pub mod child;
 pub mod client;

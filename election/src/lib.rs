@@ -39,6 +39,8 @@
 //!
 //! Needs `get`, `create`, `update` and, to be fast, `watch` on `leases` in `coordination.k8s.io`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod elector;
 mod fence;
 mod journal;

@@ -37,6 +37,8 @@
 //! Time is tokio's; dates and jitter come from a [`Clock`]. Everything that runs is owned by the
 //! future of [`SharedInformer::run`] and ends with it.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod backoff;
 mod decode;
 mod event;

@@ -14,6 +14,8 @@
 //!
 //! Time is tokio's; dates and randomness come from a [`reeve_clock::Clock`].
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod access;
 #[cfg(feature = "tls")]
 pub mod certificates;

@@ -46,6 +46,8 @@
 //! controller-runtime turns errors and panics into denials with code 500, for which a failure policy of `Ignore` has no
 //! effect.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod admission;
 #[cfg(feature = "rotation")]
 pub mod certificates;

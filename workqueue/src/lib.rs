@@ -122,6 +122,8 @@
 //! * `prometheus` (off by default): the seven workqueue metrics through `prometheus-client`.
 //! * `serde` (off by default): [`Snapshot`] can be serialised.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod blocking;
 mod builder;
 mod cause;

@@ -4,8 +4,12 @@
 //! or in code, leads to an item that the other file defines; re-exports are followed to the definition. `mod x;` is not
 //! an import, and neither is a re-export of a name that the file does not use itself.
 //!
-//! Fails where a crate's largest circle (strongly connected component of files) does not match the file of limits.
+//! It also finds dependencies that a crate declares and does not use.
+//!
+//! Fails where a crate's largest circle (strongly connected component of files) does not match the file of limits, and for an unused dependency
+//! without a reason in the file of exceptions.
 
+mod dependencies;
 mod graph;
 mod limits;
 mod parse;
@@ -20,6 +24,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use dependencies::Exceptions;
 use limits::{GOAL, Limits};
 use report::Report;
 
@@ -44,6 +49,10 @@ struct Arguments {
     /// The file of limits.
     #[arg(long, value_name = "FILE", default_value = "tools/imports/limits")]
     limits: PathBuf,
+
+    /// The file of dependencies that may be unused.
+    #[arg(long, value_name = "FILE", default_value = "tools/imports/unused")]
+    unused: PathBuf,
 }
 
 /// The reason of a failure.
@@ -53,8 +62,8 @@ enum Error {
     Workspace(#[from] workspace::Error),
     #[error(transparent)]
     Tree(#[from] tree::Error),
-    #[error("cannot read the limits in {path}: {cause}", path = path.display())]
-    Limits { path: PathBuf, cause: String },
+    #[error("cannot read {path}: {cause}", path = path.display())]
+    File { path: PathBuf, cause: String },
     #[error("cannot find crate {0} in the workspace")]
     Unknown(String),
     #[error("cannot print: {0}")]
@@ -75,13 +84,18 @@ fn main() -> ExitCode {
 /// Prints the reports, and returns whether every crate keeps its limit.
 fn run(arguments: &Arguments) -> Result<bool, Error> {
     let workspace = workspace::read()?;
-    let limits_error = |cause: String| Error::Limits {
-        path: arguments.limits.clone(),
+    let file_error = |path: &PathBuf, cause: String| Error::File {
+        path: path.clone(),
         cause,
     };
-    let text = std::fs::read_to_string(workspace.root.join(&arguments.limits))
-        .map_err(|error| limits_error(error.to_string()))?;
-    let limits = Limits::parse(&text).map_err(|error| limits_error(error.to_string()))?;
+    let read = |path: &PathBuf| {
+        let text = std::fs::read_to_string(workspace.root.join(path));
+        text.map_err(|error| file_error(path, error.to_string()))
+    };
+    let limits = Limits::parse(&read(&arguments.limits)?)
+        .map_err(|error| file_error(&arguments.limits, error.to_string()))?;
+    let exceptions = Exceptions::parse(&read(&arguments.unused)?)
+        .map_err(|error| file_error(&arguments.unused, error.to_string()))?;
     let names: Vec<&str> = workspace.crates.iter().map(|c| c.name.as_str()).collect();
     if let Some(unknown) = arguments
         .crates
@@ -96,6 +110,9 @@ fn run(arguments: &Arguments) -> Result<bool, Error> {
         .unknown(&names)
         .map(|name| format!("{name} has a limit and is not in the workspace: remove its line"))
         .collect();
+    broken.extend(exceptions.unknown(&names).map(|name| {
+        format!("{name} has an unused dependency and is not in the workspace: remove its line")
+    }));
     writeln!(out, "{}", report::HEAD)?;
     for member in &workspace.crates {
         if !arguments.crates.is_empty() && !arguments.crates.contains(&member.name) {
@@ -113,6 +130,11 @@ fn run(arguments: &Arguments) -> Result<bool, Error> {
             write!(out, "{}", report.floors())?;
         }
         broken.extend(limits.check(&member.name, report.largest()));
+        let folder = &member.folder;
+        let files = dependencies::files(folder, member)
+            .map_err(|error| file_error(folder, error.to_string()))?;
+        let unused = dependencies::unused(member, &tree::Disk, &files)?;
+        broken.extend(exceptions.check(&member.name, &unused));
     }
     for rule in &broken {
         writeln!(out, "{rule}")?;

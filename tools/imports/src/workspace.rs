@@ -1,6 +1,6 @@
 //! The crates of the workspace, as cargo reports them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::Deserialize;
@@ -17,6 +17,20 @@ pub(crate) struct Workspace {
 pub(crate) struct Crate {
     pub(crate) name: String,
     pub(crate) roots: Vec<PathBuf>,
+    /// The folder of its manifest.
+    pub(crate) folder: PathBuf,
+    /// Those of `[dependencies]` and `[dev-dependencies]`.
+    pub(crate) dependencies: Vec<Dependency>,
+    /// The root files of its tests, benches and examples.
+    pub(crate) tests: Vec<PathBuf>,
+}
+
+/// A dependency, as the manifest names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Dependency {
+    pub(crate) name: String,
+    /// Only tests, benches and examples have it.
+    pub(crate) dev: bool,
 }
 
 /// Why the workspace cannot be read.
@@ -43,6 +57,16 @@ struct Metadata {
 struct Package {
     name: String,
     targets: Vec<Target>,
+    dependencies: Vec<Declared>,
+    manifest_path: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Declared {
+    name: String,
+    rename: Option<String>,
+    /// `None` for `[dependencies]`.
+    kind: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -72,19 +96,35 @@ pub(crate) fn read() -> Result<Workspace, Error> {
     }
     let metadata: Metadata = serde_json::from_slice(&output.stdout)?;
     let product = ["lib", "bin", "proc-macro"];
-    let crates = metadata.packages.into_iter().map(|package| Crate {
-        name: package.name,
-        roots: package
-            .targets
-            .into_iter()
-            .filter(|target| {
-                target
-                    .kind
-                    .iter()
-                    .any(|kind| product.contains(&kind.as_str()))
-            })
-            .map(|target| target.src_path)
-            .collect(),
+    let crates = metadata.packages.into_iter().map(|package| {
+        let of_product = |target: &Target| {
+            target
+                .kind
+                .iter()
+                .any(|kind| product.contains(&kind.as_str()))
+        };
+        let (roots, tests): (Vec<_>, Vec<_>) = package.targets.into_iter().partition(of_product);
+        let paths = |targets: Vec<Target>| targets.into_iter().map(|target| target.src_path);
+        let dependencies = package.dependencies.into_iter();
+        let dependencies =
+            dependencies.filter(|declared| declared.kind.as_deref() != Some("build"));
+        let dependencies = dependencies.map(|declared| Dependency {
+            dev: declared.kind.is_some(),
+            name: declared.rename.unwrap_or(declared.name),
+        });
+        Crate {
+            dependencies: dependencies
+                .filter(|dependency| dependency.name != package.name)
+                .collect(),
+            name: package.name,
+            folder: package
+                .manifest_path
+                .parent()
+                .unwrap_or(Path::new(""))
+                .to_owned(),
+            roots: paths(roots).collect(),
+            tests: paths(tests).collect(),
+        }
     });
     Ok(Workspace {
         root: metadata.workspace_root,

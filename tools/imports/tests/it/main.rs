@@ -1,0 +1,3 @@
+//! What cargo reports about the packages of the workspace.
+
+mod packages;
