@@ -12,6 +12,7 @@ mod discovery;
 mod errors;
 mod history;
 mod lists;
+mod ownership;
 mod patches;
 mod policies;
 mod rights;
@@ -48,6 +49,7 @@ pub fn all() -> Vec<Entry> {
         policies::cases(),
         writes::cases(),
         patches::cases(),
+        ownership::cases(),
         validation::cases(),
         delete::cases(),
         select::cases(),
