@@ -90,7 +90,7 @@ pub(super) fn a_renamed_field_goes_with_its_only_applier() {
             renamed()
                 .apply_in(one, "a", named(field, one, value))
                 .apply_in(two, "a", json!({"struct": {"name": "x"}}))
-                .is_in(three, json!({"struct": {"name": "x"}}))
+                .reads_as(three, json!({"struct": {"name": "x"}}))
                 .owners(&[("a+", &[".struct.name"])]);
         }
     }
@@ -110,7 +110,7 @@ pub(super) fn a_renamed_field_stays_for_another_applier() {
                 .apply_in(one, "a", named(field, one, value.clone()))
                 .apply_in(two, "b", other)
                 .apply_in(three, "a", json!({"struct": {"name": "x"}}))
-                .is_in(three, named(field, three, value))
+                .reads_as(three, named(field, three, value))
                 .owners(&[
                     ("a+", &[".struct.name"]),
                     ("b+", &[&(path(field, two) + below)]),
@@ -126,7 +126,7 @@ pub(super) fn a_renamed_field_stays_for_its_updater() {
             .update_in(one, "u", named("text", one, json!("v")))
             .apply_in(two, "a", named("text", two, json!("v")))
             .apply_in(three, "a", json!({"struct": {"name": "x"}}))
-            .is_in(three, named("text", three, json!("v")))
+            .reads_as(three, named("text", three, json!("v")))
             .owners(&[
                 ("a+", &[".struct.name"]),
                 ("u", &[".struct", ".struct.name", &path("text", one)]),
@@ -140,7 +140,7 @@ pub(super) fn an_updater_takes_a_renamed_field() {
         renamed()
             .apply_in(one, "a", named("text", one, json!("v")))
             .update_in(two, "u", named("text", two, json!("w")))
-            .is_in(three, named("text", three, json!("w")))
+            .reads_as(three, named("text", three, json!("w")))
             .owners(&[("a+", &[".struct.name"]), ("u", &[&path("text", two)])]);
     }
 }
@@ -207,7 +207,7 @@ pub(super) fn each_owner_keeps_its_keys_in_its_version() {
             json!({"maps": {"kkk": {"lll": {"mmm": {"nnn": null}}}, "mmm": {"nnn": {"ooo": {"ppp": null}}}}}),
         )
         .apply_in("g/v4", "a", json!({"maps": null}))
-        .is_in(
+        .reads_as(
             "g/v4",
             json!({"maps": {"kkkk": null, "mmmm": {"nnnn": {"oooo": {"pppp": null}}}}}),
         )
@@ -229,7 +229,7 @@ pub(super) fn an_applier_removes_its_key_with_what_an_updater_put_below() {
             json!({"maps": {"kk": {"ll": null}, "mm": {"nn": null}}}),
         )
         .apply_in("g/v3", "a", json!({"maps": {"kkk": null, "mmm": null}}))
-        .is_in("g/v3", json!({"maps": {"kkk": null, "mmm": null}}))
+        .reads_as("g/v3", json!({"maps": {"kkk": null, "mmm": null}}))
         .owners(&[("a+", &[".maps.kkk", ".maps.mmm"])]);
 }
 
@@ -243,7 +243,7 @@ pub(super) fn a_key_that_an_updater_made_stays_when_an_applier_drops_it() {
             json!({"maps": {"kk": {"ll": null}, "mm": {"nn": null}}}),
         )
         .apply_in("g/v3", "a", json!({"maps": {"kkk": null, "mmm": null}}))
-        .is_in(
+        .reads_as(
             "g/v3",
             json!({"maps": {"kkk": {"lll": {"mmm": null}}, "mmm": null}}),
         )
@@ -274,7 +274,7 @@ pub(super) fn ignored_fields_count_in_the_version_of_each_write() {
             json!({"maps": {"kk": null, "mm": {"nn": null}}}),
         )
         .apply_in("g/v4", "a", json!({"maps": null}))
-        .is_in(
+        .reads_as(
             "g/v4",
             json!({"maps": {"kkkk": null, "mmmm": {"nnnn": null}}}),
         )
@@ -341,6 +341,6 @@ pub(super) fn an_object_is_converted_only_with_the_field_that_its_conversion_nee
         .apply_in("g/v2", "b", json!({"needed": "x"}))
         .apply_in("g/v1", "a", json!({"common": "c"}))
         .apply_in("g/v2", "b", json!({"needed": "y"}))
-        .is_in("g/v2", json!({"needed": "y", "common": "c"}))
+        .reads_as("g/v2", json!({"needed": "y", "common": "c"}))
         .owners(&[("a+", &[".common"]), ("b+", &[".needed"])]);
 }

@@ -112,7 +112,7 @@ pub(super) fn a_change_in_a_duplicate_takes_all_of_its_key() {
     ];
     lists()
         .update("u", json!({"list": [a(1), a(2), b]}))
-        .owners(&[("u", &[&of_b[..], &[".list[name=\"a\"]"]].concat())])
+        .owners(&[("u", &[of_b, &[".list[name=\"a\"]"]].concat())])
         .update("v", json!({"list": [a(1), a(4), b]}))
         .owners(&[("u", of_b), ("v", &[".list[name=\"a\"]"])]);
 }

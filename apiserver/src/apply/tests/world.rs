@@ -281,7 +281,7 @@ impl World {
     }
 
     /// The object has these fields in another version.
-    pub(super) fn is_in(self, version: &str, expected: Value) -> Self {
+    pub(super) fn reads_as(self, version: &str, expected: Value) -> Self {
         assert_eq!(self.fields_in(version), expected);
         self
     }

@@ -135,11 +135,45 @@ async fn each_manager_of_an_autoscaler_owns_fields_in_its_version() {
     let ((_server, serving), client) = built_in().await;
     let all = managers(&client).await;
     serving.stop().await;
+    let (new, old) = ("new Apply autoscaling/v2", "old Apply autoscaling/v1");
+    let (updater, other) = (
+        "updater Update autoscaling/v2",
+        "other Update autoscaling/v1",
+    );
+    let usage = "f:targetCPUUtilizationPercentage";
     assert_eq!(
         shown(&all[1]),
         [
-            "new Apply autoscaling/v2: f:maxReplicas f:metrics f:minReplicas",
-            "old Apply autoscaling/v1: f:maxReplicas f:scaleTargetRef f:targetCPUUtilizationPercentage",
+            format!("{new}: f:maxReplicas f:metrics f:minReplicas"),
+            format!("{old}: f:maxReplicas f:scaleTargetRef {usage}"),
+        ]
+    );
+    // The metrics are in the old version the usage of the processor, which its applier loses with them.
+    assert_eq!(
+        shown(&all[2]),
+        [
+            format!("{new}: f:maxReplicas f:minReplicas"),
+            format!("{old}: f:maxReplicas f:scaleTargetRef"),
+            format!("{updater}: f:metrics"),
+        ]
+    );
+    let conflict = r#"conflict with "updater" using autoscaling/v2: .spec.metrics"#;
+    let message = format!("Apply failed with 1 conflict: {conflict}");
+    assert_eq!(all[3], json!([409, message]));
+    assert_eq!(
+        shown(&all[4]),
+        [
+            format!("{new}: f:maxReplicas f:minReplicas"),
+            format!("{old}: f:maxReplicas f:scaleTargetRef"),
+            format!("{other}: {usage}"),
+        ]
+    );
+    assert_eq!(
+        shown(&all[7]),
+        [
+            format!("{new}: f:minReplicas"),
+            format!("{old}: f:maxReplicas f:scaleTargetRef"),
+            format!("{other}: f:maxReplicas {usage}"),
         ]
     );
 }
