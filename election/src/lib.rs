@@ -47,6 +47,7 @@ mod journal;
 mod machine;
 mod options;
 mod record;
+mod signals;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -57,6 +58,8 @@ pub use fence::{Fence, Working};
 pub use journal::{ElectionFamilies, ElectionMetrics};
 pub use machine::Lost;
 pub use options::{Error, JITTER, Options, identity};
+pub use reeve_clock::Clock;
+pub use signals::RunError;
 pub use status::{FailedRequest, SharedStatus, State, Status};
 
 #[cfg(doctest)]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::fixture::{Fixture, LEASE};
-use crate::Lost;
+use crate::{Lost, RunError};
 
 /// Records the holder of the lease at the time of its drop.
 struct HolderAtDrop(Fake, Arc<Mutex<Option<Value>>>);
@@ -56,4 +56,51 @@ async fn work_runs_under_the_lease_and_is_dropped_before_the_lease_is_given_up()
         let while_dropped = if lost { "two" } else { "one" };
         assert_eq!(*holder.lock(), Some(json!(while_dropped)), "{case}");
     }
+}
+
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn a_signal_drops_the_work_and_releases_the_lease() {
+    for name in ["TERM", "INT"] {
+        let fixture = Fixture::new();
+        let one = fixture.candidate("one");
+        let holder = Arc::default();
+        let guard = HolderAtDrop(fixture.fake.clone(), Arc::clone(&holder));
+        let work = async move {
+            let _guard = guard;
+            std::future::pending::<()>().await;
+        };
+        let running = tokio::spawn(one.elector.run_until_signal(work));
+        let held = || fixture.fake.object(LEASE).is_some();
+        // Its handlers are there before the lease, so this process outlives the signal.
+        eventually("the lease is taken", held).await;
+        let kill = std::process::Command::new("kill")
+            .args(["-s", name, &std::process::id().to_string()])
+            .status();
+        assert!(kill.unwrap().success());
+        assert_eq!(running.await.unwrap().unwrap(), None, "{name}");
+        assert_eq!(*holder.lock(), Some(json!("one")), "{name}");
+        assert_eq!(fixture.spec()["holderIdentity"], "", "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_ends_needs_no_signal_and_a_lost_lease_is_an_error() {
+    let fixture = Fixture::new();
+    let one = fixture.candidate("one");
+    let ended = one.elector.run_until_signal(async { 7 }).await;
+    assert_eq!(ended.unwrap(), Some(7));
+
+    let two = fixture.candidate("two");
+    let running = tokio::spawn(two.elector.run_until_signal(std::future::pending::<()>()));
+    eventually("the lease is taken", || {
+        fixture.spec()["holderIdentity"] == "two"
+    })
+    .await;
+    fixture.put_held_by("three");
+    let ended = running.await.unwrap();
+    assert!(
+        matches!(ended, Err(RunError::Lost(Lost::Taken { .. }))),
+        "{ended:?}"
+    );
 }
