@@ -9,7 +9,24 @@ use reeve_workqueue::Cause;
 use crate::cache::ReadError;
 use crate::client::{self, CachedError};
 
-/// The error of a failed reconcile. Any error converts into it with `?`.
+/// The error of a failed reconcile. An error type converts into it with `?`; a boxed error and `anyhow::Error`, which are no
+/// error types, with `.map_err(Error::boxed)?`:
+///
+/// ```
+/// use reeve_controller::prelude::*;
+///
+/// fn parse(text: &str) -> Result<u16, Box<dyn std::error::Error + Send + Sync>> {
+///     Ok(text.parse()?)
+/// }
+///
+/// fn port(text: Option<&str>) -> reconcile::Result<u16> {
+///     // A retry cannot help until the object changes.
+///     let text = text.ok_or_else(|| reconcile::Error::terminal("spec.port is missing"))?;
+///     parse(text).map_err(reconcile::Error::boxed)
+/// }
+/// # assert_eq!(port(Some("80")).unwrap(), 80);
+/// # assert!(port(None).unwrap_err().is_terminal() && !port(Some("x")).unwrap_err().is_terminal());
+/// ```
 ///
 /// Like a boxed error it does not implement [`std::error::Error`] itself; [`Error::source`] returns the error inside.
 #[derive(Debug)]
