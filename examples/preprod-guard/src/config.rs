@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::age::MaximumAge;
 use crate::decision::Rule;
-use crate::identity::Callers;
+use crate::identity::{Callers, Environment};
 
 /// The settings of the guard. Unknown fields are errors.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -18,16 +18,19 @@ pub struct Config {
     pub mark: Mark,
     /// The age from which objects may not be deleted.
     pub maximum_age: MaximumAge,
+    /// ServiceAccounts, as `namespace/name`, that pre-release callers may run Pods as and get tokens of, beside those that are
+    /// pre-release callers themselves. Their requests count as those of production. Default: none.
+    pub accounts: BTreeSet<String>,
     /// PriorityClasses that pre-release callers may use. Default: none.
     pub priority_classes: BTreeSet<String>,
     /// The effect of a rule that has none in `rules`. Default: `enforce`.
     pub mode: Mode,
     /// The effects of single rules.
     pub rules: BTreeMap<Rule, Mode>,
-    /// The end of the names of webhooks, `pod.validate.NAME`, and the begin of the names of configurations,
+    /// The end of the names of webhooks, `pod.validate.NAME`, and the start of the names of configurations,
     /// `NAME-guard`. Default: `hbox`.
     pub name: String,
-    /// The namespace of the guard. Default: `preprod-guard`.
+    /// The namespace of the guard. Everything in it is production. Default: `preprod-guard`.
     pub namespace: String,
     /// The Service of the guard. Default: `preprod-guard`.
     pub service: String,
@@ -91,8 +94,11 @@ pub enum Error {
     #[error("the configuration cannot be read: {0}")]
     Unreadable(String),
     /// The callers include parts of the cluster.
-    #[error("callers include parts of the cluster itself: {0}; remove them")]
+    #[error("callers include parts of the cluster or the guard itself: {0}; remove them")]
     Dangerous(String),
+    /// A value that would switch off a part of the guard.
+    #[error("{0}")]
+    Invalid(&'static str),
 }
 
 // === impl Config ===
@@ -105,11 +111,29 @@ impl Config {
     pub fn parse(text: &str) -> Result<Self, Error> {
         let config: Self =
             serde_saphyr::from_str(text).map_err(|error| Error::Unreadable(error.to_string()))?;
-        let dangerous = config.callers.dangerous();
-        if dangerous.is_empty() {
-            return Ok(config);
+        let dangerous = config.callers.dangerous(&config.namespace);
+        if !dangerous.is_empty() {
+            return Err(Error::Dangerous(dangerous.join(", ")));
         }
-        Err(Error::Dangerous(dangerous.join(", ")))
+        if config.exempt_namespaces.contains(&config.namespace) {
+            return Err(Error::Invalid(
+                "exemptNamespaces has the namespace of the guard, which must protect itself; remove it",
+            ));
+        }
+        if config.patience == 0 {
+            return Err(Error::Invalid(
+                "patience is 0 s: each deletion would be reported before its record comes; set at least 1",
+            ));
+        }
+        Ok(config)
+    }
+
+    /// Whether pre-release callers may act as this ServiceAccount.
+    #[must_use]
+    pub fn may_use_account(&self, namespace: &str, name: &str) -> bool {
+        let user = crate::identity::of_account(namespace, name);
+        self.callers.environment(&user) == Environment::PreRelease
+            || self.accounts.contains(&format!("{namespace}/{name}"))
     }
 
     /// The effect of `rule`.
@@ -128,6 +152,7 @@ impl Default for Config {
                 value: "production".into(),
             },
             maximum_age: MaximumAge::default(),
+            accounts: BTreeSet::new(),
             priority_classes: BTreeSet::new(),
             mode: Mode::default(),
             rules: BTreeMap::new(),
@@ -160,7 +185,16 @@ mod tests {
             Config::parse("caller: {}"),
             Err(Error::Unreadable(_))
         ));
-        let dangerous = Config::parse("callers: {groups: [system:nodes]}");
-        assert!(matches!(dangerous, Err(Error::Dangerous(_))));
+        for dangerous in [
+            "callers: {groups: [system:nodes]}",
+            "callers: {serviceAccountNamespaces: [preprod-guard]}",
+            "{namespace: own, callers: {groups: ['system:serviceaccounts:own']}}",
+        ] {
+            let dangerous = Config::parse(dangerous);
+            assert!(matches!(dangerous, Err(Error::Dangerous(_))));
+        }
+        for invalid in ["exemptNamespaces: [preprod-guard]", "patience: 0"] {
+            assert!(matches!(Config::parse(invalid), Err(Error::Invalid(_))));
+        }
     }
 }

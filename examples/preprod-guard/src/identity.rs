@@ -26,15 +26,21 @@ pub struct Callers {
     pub service_account_namespaces: BTreeSet<String>,
 }
 
-/// Groups and namespaces that hold the parts of a cluster. Listing one stops the cluster.
-const CLUSTER_GROUPS: [&str; 6] = [
-    "system:authenticated",
-    "system:unauthenticated",
-    "system:masters",
-    "system:nodes",
-    "system:serviceaccounts",
-    "system:serviceaccounts:kube-system",
-];
+/// The groups outside of `system:` that hold parts of a cluster: kubeadm's administrators.
+const ADMINISTRATORS: [&str; 1] = ["kubeadm:cluster-admins"];
+
+/// The user of a ServiceAccount, with the groups that the API server gives it.
+#[must_use]
+pub fn of_account(namespace: &str, name: &str) -> UserInfo {
+    let mut user = UserInfo::default();
+    user.username = format!("system:serviceaccount:{namespace}:{name}");
+    user.groups = vec![
+        "system:serviceaccounts".to_owned(),
+        format!("system:serviceaccounts:{namespace}"),
+        "system:authenticated".to_owned(),
+    ];
+    user
+}
 
 // === impl Callers ===
 
@@ -55,18 +61,23 @@ impl Callers {
         }
     }
 
-    /// The names that would include parts of the cluster itself.
+    /// The names that would include parts of the cluster itself, or the guard in its namespace `own`: with them a cluster
+    /// or the guard cannot start, because the webhooks refuse its requests while no guard runs.
     #[must_use]
-    pub fn dangerous(&self) -> Vec<String> {
+    pub fn dangerous(&self, own: &str) -> Vec<String> {
+        let is_part = |namespace: &str| namespace == "kube-system" || namespace == own;
         let users = self.users.iter().filter(|user| {
             let account = user.strip_prefix("system:serviceaccount:");
-            user.starts_with("system:")
-                && account.is_none_or(|rest| rest.starts_with("kube-system:"))
+            let namespace = account.and_then(|account| account.split_once(':'));
+            user.starts_with("system:") && namespace.is_none_or(|(of, _)| is_part(of))
         });
-        let groups = self.groups.iter();
-        let groups = groups.filter(|group| CLUSTER_GROUPS.contains(&group.as_str()));
+        let groups = self.groups.iter().filter(|group| {
+            let namespace = group.strip_prefix("system:serviceaccounts:");
+            group.starts_with("system:") && namespace.is_none_or(is_part)
+                || ADMINISTRATORS.contains(&group.as_str())
+        });
         let namespaces = self.service_account_namespaces.iter();
-        let namespaces = namespaces.filter(|namespace| *namespace == "kube-system");
+        let namespaces = namespaces.filter(|namespace| is_part(namespace));
         users.chain(groups).chain(namespaces).cloned().collect()
     }
 }
@@ -126,17 +137,35 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_includes_parts_of_the_cluster_is_found() {
-        let mut callers = callers();
-        assert!(callers.dangerous().is_empty());
-        callers.users.insert("system:apiserver".into());
-        callers.groups.insert("system:nodes".into());
-        callers
-            .service_account_namespaces
-            .insert("kube-system".into());
-        assert_eq!(
-            callers.dangerous(),
-            ["system:apiserver", "system:nodes", "kube-system"]
-        );
+    fn a_list_that_includes_parts_of_the_cluster_or_the_guard_is_found() {
+        assert!(callers().dangerous("guard").is_empty());
+        let groups = [
+            "system:nodes",
+            "system:serviceaccounts",
+            "system:serviceaccounts:guard",
+            "system:bootstrappers",
+            "system:bootstrappers:kubeadm:default-node-token",
+            "kubeadm:cluster-admins",
+        ];
+        let users = [
+            "system:apiserver",
+            "system:serviceaccount:guard:guard",
+            "system:serviceaccount:kube-system:namespace-controller",
+        ];
+        for group in groups {
+            let mut callers = callers();
+            callers.groups.insert(group.into());
+            assert_eq!(callers.dangerous("guard"), [group]);
+        }
+        for user in users {
+            let mut callers = callers();
+            callers.users.insert(user.into());
+            assert_eq!(callers.dangerous("guard"), [user]);
+        }
+        for namespace in ["kube-system", "guard"] {
+            let mut callers = callers();
+            callers.service_account_namespaces.insert(namespace.into());
+            assert_eq!(callers.dangerous("guard"), [namespace]);
+        }
     }
 }

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::config::Config;
+use crate::config::{Config, Mark};
 use crate::identity::Callers;
 use crate::kinds::{self, Guarded, Watched};
 use crate::webhook::{DECIDE, RECORD};
@@ -77,13 +77,26 @@ pub fn configurations(config: &Config, place: &Place, authorities: &[u8]) -> [Va
         });
         entry(format!("{}.validate", kind.word), fields)
     });
+    // Records of deletions are Events: one that a pre-release caller writes would hide a bypass.
+    let events = json!({
+        "clientConfig": client(DECIDE),
+        "rules": events(),
+        "failurePolicy": "Fail",
+        "timeoutSeconds": DECIDE_SECONDS,
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": config.namespace}},
+        "matchConditions": [{"name": "pre-release-callers", "expression": callers}],
+    });
+    let decide = decide.chain([entry("event.validate".to_owned(), events)]);
     let fields = json!({
         "clientConfig": client(RECORD),
-        "rules": deletions(&guarded),
+        "rules": recorded(&guarded),
         // A stopped webhook costs records, and no request of a production caller.
         "failurePolicy": "Ignore",
         "timeoutSeconds": RECORD_SECONDS,
-        "matchConditions": [{"name": "other-callers", "expression": format!("!({callers})")}],
+        "matchConditions": [
+            {"name": "other-callers", "expression": format!("!({callers})")},
+            {"name": "deletions-and-lost-labels", "expression": loses(&config.mark)},
+        ],
     });
     let [first, second] = names(config);
     [
@@ -105,18 +118,19 @@ fn configuration(name: &str, webhooks: Vec<Value>) -> Value {
 /// [`Callers::environment`].
 fn condition(callers: &Callers) -> String {
     let mut parts = Vec::new();
+    // A request may have no name and no groups. An error in a condition would refuse it.
+    let named = |condition: String| format!("(has(request.userInfo.username) && {condition})");
     if !callers.users.is_empty() {
-        parts.push(format!(
-            "request.userInfo.username in {}",
-            json!(callers.users)
-        ));
+        let users = json!(callers.users);
+        parts.push(named(format!("request.userInfo.username in {users}")));
     }
     for namespace in &callers.service_account_namespaces {
         let prefix = json!(format!("system:serviceaccount:{namespace}:"));
-        parts.push(format!("request.userInfo.username.startsWith({prefix})"));
+        parts.push(named(format!(
+            "request.userInfo.username.startsWith({prefix})"
+        )));
     }
     if !callers.groups.is_empty() {
-        // A request may have no groups. An error in a condition would refuse it.
         parts.push(format!(
             "(has(request.userInfo.groups) && request.userInfo.groups.exists(group, group in {}))",
             json!(callers.groups)
@@ -161,15 +175,29 @@ fn rules(kind: &Guarded) -> Value {
     json!(rules)
 }
 
-/// The deletions of watched kinds. The API server deletes the Pod of an eviction without a further call.
-fn deletions(kinds: &[Guarded]) -> Value {
+/// The condition in CEL that holds for an update only if the object loses its own label.
+fn loses(mark: &Mark) -> String {
+    let (label, value) = (json!(mark.label), json!(mark.value));
+    let has = |object: &str| {
+        let labels = format!("{object}.metadata.labels");
+        format!("(has({labels}) && {label} in {labels} && {labels}[{label}] == {value})")
+    };
+    format!(
+        "request.operation != \"UPDATE\" || ({} && !{})",
+        has("oldObject"),
+        has("object")
+    )
+}
+
+/// The deletions and updates of watched kinds. The API server deletes the Pod of an eviction without a further call.
+fn recorded(kinds: &[Guarded]) -> Value {
     let watched = kinds.iter().filter(|kind| kind.watched != Watched::No);
     let mut rules: Vec<Value> = watched
         .map(|kind| {
             let resource = &kind.resource;
             json!({
                 "apiGroups": [resource.group], "apiVersions": [resource.version], "scope": "*",
-                "operations": ["DELETE"], "resources": [resource.plural],
+                "operations": ["UPDATE", "DELETE"], "resources": [resource.plural],
             })
         })
         .collect();
@@ -177,6 +205,17 @@ fn deletions(kinds: &[Guarded]) -> Value {
         "apiGroups": [""], "apiVersions": ["v1"], "scope": "*",
         "operations": ["CREATE"], "resources": ["pods/eviction"],
     }));
+    json!(rules)
+}
+
+/// The writes of Events by both of their API groups.
+fn events() -> Value {
+    let rules = ["", "events.k8s.io"].map(|group| {
+        json!({
+            "apiGroups": [group], "apiVersions": ["v1"], "scope": "*",
+            "operations": ["CREATE", "UPDATE", "DELETE"], "resources": ["events"],
+        })
+    });
     json!(rules)
 }
 
@@ -203,7 +242,7 @@ mod tests {
     #[test]
     fn a7_a_webhook_that_fails_closed_is_called_for_pre_release_callers_only() {
         let configurations = configurations(&config(), &Place::Service, b"");
-        let callers = r#"request.userInfo.username in ["hbox-pre"] || request.userInfo.username.startsWith("system:serviceaccount:pre:") || (has(request.userInfo.groups) && request.userInfo.groups.exists(group, group in ["hbox:pre-release"]))"#;
+        let callers = r#"(has(request.userInfo.username) && request.userInfo.username in ["hbox-pre"]) || (has(request.userInfo.username) && request.userInfo.username.startsWith("system:serviceaccount:pre:")) || (has(request.userInfo.groups) && request.userInfo.groups.exists(group, group in ["hbox:pre-release"]))"#;
         for entry in configurations
             .iter()
             .flat_map(|one| one["webhooks"].as_array().unwrap())
@@ -216,8 +255,33 @@ mod tests {
                 assert_eq!(condition, format!("!({callers})"));
             }
             assert!(entry["timeoutSeconds"].as_u64() <= Some(3));
+            // B1, B19: an Eviction has no labels, and another version of a kind is the same object.
+            assert_eq!(entry["objectSelector"], Value::Null);
+            assert_eq!(entry["matchPolicy"], "Equivalent");
+            assert_eq!(entry["admissionReviewVersions"], json!(["v1"]));
         }
         assert_eq!(condition(&Callers::default()), "false");
+    }
+
+    #[test]
+    fn exempt_namespaces_are_exempt_and_events_are_guarded_in_the_namespace_of_the_guard() {
+        let config = Config {
+            exempt_namespaces: ["tests".to_owned()].into(),
+            ..config()
+        };
+        let [decide, record] = configurations(&config, &Place::Service, b"");
+        let selector = json!({"matchExpressions": [{
+            "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["tests"],
+        }]});
+        let own = json!({"matchLabels": {"kubernetes.io/metadata.name": "preprod-guard"}});
+        let entries = [&decide, &record].map(|one| one["webhooks"].as_array().unwrap());
+        for entry in entries.into_iter().flatten() {
+            let expected = match entry["name"].as_str().unwrap() {
+                "event.validate.hbox" => &own,
+                _ => &selector,
+            };
+            assert_eq!(&entry["namespaceSelector"], expected);
+        }
     }
 
     #[test]

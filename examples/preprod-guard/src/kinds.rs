@@ -13,7 +13,7 @@ pub enum Watched {
     No,
     /// Labels, owners and times.
     Metadata,
-    /// Also nodes, templates and the objects that Pods use.
+    /// Also nodes, templates, selectors and the objects that Pods and Ingresses use.
     Whole,
 }
 
@@ -47,7 +47,7 @@ type Row = (
 
 /// Group, version, kind, plural, whether it has namespaces, what is watched, subresources, connections.
 #[rustfmt::skip]
-const BUILT_IN: [Row; 41] = [
+const BUILT_IN: [Row; 42] = [
     ("", "v1", "Pod", "pods", true, Watched::Whole, &["eviction", "binding", "ephemeralcontainers", "resize", "status"], &["exec", "attach", "portforward", "proxy"]),
     // The older form of `pods/binding`.
     ("", "v1", "Binding", "bindings", true, Watched::No, &[], &[]),
@@ -70,7 +70,8 @@ const BUILT_IN: [Row; 41] = [
     ("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", true, Watched::No, &["status"], &[]),
     ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true, Watched::Metadata, &["status"], &[]),
     ("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", true, Watched::Metadata, &[], &[]),
-    ("networking.k8s.io", "v1", "Ingress", "ingresses", true, Watched::No, &["status"], &[]),
+    ("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", true, Watched::No, &["status"], &[]),
+    ("networking.k8s.io", "v1", "Ingress", "ingresses", true, Watched::Whole, &["status"], &[]),
     ("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true, Watched::No, &[], &[]),
     ("", "v1", "Endpoints", "endpoints", true, Watched::No, &[], &[]),
     ("", "v1", "PersistentVolume", "persistentvolumes", false, Watched::No, &["status"], &[]),
@@ -110,10 +111,24 @@ pub fn all(config: &Config) -> Vec<Guarded> {
             watched: Watched::Whole,
             subresources: vec!["scale", "status"],
             connections: Vec::new(),
-            word: format!("{}.{}", custom.plural, custom.group),
+            // A name that ends with a dot is invalid: the core group has none.
+            word: format!("{}.{}", custom.plural, custom.group)
+                .trim_end_matches('.')
+                .to_owned(),
         });
     }
     kinds
+}
+
+/// The plural of a guarded kind.
+#[must_use]
+pub fn plural(config: &Config, group: &str, kind: &str) -> Option<String> {
+    let built_in = BUILT_IN.iter().map(|row| (row.0, row.2, row.3));
+    let custom = config.kinds.iter();
+    let custom = custom.map(|kind| (&*kind.group, &*kind.kind, &*kind.plural));
+    let mut all = built_in.chain(custom);
+    let found = all.find(|(of, name, _)| *of == group && *name == kind);
+    found.map(|(_, _, plural)| plural.to_owned())
 }
 
 fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {

@@ -1,7 +1,7 @@
 //! An admission webhook that keeps pre-release callers from changing production objects.
 //!
 //! [`decision::decide`] is a pure function of a request, the state of the cluster and the time. [`webhook::Guard`] serves it,
-//! [`watch::Watch`] fills the state, [`detector::Detector`] reports production objects that disappear without a record, and
+//! [`watch::Watch`] fills the state, [`detector::Detector`] reports production objects that are deleted without a record, and
 //! [`program::build`] runs all of it. Production callers are always allowed.
 
 pub mod age;
@@ -17,6 +17,7 @@ pub mod live;
 pub mod metrics;
 pub mod object;
 pub mod program;
+pub mod sink;
 pub mod state;
 pub mod target;
 pub mod watch;

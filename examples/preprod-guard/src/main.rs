@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use jiff::SignedDuration;
-use preprod_guard::commands::{self, Access, Credentials, Names, Scope};
+use preprod_guard::commands::{self, Access, Credentials, Names, Removal, Scope};
 use preprod_guard::config::Config;
 use preprod_guard::install::{self, Place};
 use preprod_guard::program::{self, BoxError, Settings};
@@ -60,7 +60,11 @@ struct Run {
     /// A further name or address in the certificate that the guard makes, for an installation by URL.
     #[arg(long = "tls-name", value_name = "NAME")]
     tls_names: Vec<String>,
-    /// The file of the audit log; unset, the standard output.
+    /// The authorities of the API server's client certificate, if it has one for webhooks; unset, the webhooks answer every
+    /// client that reaches their port.
+    #[arg(long, value_name = "FILE")]
+    webhook_client_ca_file: Option<PathBuf>,
+    /// The file of the audit log, opened again after SIGHUP; unset, the standard output.
     #[arg(long, value_name = "FILE")]
     audit_log: Option<PathBuf>,
     /// Hours to add to the time of the age rule, for demonstrations.
@@ -69,7 +73,7 @@ struct Run {
     /// Seconds between two looks at the certificates.
     #[arg(long, value_name = "SECONDS", hide = true)]
     certificates_every: Option<u64>,
-    /// Seconds that the webhooks go on after the begin of a stop.
+    /// Seconds that the webhooks go on after the start of a stop.
     #[arg(long, default_value_t = 15, value_name = "SECONDS")]
     linger: u64,
 }
@@ -85,6 +89,11 @@ struct Install {
     /// The authorities of its certificate; unset, the guard writes them by itself.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
+    /// Read the version of the API server first, and print nothing for one that has no conditions of webhooks (before 1.28).
+    #[arg(long)]
+    check_server: bool,
+    #[command(flatten)]
+    location: Location,
 }
 
 #[derive(Debug, clap::Args)]
@@ -94,7 +103,7 @@ struct Uninstall {
     /// The configuration of the guard.
     #[arg(long, value_name = "FILE", required_unless_present = "emergency")]
     config: Option<PathBuf>,
-    /// Delete the webhook configurations of all guards, by their label.
+    /// Delete the webhook configurations of all guards, by their label or by the names and paths of their webhooks.
     #[arg(long, conflicts_with = "config")]
     emergency: bool,
 }
@@ -107,7 +116,8 @@ struct Certs {
 
 #[derive(Debug, Subcommand)]
 enum CertsCommand {
-    /// Write ca.crt, ca.key, tls.crt and tls.key. An authority that is there stays.
+    /// Write ca.crt, ca.key, tls.crt and tls.key. The key of an authority that is there stays, and its certificate, if it is
+    /// valid for another year.
     Init {
         /// The directory.
         #[arg(long, value_name = "DIR")]
@@ -125,6 +135,12 @@ enum CertsCommand {
 struct Kubeconfig {
     #[command(flatten)]
     location: Location,
+    /// The configuration of the guard: the user, the group or the account must be one of its pre-release callers.
+    #[arg(long, value_name = "FILE", required_unless_present = "unchecked")]
+    config: Option<PathBuf>,
+    /// Write a kubeconfig of any caller, which may be one of production.
+    #[arg(long, conflicts_with = "config")]
+    unchecked: bool,
     /// The user; with --service-account its name in the file.
     #[arg(long)]
     user: String,
@@ -154,7 +170,8 @@ struct Check {
     /// The configuration.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Objects of the cluster, as `kubectl get -o json` prints them.
+    /// Objects of the cluster, as `kubectl get -o json` prints them; unset, the Namespace of the request has no label, and
+    /// there are no other objects.
     #[arg(long, value_name = "FILE")]
     objects: Option<PathBuf>,
     /// The AdmissionReview in JSON.
@@ -168,6 +185,9 @@ struct Doctor {
     /// The configuration.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// The URL of the webhook server, if it was installed with one; unset, its Service.
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
 }
 
 #[tokio::main]
@@ -186,6 +206,13 @@ async fn perform(command: Command) -> Result<ExitCode, BoxError> {
         Command::Run(arguments) => run(*arguments).await?,
         Command::Install(arguments) => {
             let config = configuration(&arguments.config)?;
+            if arguments.check_server {
+                let client = client(&arguments.location).await?;
+                let version = commands::version(&client).await?;
+                if !version.good {
+                    return Err(version.text.into());
+                }
+            }
             let place = arguments.url.map_or(Place::Service, Place::Url);
             let authorities = arguments.ca.map(read).transpose()?.unwrap_or_default();
             for one in install::configurations(&config, &place, authorities.as_bytes()) {
@@ -196,9 +223,7 @@ async fn perform(command: Command) -> Result<ExitCode, BoxError> {
             let config = arguments.config.as_deref().map(configuration).transpose()?;
             let scope = config.as_ref().map_or(Scope::Emergency, Scope::Of);
             let client = client(&arguments.location).await?;
-            for name in commands::uninstall(&client, scope).await? {
-                print(&format!("deleted {name}\n"))?;
-            }
+            return removed(commands::uninstall(&client, scope).await?);
         }
         Command::Certs(Certs { command }) => {
             let CertsCommand::Init { dir, dns, ip } = command;
@@ -217,7 +242,8 @@ async fn perform(command: Command) -> Result<ExitCode, BoxError> {
         Command::Doctor(arguments) => {
             let config = configuration(&arguments.config)?;
             let client = client(&arguments.location).await?;
-            let findings = commands::doctor(&client, &config).await?;
+            let place = arguments.url.map_or(Place::Service, Place::Url);
+            let findings = commands::doctor(&client, &config, &place).await;
             for finding in &findings {
                 let word = if finding.good { "good" } else { "PROBLEM" };
                 print(&format!("{word}: {}\n", finding.text))?;
@@ -230,12 +256,39 @@ async fn perform(command: Command) -> Result<ExitCode, BoxError> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints the result of each deletion. The exit status is that of a failure if one failed, or none was there.
+fn removed(removals: Vec<Removal>) -> Result<ExitCode, BoxError> {
+    let mut code = ExitCode::SUCCESS;
+    let mut deleted = 0;
+    for Removal { name, deleted: one } in removals {
+        match one {
+            Ok(true) => {
+                deleted += 1;
+                print(&format!("deleted {name}\n"))?;
+            }
+            Ok(false) => print(&format!("{name} does not exist\n"))?,
+            Err(error) => {
+                code = ExitCode::FAILURE;
+                print(&format!("could not delete {name}: {error}\n"))?;
+            }
+        }
+    }
+    if deleted == 0 {
+        print(
+            "deleted nothing: `kubectl get validatingwebhookconfigurations` lists what is there\n",
+        )?;
+        code = ExitCode::FAILURE;
+    }
+    Ok(code)
+}
+
 async fn run(arguments: Run) -> Result<(), BoxError> {
     let options = arguments.options;
     options.log.start();
     let settings = Settings {
         tls: arguments.tls,
         names: arguments.tls_names,
+        client_authorities: arguments.webhook_client_ca_file,
         audit: arguments.audit_log,
         later: SignedDuration::from_hours(i64::from(arguments.later)),
         linger: Duration::from_secs(arguments.linger),
@@ -255,6 +308,11 @@ async fn kubeconfig(arguments: Kubeconfig) -> Result<(), BoxError> {
     let config = arguments.location.load().await?;
     let access: Access = commands::access_of(&config);
     let (user, group) = (&arguments.user, arguments.group.as_deref());
+    if let Some(config) = &arguments.config {
+        let account = arguments.service_account.as_deref();
+        let account = account.map(|name| (arguments.namespace.as_str(), name));
+        commands::verify(&configuration(config)?, user, group, account)?;
+    }
     let certificate = |(certificate, key)| Credentials::Certificate { certificate, key };
     let credentials = if let Some(directory) = &arguments.authority {
         certificate(commands::client(directory, user, group, &Clock::system())?)

@@ -7,6 +7,9 @@ use serde_json::Value;
 
 use crate::config::Mark;
 
+/// The entry of [`Facts::uses`] for all claims that a template of a StatefulSet makes: `data-web-` for `data-web-0`.
+pub const CLAIMS_OF_SET: &str = "claims of a set";
+
 /// Group, resource, namespace and name. The namespace of cluster-scoped objects is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
@@ -33,11 +36,18 @@ pub struct Facts {
     pub uid: String,
     /// The uids of the owners.
     pub owners: BTreeSet<String>,
+    /// Whether an owner is its controller. A controller does not adopt such an object.
+    pub controlled: bool,
+    /// Whether its deletion has begun: it has a `deletionTimestamp`.
+    pub ends: bool,
+    /// The `spec.selector` of a workload.
+    pub selector: Option<Value>,
     /// The groups and kinds of the owners.
     pub owner_kinds: BTreeSet<(String, String)>,
     /// The node of a Pod.
     pub node: Option<String>,
-    /// ConfigMaps, Secrets, claims and the ServiceAccount of a Pod, by resource and name.
+    /// ConfigMaps, Secrets, claims and the ServiceAccount of a Pod, Secrets and Services of an Ingress, by resource and name.
+    /// [`CLAIMS_OF_SET`] has the start of the names of a StatefulSet's claims.
     pub uses: BTreeSet<(&'static str, String)>,
     /// The PriorityClasses of a Pod or of a template.
     pub priority_classes: BTreeSet<String>,
@@ -54,6 +64,13 @@ impl Key {
             name: name.to_owned(),
             ..Self::default()
         }
+    }
+
+    /// Whether this is the Namespace of this name, or an object in it.
+    #[must_use]
+    pub fn is_of_namespace(&self, name: &str) -> bool {
+        let is_namespace = self.group.is_empty() && self.resource == "namespaces";
+        self.namespace == name || is_namespace && self.name == name
     }
 }
 
@@ -105,8 +122,18 @@ impl Facts {
             uid: text(&metadata["uid"]).unwrap_or_default(),
             owners: owners().filter_map(|owner| text(&owner["uid"])).collect(),
             owner_kinds: owner_kinds.collect(),
+            controlled: owners().any(|owner| owner["controller"] == true),
+            ends: !metadata["deletionTimestamp"].is_null(),
+            selector: Some(&object["spec"]["selector"])
+                .filter(|selector| selector.is_object())
+                .cloned(),
             node: text(&object["spec"]["nodeName"]),
-            uses: specs.into_iter().flat_map(uses).collect(),
+            uses: specs
+                .into_iter()
+                .flat_map(uses)
+                .chain(claims_of_set(object))
+                .chain(uses_of_ingress(&object["spec"]))
+                .collect(),
             priority_classes: specs
                 .into_iter()
                 .filter_map(|spec| text(&spec["priorityClassName"]))
@@ -114,6 +141,17 @@ impl Facts {
         }
     }
 }
+
+/// The older kinds of volumes that name a Secret.
+const VOLUMES_WITH_SECRET: [&str; 7] = [
+    "cephfs",
+    "cinder",
+    "flexVolume",
+    "iscsi",
+    "rbd",
+    "scaleIO",
+    "storageos",
+];
 
 /// The objects that a PodSpec uses.
 fn uses(spec: &Value) -> BTreeSet<(&'static str, String)> {
@@ -138,6 +176,14 @@ fn uses(spec: &Value) -> BTreeSet<(&'static str, String)> {
             add("configmaps", &source["configMap"]["name"]);
             add("secrets", &source["secret"]["name"]);
         }
+        add("secrets", &volume["csi"]["nodePublishSecretRef"]["name"]);
+        add("secrets", &volume["azureFile"]["secretName"]);
+        for kind in VOLUMES_WITH_SECRET {
+            add("secrets", &volume[kind]["secretRef"]["name"]);
+        }
+    }
+    for claim in items(&spec["resourceClaims"]) {
+        add("resourceclaims", &claim["resourceClaimName"]);
     }
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         for container in items(&spec[list]) {
@@ -157,6 +203,40 @@ fn uses(spec: &Value) -> BTreeSet<(&'static str, String)> {
     found
 }
 
+impl Facts {
+    /// Whether the object itself has the label of production objects.
+    #[must_use]
+    pub fn has_label(&self, mark: &Mark) -> bool {
+        self.labels.get(&mark.label) == Some(&mark.value)
+    }
+}
+
+/// The start of the names of the claims that a StatefulSet makes.
+fn claims_of_set(object: &Value) -> Vec<(&'static str, String)> {
+    let set = &object["metadata"]["name"];
+    let templates = items(&object["spec"]["volumeClaimTemplates"]);
+    let names = templates.filter_map(|template| {
+        let (template, set) = (text(&template["metadata"]["name"])?, text(set)?);
+        Some((CLAIMS_OF_SET, format!("{template}-{set}-")))
+    });
+    names.collect()
+}
+
+/// The Secrets of the certificates of an Ingress, and its Services.
+fn uses_of_ingress(spec: &Value) -> Vec<(&'static str, String)> {
+    let secrets = items(&spec["tls"]).map(|tls| ("secrets", &tls["secretName"]));
+    let rules = items(&spec["rules"]);
+    let paths = rules.flat_map(|rule| items(&rule["http"]["paths"]));
+    let backends = paths
+        .map(|path| &path["backend"])
+        .chain([&spec["defaultBackend"]]);
+    let services = backends.map(|backend| ("services", &backend["service"]["name"]));
+    let found = secrets.chain(services);
+    found
+        .filter_map(|(resource, name)| Some((resource, text(name)?)))
+        .collect()
+}
+
 /// The texts in a map of texts.
 pub(crate) fn strings(map: &Value) -> BTreeMap<String, String> {
     let entries = map.as_object().into_iter().flatten();
@@ -164,11 +244,11 @@ pub(crate) fn strings(map: &Value) -> BTreeMap<String, String> {
     texts.collect()
 }
 
-fn items(list: &Value) -> impl Iterator<Item = &Value> {
+pub(crate) fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 
-fn text(value: &Value) -> Option<String> {
+pub(crate) fn text(value: &Value) -> Option<String> {
     value
         .as_str()
         .filter(|text| !text.is_empty())

@@ -1,30 +1,38 @@
 //! The running guard: informers, webhooks, certificates and the detector under one manager.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Event;
-use parking_lot::{Mutex, RwLock};
+use kube_core::{DynamicObject, GroupVersionKind};
+use parking_lot::RwLock;
 use reeve_client::Client;
 use reeve_clock::Clock;
-use reeve_controller::cache::{CacheOptions, KindOptions, Selected};
+use reeve_controller::cache::{CacheOptions, Caches, KindOptions, Selected};
 use reeve_controller::{Manager, Runnable, manager};
 use reeve_webhook::certificates::Rotation;
 use reeve_webhook::{LINGER, Server};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
 use crate::detector::{Detector, Journal, RECORD_LABEL};
 use crate::install;
-use crate::kinds;
+use crate::kinds::{self, Watched};
 use crate::live::Live;
 use crate::metrics::Metrics;
+use crate::sink::Log;
 use crate::state::State;
 use crate::watch::Watch;
 use crate::webhook::Guard;
+
+/// The memory for bodies of calls in work, in MiB. An object in memory is several times as large as its bytes, and the
+/// Deployment has 512 MiB.
+const MEBIBYTES_OF_BODIES: usize = 32;
+
+/// The most calls in work. A further one gets 429, and the API server sends it again.
+const MOST_CALLS: usize = 64;
 
 /// An error of any part.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -38,11 +46,14 @@ pub struct Settings {
     pub tls: Option<PathBuf>,
     /// Further names and addresses of the certificate that the guard makes.
     pub names: Vec<String>,
+    /// The authorities of the API server's client certificate in PEM. `None`: the webhooks answer every client. With them,
+    /// `/readyz` on the webhook port needs a certificate, too; `/readyz/webhooks` on the port of the probes does not.
+    pub client_authorities: Option<PathBuf>,
     /// The file of the audit log. `None`: the standard output.
     pub audit: Option<PathBuf>,
     /// Added to the time of the age rule, for demonstrations.
     pub later: SignedDuration,
-    /// The time that the webhooks go on after the begin of a stop. Default: [`LINGER`].
+    /// The time that the webhooks go on after the start of a stop. Default: [`LINGER`].
     pub linger: Duration,
     /// The interval of two looks at certificates. `None`: that of [`Rotation`].
     pub certificates_every: Option<Duration>,
@@ -58,6 +69,7 @@ impl Settings {
             config: Arc::new(config),
             tls: None,
             names: Vec::new(),
+            client_authorities: None,
             audit: None,
             later: SignedDuration::ZERO,
             linger: LINGER,
@@ -89,34 +101,47 @@ pub async fn build(
             .saturating_add(later)
             .unwrap_or_else(|_| time.now())
     };
-    let sink = Mutex::new(log(settings.audit)?);
-    let guard = Guard::new(
-        Arc::clone(&config),
-        Arc::clone(&state),
-        now,
-        move |record| {
-            if let Err(error) = writeln!(sink.lock(), "{}", record.line()) {
-                tracing::error!(%error, "could not write a line of the audit log");
-            }
-        },
-    );
+    let log = Log::open(settings.audit, metrics.clone())?;
+    let reopen = log.reopening();
+    let guard = Guard::new(Arc::clone(&config), Arc::clone(&state), now, move |line| {
+        log.write(line.line())
+    });
     let guard = guard
         .reading(Live::new(client.clone()))
         .detecting(Arc::clone(&detector))
         .counting(metrics.clone());
 
-    let mut server = server.webhooks(guard.webhooks()).linger(settings.linger);
-    let view = Arc::clone(&state);
+    let mut server = server
+        .webhooks(guard.webhooks())
+        .linger(settings.linger)
+        .memory(MEBIBYTES_OF_BODIES)
+        .most_calls(MOST_CALLS);
+    if let Some(file) = settings.client_authorities {
+        server = server.client_authorities(file);
+    }
+    // Readiness is gained once: while watches fail, the rules that need no cache still decide.
+    let (view, caches) = (Arc::clone(&state), Arc::new(OnceLock::<Caches>::new()));
+    let (gained, of_manager) = (OnceLock::new(), Arc::clone(&caches));
     server.readiness().checks().add("caches", move || {
-        if view.read().synced {
+        if gained.get().is_some() || view.read().synced {
+            gained.get_or_init(|| ());
             return Ok(());
         }
-        Err("the first lists are not complete".to_owned())
+        let check = of_manager.get().map_or(Ok(()), Caches::check);
+        let cause = check.err().unwrap_or_default();
+        Err(format!("the first lists are not complete: {cause}"))
     });
     // Records of all replicas, and no other Events.
     let records_only = Selected::new().labels(RECORD_LABEL);
     let events = KindOptions::new().in_namespace(config.namespace.as_str(), records_only);
-    let mut builder = builder.cache(CacheOptions::new().for_kind::<Event>(events));
+    let mut options = CacheOptions::new().for_kind::<Event>(events);
+    let kinds = kinds::all(&config);
+    for kind in kinds.iter().filter(|kind| kind.watched == Watched::Whole) {
+        let resource = &kind.resource;
+        let gvk = GroupVersionKind::gvk(&resource.group, &resource.version, &resource.kind);
+        options = options.for_gvk(gvk, KindOptions::new().transform_dynamic(shorten));
+    }
+    let mut builder = builder.cache(options);
     if let Some(directory) = settings.tls {
         server = server.certificate_directory(directory);
     } else {
@@ -136,35 +161,42 @@ pub async fn build(
         .metrics()
         .register(|registry| metrics.register(registry));
 
-    let kinds = kinds::all(&config);
+    let _ = caches.set(manager.caches().clone());
     let watch = Watch::new(manager.caches(), &kinds, &config, &state, &detector)?;
     let journal = Journal::new(client, clock, &config.namespace, &config.service);
     let detecting = Runnable::new("detector", move |stop| async move {
         detector.run(records, journal, stop).await;
         Ok::<(), BoxError>(())
     });
+    let health = manager.caches().clone();
     let watching = Runnable::new("watch", move |stop| async move {
         tokio::select! {
             biased;
-            () = stop.cancelled() => return Ok::<(), BoxError>(()),
-            () = watch.synced(&config) => {}
+            () = stop.cancelled() => Ok::<(), BoxError>(()),
+            () = watch.follow(&config, || health.check()) => Ok(()),
         }
-        // The informers end with their registrations.
-        stop.cancelled().await;
-        Ok(())
     });
-    manager.add(detecting.without_leader_election())?;
+    let reopening = Runnable::new("audit log", move |stop| async move {
+        let mut hangups = signal(SignalKind::hangup())?;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Ok::<(), BoxError>(()),
+                _ = hangups.recv() => reopen(),
+            }
+        }
+    });
+    // The webhooks record until their linger time is over, and servers end after them.
+    manager.add(detecting.as_server())?;
     manager.add(watching.as_server())?;
+    manager.add(reopening.as_server())?;
     Ok(manager)
 }
 
-/// The writer of the audit log.
-fn log(file: Option<PathBuf>) -> io::Result<Box<dyn Write + Send>> {
-    let open = |path: PathBuf| -> io::Result<File> {
-        OpenOptions::new().create(true).append(true).open(path)
-    };
-    Ok(match file {
-        Some(path) => Box::new(open(path)?),
-        None => Box::new(io::stdout()),
-    })
+/// Removes what no rule reads, before an object is kept.
+fn shorten(object: &mut DynamicObject) {
+    object.metadata.annotations = None;
+    object.metadata.managed_fields = None;
+    if let Some(fields) = object.data.as_object_mut() {
+        fields.remove("status");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Event as ClusterEvent;
 use kube_core::{DynamicObject, PartialObjectMeta};
@@ -9,12 +10,16 @@ use parking_lot::RwLock;
 use reeve_controller::cache::{CacheError, Caches, Registration, View};
 use reeve_controller::{Event, ObjectKey};
 use serde_json::{Value, json};
+use tokio::time::interval;
 
-use crate::config::Config;
-use crate::detector::{Detector, uid_of_record};
+use crate::config::{Config, Mark};
+use crate::detector::{Change, Detector, Observed, of_record};
 use crate::kinds::{Guarded, Watched};
 use crate::object::{Facts, Key};
 use crate::state::State;
+
+/// The pause between two checks of the caches.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// The informers of the guard. Dropping it ends them.
 #[derive(Debug)]
@@ -90,8 +95,8 @@ impl Watch {
         }
         let detector = Arc::clone(detector);
         let records = move |event: Event<ClusterEvent>| {
-            if let Some(uid) = newest(&event).and_then(uid_of_record) {
-                detector.heard(uid);
+            if let Some((change, uid)) = newest(&event).and_then(of_record) {
+                detector.heard(change, uid);
             }
         };
         registrations.push(caches.add_handler(&View::typed(), "records", records)?);
@@ -106,14 +111,36 @@ impl Watch {
         })
     }
 
-    /// Waits until the state has each object of the first lists.
-    pub async fn synced(&self, config: &Config) {
+    /// Waits until the state has each object of the first lists, and sets [`State::synced`]. From then on it follows `check`, the
+    /// health of the caches: rules that search the state do not decide about what it had before a watch failed. Does not return.
+    pub async fn follow(&self, config: &Config, check: impl Fn() -> Result<(), String>) {
+        self.synced(config).await;
+        let mut checks = interval(CHECK_EVERY);
+        loop {
+            checks.tick().await;
+            let result = check();
+            let synced = result.is_ok();
+            if self.state.read().synced == synced {
+                continue;
+            }
+            match result {
+                Ok(()) => tracing::info!("the caches are up to date again"),
+                Err(error) => tracing::error!(
+                    error,
+                    "the caches are too old: rules that search them deny until they are up to date"
+                ),
+            }
+            self.state.write().synced = synced;
+        }
+    }
+
+    async fn synced(&self, config: &Config) {
         for registration in &self.registrations {
             registration.wait_synced().await;
         }
         let mut state = self.state.write();
         state.synced = true;
-        let unlabelled = state.unlabelled(&config.mark);
+        let unlabelled = state.unlabelled(config);
         let kinds = self.registrations.len() - 1;
         tracing::info!(
             kinds,
@@ -122,7 +149,7 @@ impl Watch {
             "caches synced"
         );
         // Their deletion is not called, and the garbage collector deletes what they own.
-        for (group, kind) in state.owner_kinds(&config.mark).difference(&self.guarded) {
+        for (group, kind) in state.owner_kinds(config).difference(&self.guarded) {
             tracing::warn!(
                 group,
                 kind,
@@ -138,15 +165,20 @@ impl Writer {
     /// Writes the newest state of an object; `None` if it was deleted.
     fn write(&self, key: &ObjectKey, object: Option<&Value>) {
         let key = self.key(key);
-        let mark = &self.config.mark;
         let mut state = self.state.write();
-        if let Some(object) = object {
-            state.put(key, Facts::of(object, mark));
-        } else if let Some(facts) = state.remove(&key)
-            && key.resource != "namespaces"
-            && state.is_production(&key.namespace, &facts, mark)
-        {
-            self.detector.gone(key, &facts);
+        let now = object.map(|object| Facts::of(object, &self.config.mark));
+        let before = match &now {
+            Some(facts) => state.put(key.clone(), facts.clone()),
+            None => state.remove(&key),
+        };
+        let change = before.as_ref().and_then(|before| {
+            let change = change(before, now.as_ref(), &self.config.mark)?;
+            let is_production = state.is_production(&key, before, &self.config);
+            is_production.then_some((change, before.uid.clone()))
+        });
+        drop(state);
+        if let Some((change, uid)) = change {
+            self.detector.observed(Observed { change, key, uid });
         }
     }
 
@@ -156,6 +188,57 @@ impl Writer {
             resource: self.plural.clone(),
             namespace: key.namespace.as_deref().unwrap_or_default().to_owned(),
             name: key.name.to_string(),
+        }
+    }
+}
+
+/// The change of an object that the detector judges. A deletion is judged when it begins: an object that ends is not judged
+/// again when it is gone.
+fn change(before: &Facts, now: Option<&Facts>, mark: &Mark) -> Option<Change> {
+    match now {
+        _ if before.ends => None,
+        Some(now) if now.uid == before.uid && !now.ends => {
+            (before.has_label(mark) && !now.has_label(mark)).then_some(Change::Unmarked)
+        }
+        // Its deletion begins, it is gone, or another object has its name.
+        _ => Some(Change::Deletion),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(uid: &str, marked: bool, ends: bool) -> Facts {
+        let mark = Config::default().mark;
+        let mut facts = Facts {
+            uid: uid.to_owned(),
+            marked,
+            ends,
+            ..Facts::default()
+        };
+        if marked {
+            facts.labels.insert(mark.label, mark.value);
+        }
+        facts
+    }
+
+    #[test]
+    fn a_deletion_is_judged_once_when_it_begins() {
+        let mark = Config::default().mark;
+        let (lives, ends) = (facts("1", true, false), facts("1", true, true));
+        let (bare, another) = (facts("1", false, false), facts("2", true, false));
+        for (before, now, expected) in [
+            (&lives, Some(&lives), None),
+            (&lives, Some(&ends), Some(Change::Deletion)),
+            (&ends, Some(&ends), None),
+            (&ends, None, None),
+            (&lives, None, Some(Change::Deletion)),
+            (&lives, Some(&another), Some(Change::Deletion)),
+            (&lives, Some(&bare), Some(Change::Unmarked)),
+            (&bare, Some(&lives), None),
+        ] {
+            assert_eq!(change(before, now, &mark), expected, "{before:?} {now:?}");
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::state::State;
 use crate::webhook::Guard;
 
 /// Decides about an `AdmissionReview` in JSON. `objects` are those of the cluster: a list, as `kubectl get -o json` prints it.
-/// Returns whether the request is allowed, and the answer in JSON.
+/// Without it, the Namespace of the request has no label, and there are no other objects. Returns whether the request is allowed, and the answer in JSON.
 ///
 /// # Errors
 /// When a text is not JSON, or the first one is not a review.
@@ -46,6 +46,14 @@ pub async fn check(
             };
             state.put(key, Facts::of(object, &config.mark));
         }
+    }
+    // The Namespace of the request exists; without an object in the list it has no label.
+    let request: Value = serde_json::from_str(review)?;
+    let namespace = &request["request"]["namespace"];
+    if let Some(namespace) = namespace.as_str().map(Key::namespace)
+        && state.get(&namespace).is_none()
+    {
+        state.put(namespace, Facts::default());
     }
     let clock = Clock::system();
     let state = Arc::new(RwLock::new(state));

@@ -1,10 +1,10 @@
 //! Checks of an installed guard: its configurations, and the rights that would pass by a webhook.
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use reeve_client::{Client, ObjectKey, optional};
 use serde_json::{Value, json};
 
+use super::rights::rights;
 use crate::config::Config;
 use crate::install::{self, Place};
 use crate::program::BoxError;
@@ -18,79 +18,57 @@ pub struct Finding {
     pub text: String,
 }
 
-/// Rights with which a caller passes by the webhooks: verb, group, resource, subresource.
-const RIGHTS: [(&str, &str, &str, &str); 10] = [
-    (
-        "delete",
-        "admissionregistration.k8s.io",
-        "validatingwebhookconfigurations",
-        "",
-    ),
-    (
-        "patch",
-        "admissionregistration.k8s.io",
-        "validatingwebhookconfigurations",
-        "",
-    ),
-    (
-        "create",
-        "admissionregistration.k8s.io",
-        "mutatingwebhookconfigurations",
-        "",
-    ),
-    (
-        "create",
-        "admissionregistration.k8s.io",
-        "mutatingadmissionpolicies",
-        "",
-    ),
-    ("impersonate", "", "users", ""),
-    ("impersonate", "", "groups", ""),
-    ("impersonate", "", "serviceaccounts", ""),
-    ("get", "", "nodes", "proxy"),
-    ("create", "", "nodes", "proxy"),
-    ("escalate", "rbac.authorization.k8s.io", "clusterroles", ""),
-];
+/// The oldest version of Kubernetes that has the conditions of the webhooks.
+const OLDEST_VERSION: (u32, u32) = (1, 28);
 
-/// Runs the checks.
-///
-/// # Errors
-/// When the API server cannot be asked.
-pub async fn doctor(client: &Client, config: &Config) -> Result<Vec<Finding>, BoxError> {
+/// Runs the checks. `place` is the address of the webhooks that the configurations must have.
+/// A check that cannot be made is a problem among the findings.
+pub async fn doctor(client: &Client, config: &Config, place: &Place) -> Vec<Finding> {
     let mut findings = Vec::new();
     if config.callers == crate::identity::Callers::default() {
         findings.push(bad(
             "no caller is configured: every request is allowed; list callers",
         ));
     }
-    for expected in install::configurations(config, &Place::Service, b"") {
-        findings.extend(configuration(client, &expected).await?);
+    findings.extend(result(version(client).await.map(|one| vec![one])));
+    for expected in install::configurations(config, place, b"") {
+        findings.extend(result(configuration(client, &expected).await));
     }
-    let users = config.callers.users.iter().map(|user| ("user", user));
-    let groups = config.callers.groups.iter().map(|group| ("group", group));
-    let callers: Vec<(&str, String)> = users
-        .chain(groups)
-        .map(|(kind, name)| (kind, name.clone()))
-        .chain(
-            config
-                .callers
-                .service_account_namespaces
-                .iter()
-                .map(|namespace| ("group", format!("system:serviceaccounts:{namespace}"))),
-        )
-        .collect();
-    for (kind, name) in callers {
-        findings.push(rights(client, config, kind, &name).await?);
-    }
-    Ok(findings)
+    findings.extend(result(rights(client, config).await));
+    findings
 }
 
-fn good(text: impl Into<String>) -> Finding {
+/// The findings of a check, or that it could not be made.
+fn result(checked: Result<Vec<Finding>, BoxError>) -> Vec<Finding> {
+    checked.unwrap_or_else(|error| vec![bad(format!("a check could not be made: {error}"))])
+}
+
+/// Whether the API server has the conditions of the webhooks. An older one drops them, and calls the webhooks for every caller.
+///
+/// # Errors
+/// When the API server does not answer.
+pub async fn version(client: &Client) -> Result<Finding, BoxError> {
+    let version = client.kube().apiserver_version().await?;
+    let number = |text: &str| {
+        let digits = text.trim_end_matches(|last: char| !last.is_ascii_digit());
+        digits.parse::<u32>().unwrap_or_default()
+    };
+    let found = (number(&version.major), number(&version.minor));
+    let text = format!("Kubernetes {}.{}", version.major, version.minor);
+    if found >= OLDEST_VERSION {
+        return Ok(good(text));
+    }
+    Ok(bad(format!(
+        "{text} has no matchConditions: every caller would depend on the guard; update to 1.28"
+    )))
+}
+
+pub(super) fn good(text: impl Into<String>) -> Finding {
     let text = text.into();
     Finding { good: true, text }
 }
 
-fn bad(text: impl Into<String>) -> Finding {
+pub(super) fn bad(text: impl Into<String>) -> Finding {
     let text = text.into();
     Finding { good: false, text }
 }
@@ -143,6 +121,16 @@ fn differences(name: &str, expected: &Value, stored: Option<&Value>) -> Vec<Find
             ))
         })
         .collect();
+    let mut client = stored["clientConfig"].clone();
+    if let Some(fields) = client.as_object_mut() {
+        fields.remove("caBundle");
+    }
+    if client != expected["clientConfig"] {
+        let expected = &expected["clientConfig"];
+        found.push(bad(format!(
+            "{name}: {webhook} calls {client} and not {expected}; install it again, or give doctor the same --url"
+        )));
+    }
     let selects = |object: &Value| object.as_object().is_some_and(|object| !object.is_empty());
     if selects(&stored["objectSelector"]) {
         found.push(bad(format!(
@@ -158,59 +146,4 @@ fn differences(name: &str, expected: &Value, stored: Option<&Value>) -> Vec<Find
         found.push(bad(text));
     }
     found
-}
-
-/// The rights of a caller that pass by the webhooks.
-async fn rights(
-    client: &Client,
-    config: &Config,
-    kind: &str,
-    name: &str,
-) -> Result<Finding, BoxError> {
-    let mut held = Vec::new();
-    let own = [
-        ("delete", "apps", "deployments", ""),
-        ("patch", "", "secrets", ""),
-        ("get", "", "secrets", ""),
-    ];
-    let own = own
-        .into_iter()
-        .map(|right| (right, Some(&config.namespace)));
-    for ((verb, group, resource, subresource), namespace) in
-        RIGHTS.into_iter().map(|right| (right, None)).chain(own)
-    {
-        let mut spec = json!({"resourceAttributes": {
-            "verb": verb, "group": group, "resource": resource, "subresource": subresource,
-            "namespace": namespace.map_or("", String::as_str),
-        }});
-        spec[kind.replace("group", "groups")] = match kind {
-            "group" => json!([name]),
-            _ => json!(name),
-        };
-        if kind == "group" {
-            // The API server requires a user, too: one that has no rights of its own.
-            spec["user"] = json!("preprod-guard:doctor");
-        }
-        let review: SubjectAccessReview =
-            serde_json::from_value(json!({"metadata": {}, "spec": spec}))?;
-        let answer = client.create(&review).await?;
-        if answer.status.is_some_and(|status| status.allowed) {
-            let path = if subresource.is_empty() {
-                resource.to_owned()
-            } else {
-                format!("{resource}/{subresource}")
-            };
-            let place = namespace
-                .map(|name| format!(" in {name}"))
-                .unwrap_or_default();
-            held.push(format!("{verb} {path}{place}"));
-        }
-    }
-    if held.is_empty() {
-        return Ok(good(format!("rights of {kind} {name}")));
-    }
-    let held = held.join(", ");
-    Ok(bad(format!(
-        "{kind} {name} passes by the webhooks: may {held}; remove these rights"
-    )))
 }

@@ -5,8 +5,11 @@ use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube_client::Config as ClientConfig;
 use reeve_client::{Client, ObjectKey, WriteOptions};
+use reeve_webhook::admission::UserInfo;
 use serde_json::{Value, json};
 
+use crate::config::Config;
+use crate::identity::{Environment, of_account};
 use crate::program::BoxError;
 
 /// The API server.
@@ -55,6 +58,40 @@ pub fn access_of(config: &ClientConfig) -> Access {
             .to_owned(),
         authorities: config.root_cert.iter().flatten().map(pem).collect(),
     }
+}
+
+/// Checks that the owner of the credential is a pre-release caller of `config`: a misspelt name would be one of production.
+///
+/// # Errors
+/// When it is not.
+pub fn verify(
+    config: &Config,
+    user: &str,
+    group: Option<&str>,
+    account: Option<(&str, &str)>,
+) -> Result<(), BoxError> {
+    let identity = match account {
+        Some((namespace, name)) => of_account(namespace, name),
+        None => {
+            let mut identity = UserInfo::default();
+            user.clone_into(&mut identity.username);
+            identity.groups = group.into_iter().map(str::to_owned).collect();
+            identity
+        }
+    };
+    // A group such as `system:masters` passes by every check of rights.
+    let of_cluster = group.filter(|group| group.starts_with("system:"));
+    if let Some(group) = of_cluster {
+        return Err(format!("{group} is a group of the cluster; use another group").into());
+    }
+    if config.callers.environment(&identity) == Environment::PreRelease {
+        return Ok(());
+    }
+    let name = identity.username;
+    Err(format!(
+        "{name} would be a caller of production: `callers` list neither the user nor the group; correct the name, or use --unchecked"
+    )
+    .into())
 }
 
 /// A token of a ServiceAccount, valid for `seconds`.

@@ -4,12 +4,13 @@ mod certs;
 mod check;
 mod doctor;
 mod kubeconfig;
+mod rights;
 mod signing;
 mod uninstall;
 
 pub use certs::{Names, authority_and_leaf, client, write_key};
 pub use check::check;
-pub use doctor::{Finding, doctor};
-pub use kubeconfig::{Access, Credentials, access_of, kubeconfig, token};
+pub use doctor::{Finding, doctor, version};
+pub use kubeconfig::{Access, Credentials, access_of, kubeconfig, token, verify};
 pub use signing::signed;
-pub use uninstall::{Scope, uninstall};
+pub use uninstall::{Removal, Scope, uninstall};

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::certificates::v1::{
     CertificateSigningRequest, CertificateSigningRequestCondition,
 };
+use kube_core::params::DeleteParams;
 use reeve_client::{Client, ObjectKey, WriteOptions};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -15,13 +16,13 @@ use super::certs;
 use crate::program::BoxError;
 
 /// The pause between two reads of a request.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const READ_EVERY: Duration = Duration::from_millis(500);
 
 /// The longest time that the signer has.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LONGEST_ISSUE: Duration = Duration::from_secs(60);
 
 /// A client certificate of `seconds` and its key in PEM: requests it, approves the request, and waits for the signer
-/// `kubernetes.io/kube-apiserver-client`.
+/// `kubernetes.io/kube-apiserver-client`. The request is deleted at the end, also after a failure.
 ///
 /// # Errors
 /// When the API server refuses a step, or no signer runs within a minute.
@@ -41,9 +42,24 @@ pub async fn signed(
             "expirationSeconds": seconds,
         },
     }))?;
-    let mut request = client.create(&request).await?;
+    let request = client.create(&request).await?;
     let name = request.metadata.name.clone().unwrap_or_default();
     let name = ObjectKey::cluster(name);
+    let issued = issued(client, &name, request).await;
+    let params = DeleteParams::default();
+    let deleted = client.delete::<CertificateSigningRequest>(&name, &params);
+    if let Err(error) = deleted.await {
+        tracing::warn!(%error, request = %name.name, "could not delete a certificate signing request");
+    }
+    Ok((issued?, key))
+}
+
+/// Approves a request, and waits for its certificate.
+async fn issued(
+    client: &Client,
+    name: &ObjectKey,
+    mut request: CertificateSigningRequest,
+) -> Result<String, BoxError> {
     let approval = CertificateSigningRequestCondition {
         type_: "Approved".to_owned(),
         status: "True".to_owned(),
@@ -55,13 +71,13 @@ pub async fn signed(
     status.conditions.get_or_insert_default().push(approval);
     let approvals = client.subresource::<CertificateSigningRequest>("approval");
     let _: CertificateSigningRequest = approvals
-        .update(&name, WriteOptions::new(), &request)
+        .update(name, WriteOptions::new(), &request)
         .await?;
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + LONGEST_ISSUE;
     loop {
-        let now: CertificateSigningRequest = client.get(&name).await?;
+        let now: CertificateSigningRequest = client.get(name).await?;
         if let Some(certificate) = now.status.and_then(|status| status.certificate) {
-            return Ok((String::from_utf8(certificate.0)?, key));
+            return Ok(String::from_utf8(certificate.0)?);
         }
         if Instant::now() >= end {
             let text = format!(
@@ -70,6 +86,6 @@ pub async fn signed(
             );
             return Err(text.into());
         }
-        sleep(LOOK_EVERY).await;
+        sleep(READ_EVERY).await;
     }
 }

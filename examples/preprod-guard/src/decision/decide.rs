@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use reeve_webhook::admission::Operation;
 
-use super::{Finding, Rule, cluster, lookup};
+use super::{Finding, Rule, account, cluster, lookup};
 use crate::config::{Config, Mode};
 use crate::identity::Environment;
 use crate::object::{Facts, Key};
@@ -22,7 +22,7 @@ pub struct Decision {
 /// Decides about `target`. A caller of production is allowed without a look at the state.
 ///
 /// Rules that read only the request, its parent and its Namespace do not need a complete state. A rule that searches all
-/// objects does: a request that such a rule holds for is denied until the state is synced.
+/// objects does: a request that such a rule holds for is denied until the state is synced, and while its watches fail.
 #[must_use]
 pub fn decide(target: &Target, state: &State, config: &Config, now: Timestamp) -> Decision {
     let mut decision = Decision::default();
@@ -50,12 +50,8 @@ fn findings(target: &Target, state: &State, config: &Config, now: Timestamp) -> 
     let word = target.word();
     let mut found = Vec::new();
     let of_namespace = namespace(target, state);
-    let is_production = |facts: &&Facts| {
-        if facts.marked || facts.labels.contains_key(&config.mark.label) {
-            return facts.marked;
-        }
-        of_namespace.is_some_and(|namespace| namespace.marked)
-    };
+    let is_production =
+        |facts: &&Facts| state.is_production_in(of_namespace, &target.key, facts, config);
     if facts.iter().any(is_production) {
         let what = format!("production {word}");
         found.push(Finding::new(Rule::Production, target, what));
@@ -65,6 +61,8 @@ fn findings(target: &Target, state: &State, config: &Config, now: Timestamp) -> 
         found.push(Finding::new(Rule::Cluster, target, what));
         return found;
     }
+    found.extend(account::findings(target, parent, config));
+    found.extend(lookup::priorities(target, config));
     if let (Some(subresource), None) = (subresource, parent) {
         let name = &target.key.name;
         let what = format!("{subresource} of {word} {name}: the guard does not see it; try again");
@@ -88,14 +86,15 @@ fn findings(target: &Target, state: &State, config: &Config, now: Timestamp) -> 
     if state.synced {
         found.extend(lookup::findings(target, &facts, state, config));
     } else if lookup::searches(target) {
-        let what = format!("{word} yet: the caches of the guard are not synced; try again");
+        let what =
+            format!("{word} yet: the caches of the guard are not synced or too old; try again");
         found.push(Finding::new(Rule::Unresolved, target, what));
     }
     found
 }
 
-/// The Namespace of the object.
+/// The Namespace of the object: as the API server has it now if it was read, or else as the informers have it.
 fn namespace<'a>(target: &'a Target, state: &'a State) -> Option<&'a Facts> {
-    let known = state.get(&Key::namespace(&target.key.namespace));
-    known.or(target.namespace.as_ref())
+    let known = || state.get(&Key::namespace(&target.key.namespace));
+    target.namespace.as_ref().or_else(known)
 }

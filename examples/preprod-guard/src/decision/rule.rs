@@ -20,13 +20,13 @@ pub enum Rule {
     Cascade,
     /// Production objects are owned by the object, directly or through others.
     Owner,
-    /// Production Pods use the object, or it selects them.
+    /// Production objects use the object, or it selects them or is selected by them.
     Reference,
     /// The object holds for a whole namespace that has production objects.
     Shared,
     /// Pods would get a PriorityClass that is not listed, and might pre-empt production Pods.
     Priority,
-    /// Pods would run as the ServiceAccount of production Pods.
+    /// The caller would get the identity of a ServiceAccount or of a node that is not a pre-release one.
     Account,
 }
 

@@ -1,14 +1,21 @@
 //! Records and reports as Events in the namespace of the guard, which all replicas read.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Event;
 use reeve_client::Client;
 use reeve_clock::Clock;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
-use super::{Deletion, Gone};
+use super::ledger::RECORD_KEPT;
+use super::{Change, Observed, Record};
 
-/// The label of Events that are records of deletions, `deletion` as its value.
+/// The label of Events that are records. Its value is the word of the change.
 pub const RECORD_LABEL: &str = "preprod-guard/record";
+
+/// The longest time of a write.
+const LONGEST_WRITE: Duration = Duration::from_secs(5);
 
 /// Writes Events about the Service of the guard.
 #[derive(Clone, Debug)]
@@ -33,36 +40,53 @@ impl Journal {
         }
     }
 
-    /// Writes the record of a deletion.
-    pub(super) async fn deletion(&self, deletion: &Deletion) {
-        let Deletion { key, uid, user } = deletion;
-        let mut event = self.event("deletion", uid, &key.to_string());
-        event["metadata"]["labels"] = json!({RECORD_LABEL: "deletion"});
+    /// Writes a record. Its name has the time in half hours, so that a later record of the same object is another Event.
+    pub(super) async fn record(&self, record: Record) {
+        let Record {
+            change,
+            key,
+            uid,
+            user,
+        } = record;
+        let word = change.word();
+        let half = i64::try_from(RECORD_KEPT.as_secs() / 2).unwrap_or(1);
+        let turn = self.clock.now().as_second() / half;
+        let mut event = self.event(&format!("{word}.{uid}.{turn}"), &uid, &key.to_string());
+        event["metadata"]["labels"] = json!({RECORD_LABEL: word});
         event["type"] = json!("Normal");
-        event["reason"] = json!("ProductionObjectDeletion");
-        event["message"] = json!(format!("{user} deletes {key}"));
+        let (reason, verb) = match change {
+            Change::Deletion => ("ProductionObjectDeletion", "deletes"),
+            Change::Unmarked => ("ProductionMarkRemoval", "removes the mark of"),
+        };
+        event["reason"] = json!(reason);
+        event["message"] = json!(format!("{user} {verb} {key}"));
         self.write(event).await;
     }
 
-    /// Reports an object that disappeared.
-    pub(super) async fn gone(&self, gone: &Gone) {
-        let mut event = self.event("gone", &gone.uid, &gone.key.to_string());
+    /// Reports a change that has no record.
+    pub(super) async fn report(&self, observed: Observed) {
+        let Observed { change, key, uid } = observed;
+        let (reason, what) = match change {
+            Change::Deletion => ("ProductionObjectGone", "the deletion"),
+            Change::Unmarked => ("ProductionMarkLost", "the removal of the mark"),
+        };
+        let name = format!("gone.{}.{uid}", change.word());
+        let mut event = self.event(&name, &uid, &key.to_string());
         event["type"] = json!("Warning");
-        event["reason"] = json!("ProductionObjectGone");
+        event["reason"] = json!(reason);
         event["message"] = json!(format!(
-            "{} disappeared without a record of its deletion: the webhook was not called, or did not answer",
-            gone.key
+            "{what} of {key} has no record: the webhook was not called, or did not answer"
         ));
         self.write(event).await;
     }
 
-    /// An Event whose name depends on the object only, so that one of several replicas stores it.
-    fn event(&self, prefix: &str, uid: &str, object: &str) -> Value {
+    /// An Event whose name depends on the object, so that one of several replicas stores it.
+    fn event(&self, name: &str, uid: &str, object: &str) -> Value {
         let now = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         json!({
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": format!("{prefix}.{uid}"), "namespace": self.namespace},
+            "metadata": {"name": name, "namespace": self.namespace},
             "involvedObject": {"apiVersion": "v1", "kind": "Service", "namespace": self.namespace, "name": self.service},
             "related": {"uid": uid, "fieldPath": object},
             "source": {"component": "preprod-guard"},
@@ -80,17 +104,20 @@ impl Journal {
                 return;
             }
         };
-        match self.client.create(&event).await {
-            Ok(_) => {}
+        match timeout(LONGEST_WRITE, self.client.create(&event)).await {
+            Ok(Ok(_)) => {}
             // Another replica, or a repeated request.
-            Err(error) if error.is_already_exists() => {}
-            Err(error) => tracing::warn!(%error, "could not write an Event"),
+            Ok(Err(error)) if error.is_already_exists() => {}
+            Ok(Err(error)) => tracing::warn!(%error, "could not write an Event"),
+            Err(_) => tracing::warn!("could not write an Event in time"),
         }
     }
 }
 
-/// The uid in the record of a deletion.
+/// The change and the uid in a record.
 #[must_use]
-pub fn uid_of_record(event: &Event) -> Option<&str> {
-    event.related.as_ref()?.uid.as_deref()
+pub fn of_record(event: &Event) -> Option<(Change, &str)> {
+    let word = event.metadata.labels.as_ref()?.get(RECORD_LABEL)?;
+    let uid = event.related.as_ref()?.uid.as_deref()?;
+    Some((Change::of_word(word)?, uid))
 }

@@ -103,7 +103,7 @@ async fn b8_autoscalers_and_disruption_budgets_of_production_cannot_be_changed()
     let scaler = object(
         "a",
         None,
-        json!({"scaleTargetRef": {"kind": "Deployment", "name": "api"}}),
+        json!({"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"}}),
     );
     let kind = (
         "autoscaling",
@@ -267,7 +267,7 @@ async fn b15_a_production_account_is_not_for_pre_release_callers() {
     );
     denied(
         token.subresource("", "v1", "serviceaccounts", "token"),
-        "pods/web-0",
+        "token of service account web",
     )
     .await;
     let request = json!({"metadata": {"name": "csr"}});

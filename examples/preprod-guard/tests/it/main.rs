@@ -5,4 +5,6 @@ mod bypasses;
 mod cluster;
 mod commands;
 mod manifests;
+mod recorder;
 mod scenario;
+mod takeover;

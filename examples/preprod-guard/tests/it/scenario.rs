@@ -18,6 +18,7 @@ pub(crate) const CALLERS: &str = "callers: {users: [hbox-pre]}";
 
 pub(crate) struct Guard {
     pub(crate) webhook: Webhook,
+    pub(crate) recorder: Webhook,
     pub(crate) lines: Arc<Mutex<Vec<Value>>>,
 }
 
@@ -103,13 +104,17 @@ pub(crate) fn guard_of(config: &str, state: State) -> Guard {
         config,
         state,
         move || now,
-        move |record| {
-            sink.lock()
-                .push(serde_json::from_str(&record.line()).unwrap());
+        move |line| {
+            let line = serde_json::from_str(&line.line()).unwrap();
+            sink.lock().push(line);
         },
     );
-    let [webhook, _] = guard.webhooks();
-    Guard { webhook, lines }
+    let [webhook, recorder] = guard.webhooks();
+    Guard {
+        webhook,
+        recorder,
+        lines,
+    }
 }
 
 pub(crate) fn call(

@@ -13,7 +13,7 @@ use super::world::{PATIENCE, World};
 
 const PODS: &str = "/api/v1/namespaces/hbox/pods";
 const EVENTS: &str = "/api/v1/namespaces/preprod-guard/events";
-const GONE: &str = "disappeared without a record";
+const GONE: &str = "the deletion of a production object has no record";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_detector_on_the_built_in_server() {
@@ -58,6 +58,8 @@ async fn detector(world: World) {
         "evicted",
         "one-of-all",
         "secretly",
+        "relabelled",
+        "hidden",
         "without-a-webhook",
         "in-the-store",
     ] {
@@ -98,6 +100,16 @@ async fn detector(world: World) {
         sleep(Duration::from_millis(100)).await;
     }
 
+    // A production caller removes a label.
+    let unlabel = json!({"metadata": {"labels": {"environment": null}}});
+    let path = format!("{PODS}/relabelled");
+    world.must("PATCH", &path, unlabel.clone()).await;
+    let end = Instant::now() + PATIENCE;
+    while events(&world, "ProductionMarkRemoval").await != ["pods/hbox/relabelled"] {
+        assert!(Instant::now() < end);
+        sleep(Duration::from_millis(100)).await;
+    }
+
     // A bypass: the configuration that records is gone, as after an uninstallation or with a dead webhook.
     let configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     world
@@ -111,8 +123,14 @@ async fn detector(world: World) {
     world
         .must("DELETE", &format!("{PODS}/secretly"), Value::Null)
         .await;
+    // Another one hides a deletion: the object loses its label first.
+    let path = format!("{PODS}/hidden");
+    world.must("PATCH", &path, unlabel).await;
+    world.must("DELETE", &path, Value::Null).await;
     for guard in [&called, &other] {
         guard.until("pods/hbox/secretly").await;
+        guard.until("lost its label").await;
+        assert!(!guard.log().contains("pods/hbox/relabelled"));
     }
     let end = Instant::now() + PATIENCE;
     while events(&world, "ProductionObjectGone").await.is_empty() {
@@ -131,6 +149,10 @@ async fn detector(world: World) {
         ["pods/hbox/secretly"]
     );
     assert_eq!(events(&world, "ProductionObjectDeletion").await, recorded);
+    assert_eq!(
+        events(&world, "ProductionMarkLost").await,
+        ["pods/hbox/hidden"]
+    );
 
     // The replica that is called dies, and the other one reports a deletion that had no record.
     world.install(&called, None).await;

@@ -2,6 +2,7 @@
 //! "$(tools/kube-apiserver/build.sh)"`).
 
 mod detector;
+mod guarded;
 mod informed;
 mod matrix;
 mod requests;

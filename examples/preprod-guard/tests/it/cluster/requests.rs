@@ -100,6 +100,8 @@ impl World {
             self.must("POST", pods, pod).await;
             self.must("DELETE", &format!("{pods}/{name}"), Value::Null)
                 .await;
+            // A thread of the guard writes the line.
+            sleep(Duration::from_millis(50)).await;
             let audit = std::fs::read_to_string(&guard.audit).unwrap();
             if audit.contains(&format!("pods/hbox-pre/{name}\"")) == recorded {
                 return;

@@ -48,7 +48,9 @@ async fn scenario(world: World) {
         // The built-in server keeps the key of its authority, so the command gets a token.
         &["--namespace=hbox-pre", "--service-account=ci"]
     };
-    let arguments = [&["kubeconfig", "--user=hbox-pre", &flag], credentials].concat();
+    let config = format!("--config={}", path("guard.yaml"));
+    let arguments = ["kubeconfig", "--user=hbox-pre", &config, &flag];
+    let arguments = [&arguments[..], credentials].concat();
     let printed = world.guard_command(&arguments).await;
     assert_eq!(
         printed,
@@ -124,8 +126,8 @@ async fn scenario(world: World) {
     ];
     assert_eq!(lines, expected);
 
-    let config = format!("--config={}", path("guard.yaml"));
-    let doctor = world.try_guard_command(&["doctor", &config]).await;
+    let url = format!("--url=https://{}", guard.address);
+    let doctor = world.try_guard_command(&["doctor", &config, &url]).await;
     // A12, B14, B15: the pre-release callers of this test have all rights.
     assert!(!doctor.status.success());
     let findings = text(&doctor);
@@ -133,13 +135,31 @@ async fn scenario(world: World) {
         "good: configuration hbox-guard\n",
         "good: configuration hbox-guard-records\n",
         "PROBLEM: user hbox-pre passes by the webhooks: may delete validatingwebhookconfigurations",
+        "deletecollection validatingwebhookconfigurations",
         "impersonate users",
         "get nodes/proxy",
+        "update configmaps in preprod-guard",
+        // A binding names the account, and none of its groups.
+        "PROBLEM: service account hbox-pre/ci passes by the webhooks: may delete validatingwebhookconfigurations",
+        "good: rights of service account hbox-pre/default",
+        "good: Kubernetes 1.",
     ] {
         assert!(findings.contains(expected), "{expected}: {findings}");
     }
+    let elsewhere = world.try_guard_command(&["doctor", &config]).await;
+    assert!(text(&elsewhere).contains("pod.validate.hbox calls {\"url\""));
+    let misspelt = [
+        "kubeconfig",
+        "--user=hbox-pr",
+        &config,
+        &flag,
+        "--namespace=hbox",
+    ];
+    let refused = world.try_guard_command(&misspelt).await;
+    assert!(!refused.status.success());
+    assert!(text(&refused).contains("hbox-pr would be a caller of production"));
     if world.is_real() {
-        signed(&world).await;
+        signed(&world, &config).await;
     }
     guard.kill().await;
 
@@ -152,23 +172,42 @@ async fn scenario(world: World) {
     let warned = pre(&["delete", "pod", "try-0"]).await;
     let warning = "Warning: Pre-release environment not allowed to DELETE too old pod";
     assert!(warned.0 && warned.1.contains(warning), "{}", warned.1);
+    let of_config = world.guard_command(&["uninstall", &config]).await;
+    let both = "deleted hbox-guard\ndeleted hbox-guard-records\n";
+    assert_eq!(of_config, both);
+    world.install(&guard, Some(&world.file("pki/ca.crt"))).await;
+    // A label that was lost does not hide a configuration in an emergency.
+    let configuration = "validatingwebhookconfiguration/hbox-guard";
+    world
+        .kubectl(&["label", configuration, "app.kubernetes.io/name-"])
+        .await;
     let deleted = world.guard_command(&["uninstall", "--emergency"]).await;
-    assert_eq!(deleted, "deleted hbox-guard\ndeleted hbox-guard-records\n");
+    assert_eq!(deleted, both);
+    for arguments in [["uninstall", "--emergency"], ["uninstall", &config]] {
+        let nothing = world.try_guard_command(&arguments).await;
+        assert!(!nothing.status.success());
+        assert!(text(&nothing).contains("deleted nothing"));
+    }
     guard.kill().await;
     world.end().await;
 }
 
 /// A certificate that the signer of the cluster issues.
-async fn signed(world: &World) {
+async fn signed(world: &World, config: &str) {
     let out = format!("--out={}", world.file("signed.yaml").display());
     let arguments = [
         "kubeconfig",
+        config,
         "--user=hbox-pre",
         "--group=hbox:pre-release",
         "--namespace=hbox",
         &out,
     ];
     world.guard_command(&arguments).await;
+    let requests = world
+        .kubectl(&["get", "certificatesigningrequests", "--output=name"])
+        .await;
+    assert_eq!(requests, "", "the request is deleted");
     let user = world.try_kubectl("signed.yaml", &["auth", "whoami"]).await;
     let user = text(&user);
     assert!(

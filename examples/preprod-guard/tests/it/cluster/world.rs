@@ -19,6 +19,7 @@ callers:
   users: [hbox-pre]
   groups: ["hbox:pre-release"]
   serviceAccountNamespaces: [hbox-pre]
+accounts: [hbox/free]
 patience: 5
 "#;
 
@@ -140,6 +141,7 @@ impl World {
         .await;
         let account = [
             "kubeconfig",
+            "--unchecked",
             "--user=guard",
             "--namespace=preprod-guard",
             "--service-account=preprod-guard",
@@ -262,7 +264,13 @@ impl World {
             .arg("--audit-log")
             .arg(&audit)
             .arg(format!("--webhook-port={}", address.port()))
-            .args(["--health-probe-bind-address=0", "--linger=0"])
+            .arg("--health-probe-bind-address=0")
+            .args(
+                flags
+                    .iter()
+                    .all(|flag| !flag.starts_with("--linger"))
+                    .then_some("--linger=0"),
+            )
             .args(flags)
             .env("POD_NAME", name)
             .env("POD_NAMESPACE", "preprod-guard")
