@@ -5,11 +5,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::built_in;
+use super::conversions::Conversions;
 use super::ignored::ignored;
 use crate::apply::{self, Kind, Schema, Set, Version};
 use crate::core::Core;
 use crate::kinds::data::Data;
-use crate::resource::ResourceInfo;
+use crate::resource::{Conversion, ResourceInfo};
 
 const SCALE: &str = "autoscaling/v1";
 
@@ -17,6 +18,8 @@ const SCALE: &str = "autoscaling/v1";
 pub(super) struct Known {
     pub(super) kind: Kind,
     pub(super) empty: Arc<Value>,
+    /// What is converted by a webhook; `None` for other kinds.
+    pub(super) conversions: Option<Arc<Conversions>>,
 }
 
 /// The types of a custom resource.
@@ -41,6 +44,7 @@ pub(super) fn known(core: &Core, info: &ResourceInfo, subresource: &str) -> Opti
         return Some(Known {
             kind: Kind::default().with(SCALE, Version::new(built_in::schema(of))),
             empty: Arc::new(built_in::empty(of, SCALE.to_owned(), "Scale")),
+            conversions: None,
         });
     }
     if info.custom {
@@ -62,11 +66,14 @@ pub(super) fn known(core: &Core, info: &ResourceInfo, subresource: &str) -> Opti
         }
     }
     if versions.len() > 1 {
-        kind = kind.converted_by(Arc::new(move |object, to| convert(&versions, object, to)));
+        kind = kind.converted_by(Arc::new(move |object, to| {
+            Ok(convert(&versions, object, to))
+        }));
     }
     Some(Known {
         kind,
         empty: Arc::new(built_in::empty(of, info.api_version(), &info.kind)),
+        conversions: None,
     })
 }
 
@@ -85,11 +92,16 @@ fn convert(versions: &[Arc<ResourceInfo>], object: &Value, to: &str) -> Value {
 /// All served versions of a custom resource.
 fn custom(core: &Core, info: &ResourceInfo, subresource: &str) -> Known {
     let served = core.registry.served();
-    let others = served.all().filter(|other| {
-        other.custom && other.storage == info.storage && other.version != info.version
-    });
+    let versions: Vec<Arc<ResourceInfo>> = served
+        .all()
+        .filter(|other| other.custom && other.storage == info.storage)
+        .cloned()
+        .collect();
     let mut kind = Kind::default();
-    for other in others {
+    for other in &versions {
+        if other.version == info.version {
+            continue;
+        }
         // The status of every version is the same; the rest of another version is not looked at.
         let ignored = if subresource == "status" {
             ignored(other, subresource)
@@ -100,8 +112,15 @@ fn custom(core: &Core, info: &ResourceInfo, subresource: &str) -> Known {
         kind = kind.with(other.api_version(), version);
     }
     let own = Version::new(types(info)).ignoring(ignored(info, subresource));
+    kind = kind.with(info.api_version(), own);
+    let is_converted = info.conversion == Conversion::Webhook;
+    let conversions = is_converted.then(|| Conversions::new(versions));
+    if let Some(conversions) = conversions.clone() {
+        kind = kind.converted_by(Arc::new(move |object, to| conversions.get(object, to)));
+    }
     Known {
-        kind: kind.with(info.api_version(), own),
+        kind,
         empty: Arc::new(json!({"apiVersion": info.api_version(), "kind": info.kind})),
+        conversions,
     }
 }

@@ -5,6 +5,7 @@
 
 mod admitted;
 mod built_in;
+mod conversions;
 mod ignored;
 mod kinds;
 mod scale;
@@ -12,6 +13,7 @@ mod times;
 mod writer;
 
 pub(crate) use admitted::{as_decoded, leave_shared};
+pub(crate) use conversions::Conversions;
 pub(crate) use kinds::schema;
 pub(crate) use scale::ScaleWriter;
 pub(crate) use times::keep_times;

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::conversions::Conversions;
 use super::kinds::{Known, known};
 use crate::apply::{ApplyError, Operation};
 use crate::core::Core;
@@ -121,6 +122,12 @@ impl<'a> Writer<'a> {
         self.operation(known)
             .apply(live.unwrap_or(&known.empty), applied, force)
             .map_err(refused)
+    }
+
+    /// The conversions by a webhook that [`Writer::update`] and [`Writer::apply`] lacked: their results count only if
+    /// none was missing.
+    pub(crate) fn conversions(&self) -> Option<&Conversions> {
+        self.known.as_ref()?.conversions.as_deref()
     }
 
     fn operation<'b>(&'b self, known: &'b Known) -> Operation<'b> {

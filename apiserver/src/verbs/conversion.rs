@@ -6,8 +6,8 @@
 //! converts many objects. `convert` is the only place that differs between the ways of [`Conversion`].
 //!
 //! The server reads some fields of stored objects without conversion: metadata that no conversion may change (names,
-//! owners, finalizers, times), and built-in kinds in the one form in which they are stored. Selectors are matched with
-//! the stored form, too.
+//! owners, finalizers, times), and built-in kinds in the one form in which they are stored. Selectors of labels and fields
+//! are matched with the version of the request where a webhook converts.
 
 use std::sync::Arc;
 
@@ -163,6 +163,24 @@ pub(crate) async fn between(
     if let Some(schema) = to.structural().filter(|_| to.custom) {
         schema.prune(&mut object);
         schema.default(&mut object);
+    }
+    Ok(object)
+}
+
+/// Converts an object to the version `to`, to compare the owners of its fields. It does not get the defaults of that
+/// version, because what a manager removes must be absent in each version.
+///
+/// # Errors
+/// As of [`shown`].
+pub(crate) async fn for_owners(
+    network: Network<'_>,
+    to: &ResourceInfo,
+    object: Value,
+) -> Result<Value, Status> {
+    let converted = convert(network, to, vec![object], &to.api_version()).await?;
+    let mut object = one(to, converted)?;
+    if let Some(schema) = to.structural() {
+        schema.prune(&mut object);
     }
     Ok(object)
 }

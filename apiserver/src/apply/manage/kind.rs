@@ -15,8 +15,8 @@ pub(crate) struct Kind {
     converter: Option<Converter>,
 }
 
-/// Converts an object, which has its apiVersion, to another one.
-pub(crate) type Converter = Arc<dyn Fn(&Value, &str) -> Value + Send + Sync>;
+/// Converts an object, which has its apiVersion, to another one. The error is the reason why it cannot.
+pub(crate) type Converter = Arc<dyn Fn(&Value, &str) -> Result<Value, String> + Send + Sync>;
 
 /// One version of a kind.
 #[derive(Clone, Debug)]
@@ -50,15 +50,18 @@ impl Kind {
     }
 
     /// The object in another version.
-    pub(super) fn convert(&self, object: &Value, api_version: &str) -> Value {
+    ///
+    /// # Errors
+    /// The reason why it cannot be converted.
+    pub(super) fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String> {
         let mut object = match &self.converter {
-            Some(convert) => convert(object, api_version),
+            Some(convert) => convert(object, api_version)?,
             None => object.clone(),
         };
         if let Some(object) = object.as_object_mut() {
             object.insert("apiVersion".to_owned(), api_version.into());
         }
-        object
+        Ok(object)
     }
 }
 

@@ -228,6 +228,8 @@ impl Updater<'_> {
             return Ok(Cow::Borrowed(object));
         }
         let object = self.kind.convert(object, api_version);
+        let object = object
+            .map_err(|why| ApplyError::Unprocessable(format!("failed to convert object: {why}")))?;
         let schema = &*version.schema;
         walk::validate(schema, schema.root(), &object, Duplicates::Allowed)
             .map_err(failed("failed to convert object"))?;

@@ -11,6 +11,7 @@ use super::options;
 use crate::admission::{AdmissionRequest, Operation, Reinvocation};
 use crate::core::Core;
 use crate::kinds::{Claim, rules};
+use crate::ownership::Conversions;
 use crate::request::Request;
 use crate::status::Status;
 use crate::store::{CommitError, Object};
@@ -34,6 +35,11 @@ pub(crate) trait Write: Sync {
     /// # Errors
     /// Those of the verb.
     fn mutate(&self, request: &Request, draft: &mut Draft) -> Result<(), Status>;
+
+    /// The conversions by a webhook that `mutate` lacked. Once they are made it is called again.
+    fn conversions(&self) -> Option<&Conversions> {
+        None
+    }
 
     /// Whether admission is asked, and about which effect.
     fn operation(&self, draft: &Draft) -> Option<Operation>;
@@ -169,7 +175,16 @@ async fn attempt(
     if let Some(live) = &draft.live {
         draft.shown = Some(conversion::shown_one(core.network(), info, live.clone()).await?);
     }
-    verb.mutate(request, &mut draft)?;
+    loop {
+        let mutated = verb.mutate(request, &mut draft);
+        match verb.conversions() {
+            Some(conversions) if conversions.load(core.network()).await => {}
+            _ => {
+                mutated?;
+                break;
+            }
+        }
+    }
     let operation = verb.operation(&draft);
     if let Some(operation) = operation {
         let mut asked = draft.asked(operation, asks, verb.options(asks, operation));

@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::escalation;
 use crate::kinds::{Claim, rules};
 use crate::meta;
-use crate::ownership::{self, Writer};
+use crate::ownership::{self, Conversions, Writer};
 use crate::request::Request;
 use crate::status::Status;
 use crate::store::Object;
@@ -147,6 +147,10 @@ impl Write for Save<'_> {
         };
         draft.new = Some(new);
         Ok(())
+    }
+
+    fn conversions(&self) -> Option<&Conversions> {
+        self.writer.conversions()
     }
 
     fn operation(&self, draft: &Draft) -> Option<Operation> {

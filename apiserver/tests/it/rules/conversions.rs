@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use kube_client::client::Body;
 use parking_lot::Mutex;
@@ -295,4 +295,102 @@ async fn a_change_of_the_webhook_counts_for_the_next_request() {
     let back = json!({"spec": {"conversion": {"webhook": {"clientConfig": {"service": {"name": "hooks"}}}}}});
     merge(&server, DEFINITION, &back).await.expect_ok();
     get(&server, &one).await.expect_ok();
+}
+
+/// The owners of an object: manager, operation, version and fields of the spec.
+fn owners(object: &Value) -> Vec<String> {
+    let entries = object["metadata"]["managedFields"].as_array();
+    let mut owners: Vec<String> = entries
+        .into_iter()
+        .flatten()
+        .map(|entry| {
+            let fields = entry["fieldsV1"]["f:spec"].as_object();
+            let fields: Vec<&str> = fields
+                .into_iter()
+                .flat_map(|fields| fields.keys())
+                .filter_map(|field| field.strip_prefix("f:"))
+                .collect();
+            let text = |field: &str| entry[field].as_str().unwrap().to_owned();
+            let (manager, operation) = (text("manager"), text("operation"));
+            let version = text("apiVersion");
+            format!("{manager} {operation} {version} {}", fields.join(","))
+        })
+        .collect();
+    owners.sort();
+    owners
+}
+
+#[tokio::test(start_paused = true)]
+async fn owners_of_one_version_stay_when_another_one_is_written() {
+    let (server, _) = converting(|_| {}).await;
+    let mut body = at("x", "h:1");
+    body["metadata"]["labels"] = json!({"a": "b"});
+    post(&server, &format!("{FOOS}?fieldManager=one"), &body)
+        .await
+        .expect_ok();
+    let by_two = format!("{FOOS_V2}/x?fieldManager=two");
+    let mut found = get(&server, &by_two).await.expect_ok();
+    found["spec"]["port"] = json!("2");
+    let put = put(&server, &by_two, &found).await.expect_ok();
+    // The changed port is the address of the first version, which has lost its owner; the label has not.
+    assert_eq!(
+        owners(&put),
+        [
+            "one Update example.com/v1 ",
+            "two Update example.com/v2 port"
+        ]
+    );
+    let patch = json!({"metadata": {"labels": {"c": "d"}}});
+    let by_three = format!("{FOOS_V2}/x?fieldManager=three");
+    let patched = merge(&server, &by_three, &patch).await.expect_ok();
+    assert_eq!(
+        owners(&patched),
+        [
+            "one Update example.com/v1 ",
+            "three Update example.com/v2 ",
+            "two Update example.com/v2 port"
+        ]
+    );
+}
+
+/// Applies as a manager.
+async fn apply(server: &ApiServer, path: &str, body: &Value) -> Answer {
+    let content_type = "application/apply-patch+yaml";
+    try_send(server, Method::PATCH, path, content_type, body.to_string())
+        .await
+        .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn applies_through_two_versions_know_each_other() {
+    let (server, _) = converting(|_| {}).await;
+    let one = format!("{FOOS}/x?fieldManager=one");
+    let two = format!("{FOOS_V2}/x?fieldManager=two");
+    apply(&server, &one, &at("x", "h:1")).await.expect_ok();
+    let same = foo_of("v2", "x", json!({"host": "h", "port": "1"}));
+    let shared = apply(&server, &two, &same).await.expect_ok();
+    assert_eq!(
+        owners(&shared),
+        [
+            "one Apply example.com/v1 address",
+            "two Apply example.com/v2 host,port"
+        ]
+    );
+    let other = foo_of("v2", "x", json!({"host": "h", "port": "2"}));
+    let refused = apply(&server, &two, &other).await;
+    assert_eq!(refused.code, 409);
+    let message = refused.message();
+    assert!(
+        message.ends_with("conflict with \"one\": .spec.address"),
+        "{message}"
+    );
+    let forced = apply(&server, &format!("{two}&force=true"), &other)
+        .await
+        .expect_ok();
+    assert_eq!(owners(&forced), ["two Apply example.com/v2 host,port"]);
+    assert_eq!(forced["spec"], other["spec"]);
+    // What is not applied any more is removed, through the other version.
+    let less = foo_of("v2", "x", json!({"host": "h"}));
+    let pruned = apply(&server, &two, &less).await.expect_ok();
+    assert_eq!(owners(&pruned), ["two Apply example.com/v2 host"]);
 }
