@@ -17,53 +17,37 @@
 //!            Steady(c1)
 //! ```
 //!
-//! The state is in the Secret alone, so a crash at any point is continued by any replica.
+//! The state is in the Secret alone, so a crash at any point is continued by any replica. That every configuration has
+//! trusted an authority for the time of propagation is a fact of the Secret, too: *confirmed*. A replica that starts later
+//! relies on it, and waits only for what is not confirmed.
+//!
+//! Replicas have different clocks, and a clock may be set. Times of certificates are compared with the wall clock; waits are
+//! measured with the time since boot, which is never set.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use super::issue::BACKDATE;
+use super::Lifetimes;
+use super::contents::{Authority, Contents, Id, Leaf, has_passed, is_due, is_of_the_future};
 
-/// Identifies a certificate: the digest of its bytes.
-pub(super) type Id = [u8; 32];
+/// The most configurations that are recorded for an authority. Beyond them nothing is confirmed, and replicas wait after
+/// each start.
+const MOST_CONFIGURATIONS: usize = 100;
 
-/// A certificate that signs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Authority {
-    pub(super) id: Id,
-    pub(super) issued: Timestamp,
-    pub(super) expires: Timestamp,
-}
-
-/// The certificate of the servers.
+/// The clocks of a replica at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Leaf {
-    pub(super) id: Id,
-    pub(super) issuer: Id,
-    pub(super) issued: Timestamp,
-    pub(super) expires: Timestamp,
-    /// Whether it is for all names of the server.
-    pub(super) fits: bool,
-}
-
-/// The content of the Secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Contents {
-    /// Grows with each write, so that an older content is known as such.
-    pub(super) generation: u64,
-    /// Every authority that clients must trust; one of them is the signer.
-    pub(super) bundle: Vec<Authority>,
-    /// The authority whose key is in the Secret: it signs the next leaf.
-    pub(super) signer: Id,
-    pub(super) leaf: Leaf,
-    /// The time at which an authority last joined the bundle.
-    pub(super) since: Timestamp,
+pub(super) struct Now {
+    /// The wall clock, for the times of certificates. It may be set at any moment.
+    pub(super) wall: Timestamp,
+    /// The time since boot, for waits.
+    pub(super) elapsed: Duration,
 }
 
 /// The Secret as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "there is one of it at a time")]
 pub(super) enum Found {
     Missing,
     /// It exists and cannot be used.
@@ -79,38 +63,32 @@ pub(super) struct Memory {
     /// The leaf that is served.
     pub(super) served: Option<Leaf>,
     /// Since when all configurations have had each authority.
-    trusted: BTreeMap<Id, Timestamp>,
+    trusted: BTreeMap<Id, Duration>,
+    /// The authorities that a configuration was without at some look.
+    missed: BTreeSet<Id>,
+    /// The names of the configurations at the last look.
+    configurations: BTreeSet<String>,
     /// Since when there was neither a usable Secret nor known contents.
-    empty_since: Option<Timestamp>,
+    empty_since: Option<Duration>,
     /// Whether the served leaf was trusted once.
     pub(super) ready: bool,
 }
 
-/// The bundles of the configurations: one set of authorities for each entry that leads to this server.
+/// The bundles of the configurations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bundles {
-    pub(super) entries: Vec<BTreeSet<Id>>,
+    /// One for each entry of a configuration that leads to this server.
+    pub(super) entries: Vec<Bundle>,
     /// Whether every configuration could be read.
     pub(super) complete: bool,
 }
 
-/// The times of a rotation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Lifetimes {
-    /// The life of an authority. Default: ten years.
-    pub authority: Duration,
-    /// The life of a leaf. Default: one year.
-    pub leaf: Duration,
-    /// The time between the moment at which every configuration has an authority and the first leaf that it signs: API servers
-    /// must have seen the configuration. Default: 30 s.
-    pub propagation: Duration,
-    /// The time that a replaced authority stays trusted after the last leaf was issued: every replica must have read the
-    /// Secret. Default: 24 hours.
-    pub overlap: Duration,
-    /// The time that a replica without contents waits for another one to restore a lost Secret, if a configuration trusts
-    /// an authority already. Default: 30 s.
-    pub patience: Duration,
+/// The bundle of one entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bundle {
+    /// The name of its configuration.
+    pub(super) configuration: String,
+    pub(super) authorities: BTreeSet<Id>,
 }
 
 /// What to write into the Secret.
@@ -120,6 +98,8 @@ pub(super) enum Write {
     Create,
     /// The known contents again, with the authorities of what was found, as this generation.
     Restore { generation: u64 },
+    /// The record that these configurations have trusted these authorities for the time of propagation.
+    Confirm(Vec<Id>, BTreeSet<String>),
     /// Another authority, which signs from now on; the leaf stays.
     Announce,
     /// Another leaf, of the signer.
@@ -139,114 +119,19 @@ pub(super) struct Decision {
     pub(super) inject: bool,
 }
 
-// === impl Lifetimes ===
-
-impl Default for Lifetimes {
-    fn default() -> Self {
-        let day = Duration::from_secs(24 * 3600);
-        Self {
-            authority: day * 3650,
-            leaf: day * 365,
-            propagation: Duration::from_secs(30),
-            overlap: day,
-            patience: Duration::from_secs(30),
-        }
-    }
-}
-
-impl Lifetimes {
-    /// Sets the life of an authority.
-    #[must_use]
-    pub fn authority(mut self, life: Duration) -> Self {
-        self.authority = life;
-        self
-    }
-
-    /// Sets the life of a leaf. A leaf does not outlive the authority that signs it.
-    #[must_use]
-    pub fn leaf(mut self, life: Duration) -> Self {
-        self.leaf = life;
-        self
-    }
-
-    /// Sets the time for API servers to see a configuration.
-    #[must_use]
-    pub fn propagation(mut self, time: Duration) -> Self {
-        self.propagation = time;
-        self
-    }
-
-    /// Sets the time that a replaced authority stays trusted.
-    #[must_use]
-    pub fn overlap(mut self, time: Duration) -> Self {
-        self.overlap = time;
-        self
-    }
-
-    /// Sets the time to wait for another replica to restore a lost Secret.
-    #[must_use]
-    pub fn patience(mut self, time: Duration) -> Self {
-        self.patience = time;
-        self
-    }
-}
-
-// === impl Contents ===
-
-impl Contents {
-    pub(super) fn authority(&self, id: Id) -> Option<&Authority> {
-        self.bundle.iter().find(|authority| authority.id == id)
-    }
-
-    /// Whether clients accept its leaf now.
-    fn is_alive(&self, now: Timestamp) -> bool {
-        self.leaf.is_valid(now)
-            && self
-                .authority(self.leaf.issuer)
-                .is_some_and(|issuer| is_valid(issuer.issued, issuer.expires, now))
-    }
-}
-
-// === impl Leaf ===
-
-impl Leaf {
-    fn is_valid(&self, now: Timestamp) -> bool {
-        is_valid(self.issued, self.expires, now)
-    }
-}
-
-/// Whether a certificate's life has begun and has not ended. A replica with a clock that is ahead makes certificates of the
-/// future; their beginning is earlier than their issue, so small differences of clocks do not count.
-fn is_valid(issued: Timestamp, expires: Timestamp, now: Timestamp) -> bool {
-    !is_of_the_future(issued, now) && now < expires
-}
-
-fn is_of_the_future(issued: Timestamp, now: Timestamp) -> bool {
-    has_passed(now, BACKDATE, issued)
-}
-
-/// The time of the next leaf or authority: two thirds of a life.
-fn is_due(issued: Timestamp, expires: Timestamp, now: Timestamp) -> bool {
-    now >= issued + (expires.duration_since(issued) / 3) * 2
-}
-
-/// Since `from`, at least `time` has passed.
-fn has_passed(from: Timestamp, time: Duration, now: Timestamp) -> bool {
-    SignedDuration::try_from(time).is_ok_and(|time| now.duration_since(from) >= time)
-}
-
 // === impl Memory ===
 
 impl Memory {
     /// Decides, and remembers what was seen.
     pub(super) fn decide(
         &mut self,
-        now: Timestamp,
+        at: Now,
         found: &Found,
         bundles: &Bundles,
         lifetimes: &Lifetimes,
     ) -> Decision {
-        self.look(now, bundles);
+        let now = at.wall;
+        self.look(at, bundles);
         let nothing = Decision {
             adopt: false,
             write: None,
@@ -255,11 +140,12 @@ impl Memory {
         let contents = match found {
             Found::Contents(contents) => contents,
             Found::Missing | Found::Unusable => {
-                let write = self.recover(now, bundles, lifetimes);
+                let write = self.recover(at, bundles, lifetimes);
                 return Decision { write, ..nothing };
             }
         };
         self.empty_since = None;
+        self.miss(contents, bundles);
         let known = self.known.as_ref();
         if let Some(known) = known.filter(|known| known.generation > contents.generation) {
             if known.is_alive(now) {
@@ -287,23 +173,22 @@ impl Memory {
             }
         }
         self.known = Some(contents.clone());
-        let adopt = self.adopts(now, contents, lifetimes);
+        let adopt = self.adopts(at, contents, lifetimes);
         if adopt {
             self.served = Some(contents.leaf);
         }
-        self.ready |= self
-            .served
-            .is_some_and(|leaf| self.is_trusted(leaf.issuer, now, lifetimes));
+        self.ready |= self.served.is_some_and(|leaf| {
+            leaf.is_valid(now) && self.is_trusted(leaf.issuer, at, contents, lifetimes)
+        });
         Decision {
             adopt,
-            write: self.advance(now, contents, lifetimes),
+            write: self.advance(at, contents, lifetimes),
             inject: true,
         }
     }
 
-    /// Notes which authorities all configurations have. A replica counts from its own first look: the Secret does not tell when
-    /// a configuration got its bundle.
-    fn look(&mut self, now: Timestamp, bundles: &Bundles) {
+    /// Records which authorities all configurations have, and since when.
+    fn look(&mut self, at: Now, bundles: &Bundles) {
         let known = self
             .known
             .iter()
@@ -311,72 +196,105 @@ impl Memory {
         let candidates: BTreeSet<Id> = bundles
             .entries
             .iter()
-            .flatten()
+            .flat_map(|entry| &entry.authorities)
             .copied()
             .chain(known)
             .collect();
-        let everywhere =
-            |id: &Id| bundles.complete && bundles.entries.iter().all(|entry| entry.contains(id));
+        let everywhere = |id: &Id| {
+            let mut entries = bundles.entries.iter();
+            bundles.complete && entries.all(|entry| entry.authorities.contains(id))
+        };
         let present: BTreeSet<Id> = candidates.into_iter().filter(everywhere).collect();
         self.trusted.retain(|id, _| present.contains(id));
         for id in present {
-            // A clock that was ahead does not keep the time from passing.
-            let since = self.trusted.entry(id).or_insert(now);
-            *since = now.min(*since);
+            self.trusted.entry(id).or_insert(at.elapsed);
+        }
+        let names = bundles.entries.iter().map(|entry| &entry.configuration);
+        self.configurations = names.cloned().collect();
+    }
+
+    /// Records which authorities of the contents a configuration is without.
+    fn miss(&mut self, contents: &Contents, bundles: &Bundles) {
+        self.missed.retain(|id| contents.authority(*id).is_some());
+        for Authority { id, .. } in &contents.bundle {
+            let mut entries = bundles.entries.iter();
+            if entries.any(|entry| !entry.authorities.contains(id)) {
+                self.missed.insert(*id);
+            }
         }
     }
 
-    /// Whether API servers have been able to see the authority everywhere.
-    fn is_trusted(&self, authority: Id, now: Timestamp, lifetimes: &Lifetimes) -> bool {
+    /// Whether this replica saw the authority everywhere for the time of propagation.
+    fn has_seen(&self, authority: Id, at: Now, lifetimes: &Lifetimes) -> bool {
         let since = self.trusted.get(&authority);
-        since.is_some_and(|since| has_passed(*since, lifetimes.propagation, now))
+        since.is_some_and(|since| at.elapsed.saturating_sub(*since) >= lifetimes.propagation)
+    }
+
+    /// Whether API servers have been able to see the authority everywhere: this replica saw it for long enough, or another
+    /// one did, and it has been everywhere since this one started.
+    fn is_trusted(
+        &self,
+        authority: Id,
+        at: Now,
+        contents: &Contents,
+        lifetimes: &Lifetimes,
+    ) -> bool {
+        let is_confirmed = self.trusted.contains_key(&authority)
+            && !self.missed.contains(&authority)
+            && contents.is_confirmed(authority, &self.configurations);
+        is_confirmed || self.has_seen(authority, at, lifetimes)
     }
 
     /// What to write in place of a Secret that is lost.
-    fn recover(
-        &mut self,
-        now: Timestamp,
-        bundles: &Bundles,
-        lifetimes: &Lifetimes,
-    ) -> Option<Write> {
-        if let Some(known) = self.known.as_ref().filter(|known| known.is_alive(now)) {
+    fn recover(&mut self, at: Now, bundles: &Bundles, lifetimes: &Lifetimes) -> Option<Write> {
+        if let Some(known) = self.known.as_ref().filter(|known| known.is_alive(at.wall)) {
             return Some(Write::Restore {
                 generation: known.generation + 1,
             });
         }
-        let since = self.empty_since.map_or(now, |since| since.min(now));
-        self.empty_since = Some(since);
-        let first = bundles.complete && bundles.entries.iter().all(BTreeSet::is_empty);
-        (first || has_passed(since, lifetimes.patience, now)).then_some(Write::Create)
+        let since = *self.empty_since.get_or_insert(at.elapsed);
+        let mut entries = bundles.entries.iter();
+        let first = bundles.complete && entries.all(|entry| entry.authorities.is_empty());
+        let waited = at.elapsed.saturating_sub(since) >= lifetimes.patience;
+        (first || waited).then_some(Write::Create)
     }
 
     /// Whether to serve the leaf of the contents.
-    fn adopts(&self, now: Timestamp, contents: &Contents, lifetimes: &Lifetimes) -> bool {
+    fn adopts(&self, at: Now, contents: &Contents, lifetimes: &Lifetimes) -> bool {
         match self.served {
             None => true,
             Some(served) if served.id == contents.leaf.id => false,
-            // A leaf of an authority that some API server does not trust yet waits, as long as the served one is good.
+            // A leaf of another authority that some API server does not trust yet waits until the served one ends. A served one of
+            // the future does not count as bad: this replica's clock may have been set back.
             Some(served) => {
-                !served.is_valid(now)
+                let issuer = contents.leaf.issuer;
+                at.wall >= served.expires
                     || contents.authority(served.issuer).is_none()
-                    || (contents.leaf.is_valid(now)
-                        && self.is_trusted(contents.leaf.issuer, now, lifetimes))
+                    || (contents.leaf.is_valid(at.wall)
+                        && (issuer == served.issuer
+                            || self.is_trusted(issuer, at, contents, lifetimes)))
             }
         }
     }
 
     /// The next step of the rotation.
-    fn advance(&self, now: Timestamp, contents: &Contents, lifetimes: &Lifetimes) -> Option<Write> {
+    fn advance(&self, at: Now, contents: &Contents, lifetimes: &Lifetimes) -> Option<Write> {
+        let now = at.wall;
+        if let Some(confirm) = self.confirms(at, contents, lifetimes) {
+            return Some(confirm);
+        }
         let signer = contents.authority(contents.signer)?;
         let leaf = &contents.leaf;
-        let dead = !contents.is_alive(now);
-        let due = dead || !leaf.fits || is_due(leaf.issued, leaf.expires, now);
+        let dead = contents.is_dead(now);
+        let due = !contents.is_alive(now) || !leaf.fits || is_due(leaf.issued, leaf.expires, now);
         if is_of_the_future(signer.issued, now) || is_due(signer.issued, signer.expires, now) {
             return Some(Write::Announce);
         }
         if due || leaf.issuer != signer.id {
-            let trusted = self.is_trusted(signer.id, now, lifetimes);
-            return (trusted || dead).then_some(Write::Issue);
+            let trusted = self.is_trusted(signer.id, at, contents, lifetimes);
+            // Another leaf of the same authority is trusted as the last one was.
+            let same = leaf.issuer == signer.id;
+            return (trusted || dead || same).then_some(Write::Issue);
         }
         let old: Vec<Id> = contents
             .bundle
@@ -387,6 +305,26 @@ impl Memory {
         let settled = leaf.issued.max(contents.since);
         (!old.is_empty() && has_passed(settled, lifetimes.overlap, now))
             .then_some(Write::Retire(old))
+    }
+
+    /// The record of what this replica saw and no replica recorded.
+    fn confirms(&self, at: Now, contents: &Contents, lifetimes: &Lifetimes) -> Option<Write> {
+        let configurations = &self.configurations;
+        let fits = |id: &Id| {
+            let recorded = contents.confirmed.get(id).into_iter().flatten();
+            recorded
+                .chain(configurations)
+                .collect::<BTreeSet<_>>()
+                .len()
+                <= MOST_CONFIGURATIONS
+        };
+        let ids = contents.bundle.iter().map(|authority| authority.id);
+        let seen: Vec<Id> = ids
+            .filter(|id| self.has_seen(*id, at, lifetimes))
+            .filter(|id| !contents.is_confirmed(*id, configurations))
+            .filter(fits)
+            .collect();
+        (!seen.is_empty()).then(|| Write::Confirm(seen, configurations.clone()))
     }
 }
 

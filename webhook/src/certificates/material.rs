@@ -1,6 +1,6 @@
 //! The content of the Secret: certificates and keys, read, checked and written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +17,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use x509_parser::parse_x509_certificate;
 
+use super::Lifetimes;
+use super::contents::{Authority, Contents, Id, Leaf};
 use super::issue::{self, BACKDATE, Issued};
-use super::machine::{Authority, Contents, Id, Leaf, Lifetimes, Write};
+use super::machine::Write;
 
 /// The keys of the Secret. The first three are those of other tools.
 const BUNDLE: &str = "ca.crt";
@@ -46,6 +48,9 @@ pub(super) struct Material {
 struct State {
     generation: u64,
     since: Timestamp,
+    /// The configurations that trusted an authority, by its digest in hexadecimal digits. Earlier versions did not write it.
+    #[serde(default)]
+    confirmed: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// What a content is made for.
@@ -134,6 +139,11 @@ impl Material {
     ) -> Result<Self, Problem> {
         let authorities: Option<Vec<Authority>> = bundle.iter().map(authority).collect();
         let authorities = authorities.ok_or(Problem::Unreadable(BUNDLE))?;
+        let confirmed = authorities.iter().filter_map(|authority| {
+            let configurations = state.confirmed.get(&hexadecimal(&authority.id))?;
+            Some((authority.id, configurations.clone()))
+        });
+        let confirmed = confirmed.collect();
         let key = rcgen::KeyPair::from_pem(&signer_key);
         let key = key.map_err(|_| Problem::Unreadable(SIGNER_KEY))?;
         let signs = |certificate: &&CertificateDer<'static>| {
@@ -170,6 +180,7 @@ impl Material {
                 signer,
                 leaf: leaf_facts,
                 since: state.since,
+                confirmed,
             },
             bundle,
             signer_key,
@@ -180,11 +191,8 @@ impl Material {
 
     /// The data of the Secret.
     pub(super) fn data(&self) -> BTreeMap<String, ByteString> {
-        let state = State {
-            generation: self.contents.generation,
-            since: self.contents.since,
-        };
-        let state = serde_json::to_vec(&state).expect("a number and a time can be encoded");
+        let state = State::of(&self.contents);
+        let state = serde_json::to_vec(&state).expect("a number, a time and texts can be encoded");
         [
             (BUNDLE, self.bundle_pem().into_bytes()),
             (SIGNER_KEY, self.signer_key.clone().into_bytes()),
@@ -237,6 +245,7 @@ impl Material {
                 let state = State {
                     generation: 1,
                     since: now,
+                    confirmed: BTreeMap::new(),
                 };
                 let mut bundle = vec![signer.certificate];
                 for certificate in trusted {
@@ -250,14 +259,19 @@ impl Material {
             Write::Restore { generation } => {
                 let known = known.ok_or(Problem::Unreadable(STATE))?;
                 let mut next = known.clone();
+                // In the order in which the contents take them.
                 for certificate in found.into_iter().flat_map(|found| &found.bundle) {
-                    if next.contents.authority(id(certificate)).is_none() {
-                        next.contents.bundle.extend(authority(certificate));
+                    if !next.bundle.contains(certificate) {
                         next.bundle.push(certificate.clone());
-                        next.contents.since = now;
                     }
                 }
-                next.contents.generation = *generation;
+                let found = found.map(|found| &found.contents);
+                next.contents.restore(*generation, found, now);
+                Ok(next)
+            }
+            Write::Confirm(authorities, configurations) => {
+                let mut next = base()?.clone();
+                next.contents.confirm(authorities, configurations);
                 Ok(next)
             }
             Write::Announce => {
@@ -269,6 +283,7 @@ impl Material {
                 let state = State {
                     generation: base.contents.generation + 1,
                     since: now,
+                    ..State::of(&base.contents)
                 };
                 Self::of(
                     state,
@@ -300,7 +315,7 @@ impl Material {
                 let leaf = issue::leaf(&name, &base.signer_key, &all, now, life.min(rest))?;
                 let state = State {
                     generation: base.contents.generation + 1,
-                    since: base.contents.since,
+                    ..State::of(&base.contents)
                 };
                 let (bundle, key) = (base.bundle.clone(), base.signer_key.clone());
                 Self::of(state, bundle, key, leaf.certificate, leaf.key, names)
@@ -309,12 +324,24 @@ impl Material {
                 let mut next = base()?.clone();
                 next.bundle
                     .retain(|certificate| !old.contains(&id(certificate)));
-                next.contents
-                    .bundle
-                    .retain(|authority| !old.contains(&authority.id));
-                next.contents.generation += 1;
+                next.contents.retire(old);
                 Ok(next)
             }
+        }
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn of(contents: &Contents) -> Self {
+        let confirmed = contents.confirmed.iter();
+        Self {
+            generation: contents.generation,
+            since: contents.since,
+            confirmed: confirmed
+                .map(|(id, configurations)| (hexadecimal(id), configurations.clone()))
+                .collect(),
         }
     }
 }
@@ -324,6 +351,10 @@ impl std::fmt::Debug for Material {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Material").field(&self.contents).finish()
     }
+}
+
+fn hexadecimal(id: &Id) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn authority(certificate: &CertificateDer<'static>) -> Option<Authority> {

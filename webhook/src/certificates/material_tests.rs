@@ -68,6 +68,20 @@ fn each_write_makes_contents_that_are_read_back_with_the_same_facts() {
     );
     assert_eq!(retired.contents.bundle.len(), 1);
 
+    let names_of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let confirm = Write::Confirm(vec![old, announced.contents.signer], names_of(&["guard"]));
+    let confirmed = next(&confirm, Some(&issued), 250);
+    let read = Material::read(&confirmed.data(), &names()).unwrap();
+    assert_eq!(read.contents, confirmed.contents);
+    assert_eq!(read.contents.confirmed.len(), 2);
+    let later = next(&Write::Retire(vec![old]), Some(&read), 300);
+    let later = next(&Write::Announce, Some(&later), 310);
+    let later = next(&Write::Issue, Some(&later), 320).contents;
+    assert_eq!(
+        later.confirmed,
+        [(announced.contents.signer, names_of(&["guard"]))].into()
+    );
+
     let rolled_back = Material::next(
         &Write::Restore { generation: 5 },
         Some(&first),
@@ -266,4 +280,14 @@ fn a_damaged_content_is_refused_with_its_reason() {
         0,
         "keys are not shown"
     );
+}
+
+#[test]
+fn a_content_of_an_earlier_version_confirms_nothing() {
+    let made = next(&Write::Create, None, 0);
+    let mut data = made.data();
+    let state = br#"{"generation":4,"since":"2027-01-15T08:00:00Z"}"#;
+    data.insert("state.json".to_owned(), ByteString(state.to_vec()));
+    let read = Material::read(&data, &names()).unwrap().contents;
+    assert_eq!((read.generation, read.confirmed.len()), (4, 0));
 }

@@ -12,6 +12,8 @@ pub enum Notice {
     Created,
     /// Another authority joined the bundle; it signs the next certificate.
     Announced,
+    /// Every configuration has had the authorities long enough: replicas that start later are ready at once.
+    Confirmed,
     /// Another certificate was issued.
     Issued,
     /// Replaced authorities left the bundle.
@@ -53,6 +55,7 @@ impl Notice {
         match self {
             Self::Created => "CertificatesCreated",
             Self::Announced => "AuthorityAnnounced",
+            Self::Confirmed => "AuthorityConfirmed",
             Self::Issued => "CertificateIssued",
             Self::Retired => "AuthorityRetired",
             Self::Restored(_) => "CertificatesRestored",
@@ -73,9 +76,12 @@ impl Notice {
             | Self::ExpiresSoon(_)
             | Self::NotFound(_)
             | Self::Failed(_) => true,
-            Self::Created | Self::Announced | Self::Issued | Self::Retired | Self::Injected(_) => {
-                false
-            }
+            Self::Created
+            | Self::Announced
+            | Self::Confirmed
+            | Self::Issued
+            | Self::Retired
+            | Self::Injected(_) => false,
         }
     }
 }
@@ -87,6 +93,7 @@ impl fmt::Display for Notice {
             Self::Announced => {
                 f.write_str("another authority joined the bundle and signs from now on")
             }
+            Self::Confirmed => f.write_str("every configuration trusts the authority"),
             Self::Issued => f.write_str("issued another certificate"),
             Self::Retired => f.write_str("replaced authorities left the bundle"),
             Self::Restored(cause) => write!(f, "restored the newest certificates: {cause}"),

@@ -14,11 +14,12 @@ use reeve_serve::certificates::Certificates;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::machine::{Bundles, Decision, Found, Id, Lifetimes, Memory, Write};
+use super::contents::Id;
+use super::machine::{Bundle, Bundles, Decision, Found, Memory, Now, Write};
 use super::material::{Material, Problem, Terms};
 use super::notice::LogOnly;
 use super::targets::{Seen, Server, Target};
-use super::{Journal, Notice, RotationMetrics};
+use super::{Journal, Lifetimes, Notice, RotationMetrics};
 
 /// The default interval of two looks at the Secret and the configurations.
 pub const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -203,7 +204,8 @@ impl Rotation {
     }
 
     /// A check for readiness: it passes once the certificate was trusted by every configuration, for the time of
-    /// [`Lifetimes::propagation`], and from then on.
+    /// [`Lifetimes::propagation`], and from then on. The Secret records that, so a replica that starts later is ready at its
+    /// first look.
     pub fn check(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<> {
         let status = Arc::clone(&self.status);
         move || {
@@ -251,7 +253,10 @@ impl Rotation {
         // The configurations first: one that changes after that is not written with an older Secret.
         let (seen, bundles) = self.configurations().await;
         let read = self.read().await?;
-        let now = self.clock.now();
+        let now = Now {
+            wall: self.clock.now(),
+            elapsed: self.clock.since_boot(),
+        };
         let decision = self
             .memory
             .decide(now, &read.found, &bundles, &self.lifetimes);
@@ -277,7 +282,7 @@ impl Rotation {
             }
             return Ok(false);
         };
-        self.write(&write, &read, &seen, now).await?;
+        self.write(&write, &read, &seen, now.wall).await?;
         Ok(true)
     }
 
@@ -299,8 +304,13 @@ impl Rotation {
                 }
             }
         }
-        let entries = all.iter().flat_map(|seen| &seen.entries);
-        let entries = entries.map(|entry| entry.bundle.clone()).collect();
+        let entries = all.iter().flat_map(|seen| {
+            seen.entries.iter().map(|entry| Bundle {
+                configuration: seen.target().to_string(),
+                authorities: entry.bundle.clone(),
+            })
+        });
+        let entries = entries.collect();
         (all, Bundles { entries, complete })
     }
 
@@ -421,6 +431,7 @@ impl Rotation {
         }
         let notice = match write {
             Write::Create => Notice::Created,
+            Write::Confirm(..) => Notice::Confirmed,
             Write::Announce => Notice::Announced,
             Write::Issue => Notice::Issued,
             Write::Retire(_) => Notice::Retired,

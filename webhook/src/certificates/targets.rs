@@ -12,7 +12,7 @@ use reeve_client::{Client, Error, Kind, ObjectKey, Patch, optional};
 use reeve_serve::certificates::CertificateDer;
 use serde_json::{Value, json};
 
-use super::machine::Id;
+use super::contents::Id;
 use super::material::{certificates, id};
 
 /// A configuration that leads to the server.

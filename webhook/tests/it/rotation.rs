@@ -197,7 +197,8 @@ async fn two_replicas_share_one_secret_and_repair_it() {
             "ConfigurationNotFound",
             "ConfigurationNotFound",
             "CertificatesCreated",
-            "BundleInjected"
+            "BundleInjected",
+            "AuthorityConfirmed"
         ]
     );
     let leaf = first.certificates.chain();
@@ -280,7 +281,8 @@ async fn authorities_are_replaced_in_order_and_every_notice_is_recorded() {
             "ConfigurationNotFound",
             "ConfigurationNotFound",
             "CertificatesCreated",
-            "BundleInjected"
+            "BundleInjected",
+            "AuthorityConfirmed"
         ]
     );
     pass(31 * 60).await;
@@ -292,7 +294,12 @@ async fn authorities_are_replaced_in_order_and_every_notice_is_recorded() {
     pass(29 * 60 + 30).await;
     assert_eq!(
         world.recorded(),
-        ["AuthorityAnnounced", "BundleInjected", "CertificateIssued"],
+        [
+            "AuthorityAnnounced",
+            "BundleInjected",
+            "AuthorityConfirmed",
+            "CertificateIssued"
+        ],
         "at two thirds of 90 minutes"
     );
     assert_eq!(world.bundles().await[0].matches("BEGIN").count(), 2);
@@ -344,7 +351,7 @@ async fn metrics_show_the_end_and_a_failed_renewal_is_warned_of_before_it() {
         .journal(world.journal.clone())
         .metrics(RotationMetrics::register(&mut registry));
     let _task = AbortOnDropHandle::new(tokio::spawn(rotation.run(CancellationToken::new())));
-    pass(20).await;
+    pass(45).await;
     let start = 1_800_000_000;
     let value = |name: &str| -> i64 {
         let text = reeve_serve::metrics::encode(&registry);
@@ -372,4 +379,27 @@ async fn metrics_show_the_end_and_a_failed_renewal_is_warned_of_before_it() {
     world.server.faults().clear();
     pass(60).await;
     assert_eq!(world.recorded(), ["CertificateIssued"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_that_start_again_are_ready_at_their_first_look() {
+    let world = World::new().await;
+    let first = world.replica(Lifetimes::default());
+    pass(20).await;
+    assert!((first.ready)().unwrap_err().contains("long enough"));
+    pass(40).await;
+    let leaf = first.certificates.chain();
+    drop(first);
+    let again = world.replica(Lifetimes::default());
+    pass(1).await;
+    world.check(&[&again]).await;
+    assert_eq!(again.certificates.chain(), leaf);
+    drop(again);
+    // A manifest without bundles was applied meanwhile: what API servers see is open again.
+    world.apply_manifest().await;
+    let again = world.replica(Lifetimes::default());
+    pass(20).await;
+    assert!((again.ready)().unwrap_err().contains("long enough"));
+    pass(40).await;
+    world.check(&[&again]).await;
 }
