@@ -6,7 +6,8 @@
 //! then. Fields without a place in the type stay, and so do forms that the type writes differently (`null`, empty lists).
 //! controller-runtime patches the difference to the request, and drops the removals in it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::Hash;
 
 use json_patch::Patch;
 use serde_json::{Map, Value};
@@ -59,39 +60,29 @@ fn object(
     result
 }
 
-/// Each item of `after` is made from the item of `before` that it was: an equal one, else one of the same name, else the
-/// one at the same place if neither has a name.
+/// Each item of `after` is made from the item of `before` that it was: an equal one, else one of the same name, else the one
+/// at the same place if neither has a name. Of several equal items, or several of one name, each is used once, in order.
 fn list(raw: &[Value], before: &[Value], after: &[Value]) -> Vec<Value> {
-    let mut free: Vec<bool> = vec![true; before.len()];
-    let mut origin: Vec<Option<usize>> = vec![None; after.len()];
-    let mut from = 0;
-    for (index, new) in after.iter().enumerate() {
-        let rest = before.iter().enumerate().skip(from);
-        let equal = rest
-            .clone()
-            .find(|(place, old)| free[*place] && *old == new);
-        if let Some((place, _)) = equal {
-            free[place] = false;
-            origin[index] = Some(place);
-            from = place + 1;
-        }
-    }
-    for (index, new) in after.iter().enumerate() {
+    let mut equal = places(before.iter().enumerate().map(|(place, old)| (old, place)));
+    let mut origin: Vec<Option<usize>> = after.iter().map(|new| next(&mut equal, new)).collect();
+    // What is left of the first round has no equal item any more.
+    let left = equal.into_values().flatten().collect::<BTreeSet<usize>>();
+    let named = left
+        .iter()
+        .filter_map(|place| Some((name(&before[*place])?, *place)));
+    let mut named = places(named);
+    for index in 0..after.len() {
         if origin[index].is_some() {
             continue;
         }
-        let name = name(new);
-        let place = match name {
-            Some(name) => (0..before.len())
-                .find(|place| free[*place] && self::name(&before[*place]) == Some(name)),
+        origin[index] = match name(&after[index]) {
+            Some(name) => next(&mut named, name),
             None => Some(index).filter(|place| {
-                before.len() == after.len() && free[*place] && self::name(&before[*place]).is_none()
+                before.len() == after.len()
+                    && left.contains(place)
+                    && name(&before[*place]).is_none()
             }),
         };
-        if let Some(place) = place {
-            free[place] = false;
-            origin[index] = Some(place);
-        }
     }
     after
         .iter()
@@ -101,6 +92,25 @@ fn list(raw: &[Value], before: &[Value], after: &[Value]) -> Vec<Value> {
             None => new.clone(),
         })
         .collect()
+}
+
+/// The places of each key, in order.
+fn places<'a, T: Hash + Eq + ?Sized>(
+    keys: impl Iterator<Item = (&'a T, usize)>,
+) -> HashMap<&'a T, VecDeque<usize>> {
+    let mut places: HashMap<&T, VecDeque<usize>> = HashMap::new();
+    for (key, place) in keys {
+        places.entry(key).or_default().push_back(place);
+    }
+    places
+}
+
+/// Takes the next place of `key`.
+fn next<T: Hash + Eq + ?Sized>(
+    places: &mut HashMap<&T, VecDeque<usize>>,
+    key: &T,
+) -> Option<usize> {
+    places.get_mut(key)?.pop_front()
 }
 
 fn name(item: &Value) -> Option<&str> {
@@ -160,6 +170,20 @@ mod tests {
                 json!([{"ip": "3", "new": 1}, {"ip": "2"}]),
             ),
             (
+                "items without a name change places",
+                json!([{"ip": "1", "new": 1}, {"ip": "2", "new": 2}]),
+                json!([{"ip": "1"}, {"ip": "2"}]),
+                json!([{"ip": "2"}, {"ip": "1"}]),
+                json!([{"ip": "2", "new": 2}, {"ip": "1", "new": 1}]),
+            ),
+            (
+                "the second of two items with one name changes, and the first goes behind it",
+                json!([{"name": "a", "at": 1, "new": 1}, {"name": "a", "at": 2, "new": 2}]),
+                json!([{"name": "a", "at": 1}, {"name": "a", "at": 2}]),
+                json!([{"name": "a", "at": 3}, {"name": "a", "at": 1}]),
+                json!([{"name": "a", "at": 3, "new": 2}, {"name": "a", "at": 1, "new": 1}]),
+            ),
+            (
                 "items change places",
                 json!([{"name": "a", "new": 1}, {"name": "b", "new": 2}]),
                 json!([{"name": "a"}, {"name": "b"}]),
@@ -197,8 +221,74 @@ mod tests {
         })
     }
 
+    /// An item of a list: two names and none, so that names and whole items come twice.
+    fn item() -> impl Strategy<Value = Value> {
+        ("[ab]?", 0..3_i64).prop_map(|(name, value)| {
+            let mut item = json!({"value": value});
+            if !name.is_empty() {
+                item["name"] = json!(name);
+            }
+            item
+        })
+    }
+
+    /// Two states of a list: some items change, leave or join, and the order is any.
+    fn lists() -> impl Strategy<Value = (Vec<Value>, Vec<Value>)> {
+        let items = prop::collection::vec((item(), 0..4_u8), 0..8);
+        let states =
+            (items, prop::collection::vec(item(), 0..3)).prop_flat_map(|(items, joining)| {
+                let before: Vec<Value> = items.iter().map(|(item, _)| item.clone()).collect();
+                let mut after = joining;
+                for (item, fate) in items {
+                    let mut item = item;
+                    match fate {
+                        0 => continue,
+                        1 => item["value"] = json!(7),
+                        _ => {}
+                    }
+                    after.push(item);
+                }
+                (Just(before), Just(after).prop_shuffle())
+            });
+        states
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(512))]
+
+        #[test]
+        fn items_keep_what_the_type_does_not_have_whatever_their_names_and_order(
+            (before, after) in lists(),
+        ) {
+            // The unknown field is a copy of the item as it was.
+            let with_copy = |item: &Value| {
+                let mut raw = item.clone();
+                raw["unknown"] = item.clone();
+                raw
+            };
+            let raw: Vec<Value> = before.iter().map(with_copy).collect();
+            let [raw, old, new] = [&raw, &before, &after].map(|list| json!({"list": list}));
+            let mut patched = raw.clone();
+            json_patch::patch(&mut patched, &patch(&raw, &old, &new)).unwrap();
+            let patched = patched["list"].as_array().unwrap();
+            let known = |item: &Value| {
+                let mut known = item.clone();
+                known.as_object_mut().unwrap().remove("unknown");
+                known
+            };
+            prop_assert_eq!(&patched.iter().map(known).collect::<Vec<_>>(), &after);
+            for item in patched.iter().filter(|item| !item["unknown"].is_null()) {
+                prop_assert_eq!(item.get("name"), item["unknown"].get("name"));
+            }
+            let count = |list: &[Value], item: &Value| list.iter().filter(|one| *one == item).count();
+            for item in &before {
+                // Every item that stays has its own field, and no field is used twice.
+                let staying = count(&before, item).min(count(&after, item));
+                prop_assert!(count(patched, &with_copy(item)) == staying, "{item}");
+                let used = patched.iter().filter(|one| one["unknown"] == *item).count();
+                prop_assert!(used <= count(&before, item), "{item}");
+            }
+        }
 
         #[test]
         fn the_patch_of_any_change_makes_the_object_that_the_handler_returned(

@@ -44,7 +44,8 @@ pub enum Failure {
         /// Group, version and kind of the request.
         found: String,
     },
-    /// The handler changed the object of a deletion or a connection, which the API server refuses.
+    /// The handler changed the object of a deletion or a connection, which the API server refuses. An object that it
+    /// returned as it is makes no patch.
     #[error("{webhook} changed the object of a request for {operation}, which has none to change")]
     Unchangeable {
         /// The name of the webhook.

@@ -70,6 +70,9 @@ pub struct Request<K = Value> {
     pub object: Option<K>,
     /// The stored object, of an update or a deletion.
     pub old_object: Option<K>,
+    /// Whether there is a stored object and it is no `K`: [`Request::old_object`] is `None` then. A mutating handler gets such a
+    /// request, a validating one only with [`Webhook::allow_unreadable_old`](super::Webhook::allow_unreadable_old).
+    pub old_unreadable: bool,
     /// Whether nothing will be stored. The handler must not have side effects then.
     pub dry_run: bool,
     /// The options of the operation, such as `DeleteOptions`.
@@ -88,7 +91,7 @@ impl<K> Request<K> {
     }
 
     /// Whether `condition` holds for the old or for the new state. A rule that protects objects with a label must see both:
-    /// an update may remove the label.
+    /// an update may remove the label. A stored object that [cannot be read](Request::old_unreadable) is not seen.
     #[must_use]
     pub fn either(&self, condition: impl Fn(&K) -> bool) -> bool {
         [&self.object, &self.old_object]

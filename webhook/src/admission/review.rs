@@ -130,13 +130,20 @@ impl<'a> Review<'a> {
         GroupVersionKind::gvk(&self.kind.group, &self.kind.version, &self.kind.kind)
     }
 
-    /// The request with its objects read as `K`. The error is that of an object that is no `K`.
-    pub(super) fn read<K: DeserializeOwned>(&self) -> Result<Request<K>, String> {
+    /// The request with its objects read as `K`. The error is that of an object that is no `K`; with `needs_old` also that of
+    /// the stored object.
+    pub(super) fn read<K: DeserializeOwned>(&self, needs_old: bool) -> Result<Request<K>, String> {
         let object = read("object", self.object)?;
-        // The reason would quote a stored object, which the user may not be allowed to read.
-        let old_object = read("oldObject", self.old_object).map_err(
-            |_| "oldObject cannot be read: the stored object is not of the type of the webhook",
-        )?;
+        let (old_object, old_unreadable) = match read("oldObject", self.old_object) {
+            Ok(old) => (old, false),
+            Err(_) if !needs_old => (None, true),
+            // The reason would quote a stored object, which the user may not be allowed to read.
+            Err(_) => {
+                let problem =
+                    "oldObject cannot be read: the stored object is not of the type of the webhook";
+                return Err(problem.to_owned());
+            }
+        };
         Ok(Request {
             uid: self.uid.clone(),
             kind: self.kind(),
@@ -154,6 +161,7 @@ impl<'a> Review<'a> {
             user: self.user_info.clone(),
             object,
             old_object,
+            old_unreadable,
             dry_run: self.dry_run.unwrap_or(false),
             options: self.options.clone(),
             deadline: None,

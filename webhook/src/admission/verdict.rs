@@ -178,7 +178,10 @@ impl<K> Mutation<K> {
     }
 
     /// Allows the request with `object` in place of its object. The patch is the difference of both; an equal object makes
-    /// none. Fields of the request that `K` does not have stay.
+    /// none. Fields of the request that `K` does not have stay. Items of lists are paired with those that they were: equal
+    /// ones first, then those of one `name` in their order, then those at one place.
+    ///
+    /// The object of a deletion or of a connection cannot be changed; it may be returned as it is.
     pub fn changed(object: K) -> Self {
         Self {
             verdict: Verdict::allow(),

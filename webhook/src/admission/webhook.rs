@@ -28,9 +28,16 @@ pub enum Form {
 }
 
 /// Answers the reviews of one path.
-type Handler = Arc<
-    dyn Fn(&[u8], Option<Instant>) -> BoxFuture<'static, Result<Response, Failure>> + Send + Sync,
->;
+type Handler =
+    Arc<dyn Fn(&[u8], Terms) -> BoxFuture<'static, Result<Response, Failure>> + Send + Sync>;
+
+/// How a review is read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Terms {
+    deadline: Option<Instant>,
+    /// Whether a stored object that cannot be read is denied.
+    needs_old: bool,
+}
 
 /// An admission webhook: its name, its path and its handler. Clones share the handler.
 ///
@@ -63,6 +70,7 @@ pub struct Webhook {
     name: String,
     path: String,
     form: Form,
+    needs_old: bool,
     handler: Handler,
 }
 
@@ -80,7 +88,7 @@ impl Webhook {
     /// for logs and errors. Its path is kubebuilder's: `/validate-group-version-kind`, with `-` for each dot of the group.
     ///
     /// For a subresource `K` is the type of its body: `Scale`, `Eviction`. A request with another kind is a failure, and an
-    /// object that is no `K` is denied with code 400.
+    /// object that is no `K` is denied with code 400, also a stored one ([`Webhook::allow_unreadable_old`]).
     pub fn validating<K, F, Fut>(name: impl Into<String>, handler: F) -> Self
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Send + 'static,
@@ -106,6 +114,9 @@ impl Webhook {
 
     /// A webhook that may change objects of type `K`. Its path is kubebuilder's: `/mutate-group-version-kind`. See
     /// [`Mutation::changed`] for the patch.
+    ///
+    /// A stored object that is no `K` is not denied, because most handlers do not use it, and an update may repair it
+    /// ([`Request::old_unreadable`]; controller-runtime: a `Defaulter` gets the new object alone).
     pub fn mutating<K, F, Fut>(name: impl Into<String>, handler: F) -> Self
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Serialize + Send + 'static,
@@ -140,8 +151,8 @@ impl Webhook {
         Fut: Future<Output: Outcome<Verdict>> + Send + 'static,
     {
         let webhook = name.clone();
-        let answer: Handler = Arc::new(move |body, deadline| {
-            let read = begin::<K>(&webhook, expected.as_ref(), body, deadline);
+        let answer: Handler = Arc::new(move |body, terms| {
+            let read = begin::<K>(&webhook, expected.as_ref(), body, terms);
             let (uid, decision) = match read {
                 Ok((Begun::Ask(request), _)) => (request.uid.clone(), handler(*request)),
                 Ok((Begun::Unreadable(response), _)) => return ready(Ok(response)).boxed(),
@@ -159,6 +170,7 @@ impl Webhook {
             name,
             path,
             form: Form::Validating,
+            needs_old: true,
             handler: answer,
         }
     }
@@ -175,8 +187,8 @@ impl Webhook {
         Fut: Future<Output: Outcome<Mutation<K>>> + Send + 'static,
     {
         let webhook = name.clone();
-        let answer: Handler = Arc::new(move |body, deadline| {
-            let read = begin::<K>(&webhook, expected.as_ref(), body, deadline);
+        let answer: Handler = Arc::new(move |body, terms| {
+            let read = begin::<K>(&webhook, expected.as_ref(), body, terms);
             let (request, raw) = match read {
                 Ok((Begun::Ask(request), raw)) => (*request, raw),
                 Ok((Begun::Unreadable(response), _)) => return ready(Ok(response)).boxed(),
@@ -206,6 +218,7 @@ impl Webhook {
             name,
             path,
             form: Form::Mutating,
+            needs_old: false,
             handler: answer,
         }
     }
@@ -214,6 +227,16 @@ impl Webhook {
     #[must_use]
     pub fn at(mut self, path: impl Into<String>) -> Self {
         self.path = path.into();
+        self
+    }
+
+    /// Has a validating handler decide about an update or a deletion of a stored object that is no `K`:
+    /// [`Request::old_object`] is `None` and [`Request::old_unreadable`] is set then. By default such a request is denied with
+    /// code 400, because a rule about the old state cannot be checked (controller-runtime: `CustomValidator`); then an object
+    /// that was stored before `K` had a field that it needs cannot be repaired or deleted. No effect on a mutating webhook.
+    #[must_use]
+    pub fn allow_unreadable_old(mut self) -> Self {
+        self.needs_old = false;
         self
     }
 
@@ -241,7 +264,7 @@ impl Webhook {
     /// # Errors
     /// When the body is not such a review, or the handler fails.
     pub async fn answer(&self, review: &[u8]) -> Result<Response, Failure> {
-        (self.handler)(review, None).await
+        self.call_within(review, None).await
     }
 
     pub(crate) fn call(
@@ -249,7 +272,20 @@ impl Webhook {
         review: &[u8],
         deadline: Instant,
     ) -> BoxFuture<'static, Result<Response, Failure>> {
-        (self.handler)(review, Some(deadline))
+        self.call_within(review, Some(deadline))
+    }
+
+    fn call_within(
+        &self,
+        review: &[u8],
+        deadline: Option<Instant>,
+    ) -> BoxFuture<'static, Result<Response, Failure>> {
+        let needs_old = self.needs_old;
+        let terms = Terms {
+            deadline,
+            needs_old,
+        };
+        (self.handler)(review, terms)
     }
 }
 
@@ -270,20 +306,20 @@ enum Begun<K> {
     Unreadable(Response),
 }
 
-/// Reads a call. The text of its object is for the patch.
+/// Reads a call. The text of the object that it is about is for the patch.
 fn begin<'a, K: DeserializeOwned>(
     webhook: &str,
     expected: Option<&Expected>,
     body: &'a [u8],
-    deadline: Option<Instant>,
+    terms: Terms,
 ) -> Result<(Begun<K>, Option<&'a RawValue>), Failure> {
     let review = Review::of(body)?;
     if let Some(expected) = expected {
         expected.check(webhook, &review)?;
     }
-    let begun = match review.read::<K>() {
+    let begun = match review.read::<K>(terms.needs_old) {
         Ok(mut request) => {
-            request.deadline = deadline;
+            request.deadline = terms.deadline;
             Begun::Ask(Box::new(request))
         }
         // controller-runtime answers an object that cannot be decoded in the same way.
@@ -292,10 +328,11 @@ fn begin<'a, K: DeserializeOwned>(
             Begun::Unreadable(Response::of(&review.uid, &verdict, Patch::default()))
         }
     };
-    Ok((begun, review.object))
+    Ok((begun, review.object.or(review.old_object)))
 }
 
-/// The patch from the object of the request to `after`.
+/// The patch from `raw`, the object that the request is about, to `after`. A deletion has only its stored object, and a
+/// handler that returns it as it is changes nothing.
 fn difference<K: DeserializeOwned + Serialize>(
     webhook: &str,
     operation: Operation,
@@ -306,18 +343,28 @@ fn difference<K: DeserializeOwned + Serialize>(
         webhook: webhook.to_owned(),
         source,
     };
-    let changeable = matches!(operation, Operation::Create | Operation::Update);
-    let Some(raw) = raw.filter(|_| changeable) else {
-        return Err(Failure::Unchangeable {
-            webhook: webhook.to_owned(),
-            operation: operation.as_str(),
-        });
+    let unchangeable = || Failure::Unchangeable {
+        webhook: webhook.to_owned(),
+        operation: operation.as_str(),
     };
-    let before: K = serde_json::from_str(raw).map_err(encode)?;
+    let raw = raw.ok_or_else(unchangeable)?;
+    let changeable = matches!(operation, Operation::Create | Operation::Update);
+    // A stored object that cannot be read is not the one that the handler returned.
+    let before = serde_json::from_str::<K>(raw);
+    let before = before.map_err(|error| {
+        if changeable {
+            encode(error)
+        } else {
+            unchangeable()
+        }
+    })?;
     let before = serde_json::to_value(before).map_err(encode)?;
     let after = serde_json::to_value(after).map_err(encode)?;
     if before == after {
         return Ok(Patch::default());
+    }
+    if !changeable {
+        return Err(unchangeable());
     }
     let raw: Value = serde_json::from_str(raw).map_err(encode)?;
     Ok(change::patch(&raw, &before, &after))

@@ -358,7 +358,14 @@ async fn what_is_no_decision_is_a_failure_with_its_reason() {
         Webhook::mutating("broken", move |request: Request<Pod>| async move {
             match operation {
                 "error" => Err("the database is down"),
-                _ => Ok(Mutation::changed(request.old_object.unwrap_or_default())),
+                _ => {
+                    let mut pod = request.old_object.unwrap_or_default();
+                    pod.metadata
+                        .labels
+                        .get_or_insert_default()
+                        .insert("a".into(), "b".into());
+                    Ok(Mutation::changed(pod))
+                }
             }
         })
     };
@@ -439,6 +446,83 @@ async fn an_object_that_cannot_be_read_is_denied_with_the_place_of_the_problem()
             reply.message()
         );
     }
+}
+
+#[tokio::test]
+async fn a_stored_object_that_cannot_be_read_can_be_repaired() {
+    let broken = json!({"metadata": {"name": "web-0", "labels": 5}});
+    let labelled = Webhook::mutating("label", |mut request: Request<Pod>| async move {
+        assert!(request.old_unreadable && request.old_object.is_none());
+        let Some(mut pod) = request.object.take() else {
+            return Mutation::unchanged();
+        };
+        pod.metadata
+            .labels
+            .get_or_insert_default()
+            .insert("a".into(), "b".into());
+        Mutation::changed(pod)
+    });
+    let update = Call::update(&pod(&[]), &pod(&[])).field("oldObject", broken.clone());
+    let reply = update.to(&labelled).await;
+    assert!(reply.allowed() && reply.is_patched());
+    let delete = Call::delete(&pod(&[])).field("oldObject", broken);
+    assert!(delete.to(&labelled).await.allowed());
+
+    // A rule that may be about the stored object is checked with it, unless the webhook says otherwise.
+    let rule = Webhook::validating("rule", |request: Request<Pod>| async move {
+        if request.old_unreadable {
+            Verdict::allow().warn("not checked")
+        } else {
+            Verdict::allow()
+        }
+    });
+    assert_eq!(update.to(&rule).await.code(), Some(400));
+    let reply = update.to(&rule.clone().allow_unreadable_old()).await;
+    assert_eq!(
+        (reply.allowed(), reply.warnings()),
+        (true, vec!["not checked"])
+    );
+    let readable = Call::update(&pod(&[]), &pod(&[]));
+    assert!(
+        readable
+            .to(&rule.allow_unreadable_old())
+            .await
+            .warnings()
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn an_object_that_is_returned_as_it_is_makes_no_patch_in_any_operation() {
+    let webhook = Webhook::mutating("same", |request: Request<Pod>| async move {
+        match request.subject() {
+            Some(pod) => Mutation::changed(pod.clone()),
+            None => Mutation::unchanged(),
+        }
+    });
+    let subject = pod(&[("a", "b")]);
+    for call in [
+        Call::create(&subject),
+        Call::update(&pod(&[]), &subject),
+        Call::delete(&subject),
+        Call::delete(&subject).in_collection(),
+    ] {
+        let reply = call.to(&webhook).await;
+        assert!(reply.allowed() && !reply.is_patched(), "{call}");
+    }
+    let any = Webhook::mutating_any("same", |request: Request<Value>| async move {
+        Mutation::changed(request.object.unwrap_or_default())
+    });
+    let options = GroupVersionKind::gvk("", "v1", "PodExecOptions");
+    let exec = Call::of(
+        Operation::Connect,
+        &options,
+        "pods",
+        Some(json!({"stdin": true})),
+        None,
+    );
+    let reply = exec.to(&any).await;
+    assert!(reply.allowed() && !reply.is_patched());
 }
 
 #[test]
