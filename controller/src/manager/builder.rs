@@ -135,7 +135,8 @@ impl Builder {
 
     /// Runs a webhook server on every replica, whether it leads or not: from before the caches fill until the stop, in which
     /// it goes on for its [linger](reeve_webhook::Server::linger) time while the workers end. Its clock and metrics are the
-    /// manager's. The check `webhooks` of `/readyz` is its readiness; `/readyz/webhooks`, or `/readyz` on the server's own port,
+    /// manager's. Its stop ends within nine tenths of the [grace period](Builder::grace_period): with the default of 30 s it
+    /// goes on for 15 s, and calls in work have 11.9 s; with 10 s, 6 s and 3 s ([`reeve_webhook::Server::stop_within`]). The check `webhooks` of `/readyz` is its readiness; `/readyz/webhooks`, or `/readyz` on the server's own port,
     /// does not depend on controllers (controller-runtime: `WebhookServer`).
     #[cfg(feature = "webhook")]
     pub fn webhooks(mut self, server: reeve_webhook::Server) -> Self {
@@ -143,8 +144,18 @@ impl Builder {
         self
     }
 
+    /// Whether the webhook server runs. Default: it does, if there is one. If not, nothing of [`Builder::webhooks`] and
+    /// [`Builder::webhook_certificates`] is used: no port, no Secret, no check of readiness. [`Manager::from_options`] sets it
+    /// from `--enable-webhooks` and `ENABLE_WEBHOOKS`.
+    #[cfg(feature = "webhook")]
+    pub fn webhooks_enabled(mut self, enabled: bool) -> Self {
+        self.webhooks.enabled = enabled;
+        self
+    }
+
     /// Has the webhook server make and renew its certificates by itself: `make` gets a client. Events of the Secret record what
-    /// happens. Rights: those of [`reeve_webhook::certificates`].
+    /// happens. Rights: those of [`reeve_webhook::certificates`]. Without a server the manager is not built; a program that serves
+    /// webhooks by other means runs [`Rotation`](reeve_webhook::certificates::Rotation) itself.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::Pod;
@@ -213,7 +224,8 @@ impl Builder {
     /// Binds the servers and builds the manager.
     ///
     /// # Errors
-    /// When an address cannot be bound, or the options of the election or of the caches do not fit together.
+    /// When an address cannot be bound, or the options of the election or of the caches do not fit together, or there are
+    /// certificates for webhooks and no webhooks.
     pub async fn build(mut self) -> Result<Manager, Error> {
         if let Some(options) = self.election.take() {
             options.validate()?;
@@ -360,7 +372,7 @@ impl Builder {
         client: &Client,
         events: &tokio::sync::mpsc::Sender<crate::events::Recorded>,
     ) -> Result<Option<(SocketAddr, Vec<Runnable>)>, Error> {
-        if self.webhooks.server.is_none() {
+        if !self.webhooks.check()? {
             // A recorder shows its series.
             return Ok(None);
         }
@@ -378,6 +390,7 @@ impl Builder {
             metrics: &self.metrics,
             health: &self.health,
             stopping: &self.stopping,
+            time_to_stop: super::run::time_of_webhooks(self.grace),
         };
         webhooks.bind(parts).await
     }

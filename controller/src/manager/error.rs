@@ -18,6 +18,12 @@ pub enum Error {
     #[cfg(feature = "webhook")]
     #[error(transparent)]
     Webhooks(#[from] reeve_webhook::Error),
+    /// `webhook_certificates` was called, and `webhooks` was not.
+    #[cfg(feature = "webhook")]
+    #[error(
+        "certificates for webhooks were configured, and no webhook server: call `webhooks`, or run a `Rotation` for a server of the program"
+    )]
+    CertificatesWithoutWebhooks,
     /// The options of the election do not fit together.
     #[error(transparent)]
     LeaderElection(#[from] crate::leader_election::Error),

@@ -180,6 +180,14 @@ fn share(grace: Duration, part: Part) -> Duration {
     grace * of_48 / 48
 }
 
+/// The time in which a webhook server ends by itself, from the begin of the stop. Its part has a little more, so that the
+/// tasks of a server that used its time are not dropped.
+#[cfg(feature = "webhook")]
+pub(super) fn time_of_webhooks(grace: Duration) -> Duration {
+    let end = share(grace, Part::Webhooks);
+    end - end / 44
+}
+
 /// Logs the failures of a stop and keeps them.
 fn record(errors: &mut Vec<Error>, failed: Vec<Ended>) {
     for ended in failed {

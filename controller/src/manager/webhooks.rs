@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use reeve_clock::Clock;
@@ -20,8 +21,8 @@ use crate::metrics::Metrics;
 type Make = Box<dyn FnOnce(reeve_client::Client) -> Rotation + Send>;
 
 /// The configured webhook server.
-#[derive(Default)]
 pub(super) struct Webhooks {
+    pub(super) enabled: bool,
     pub(super) server: Option<reeve_webhook::Server>,
     pub(super) rotation: Option<Make>,
 }
@@ -34,6 +35,8 @@ pub(super) struct Parts<'a> {
     pub(super) metrics: &'a Metrics,
     pub(super) health: &'a Health,
     pub(super) stopping: &'a CancellationToken,
+    /// The time for the stop of the server, from the begin of the manager's.
+    pub(super) time_to_stop: Duration,
 }
 
 /// Records Events of the Secret.
@@ -41,7 +44,31 @@ struct Events(Recorder);
 
 // === impl Webhooks ===
 
+impl Default for Webhooks {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            server: None,
+            rotation: None,
+        }
+    }
+}
+
 impl Webhooks {
+    /// Whether there is a server to run.
+    pub(super) fn check(&self) -> Result<bool, Error> {
+        if !self.enabled {
+            if self.server.is_some() {
+                tracing::info!("the webhook server is off");
+            }
+            return Ok(false);
+        }
+        if self.server.is_none() && self.rotation.is_some() {
+            return Err(Error::CertificatesWithoutWebhooks);
+        }
+        Ok(self.server.is_some())
+    }
+
     /// Binds the server: its address, and its runnables.
     pub(super) async fn bind(
         self,
@@ -54,6 +81,7 @@ impl Webhooks {
         let mut server = server
             .clock(parts.clock.clone())
             .metrics(metrics)
+            .stop_within(parts.time_to_stop)
             .certificate_metrics(parts.metrics.certificates());
         let mut runnables = Vec::new();
         if let Some(make) = self.rotation {

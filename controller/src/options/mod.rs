@@ -42,7 +42,8 @@
 //! | `--metrics-cert-path`, `--metrics-cert-name`, `--metrics-cert-key` | | self-signed, `tls.crt`, `tls.key` |
 //! | `--metrics-client-ca-file` | | no certificate is requested; with it, one of these authorities must have signed the client's |
 //! | `--enable-http2` | | `false`: for the metrics server |
-//! | `--webhook-port`, with the feature `webhook` | | `9443` |
+//! | `--enable-webhooks`, with the feature `webhook` | `ENABLE_WEBHOOKS` | `true`; `false`: the webhook server does not run, for a program outside of the cluster |
+//! | `--webhook-port` | | `9443` |
 //! | `--webhook-cert-path`, `--webhook-cert-name`, `--webhook-cert-key` | | `/tmp/k8s-webhook-server/serving-certs`, `tls.crt`, `tls.key` |
 //! | `--leader-elect` | | `false` |
 //! | `--leader-election-namespace` | `POD_NAMESPACE` | the service account's namespace |
@@ -236,6 +237,24 @@ pub struct MetricsOptions {
 #[cfg_attr(feature = "clap", group(skip))]
 #[non_exhaustive]
 pub struct WebhookOptions {
+    /// Whether the webhook server runs (kubebuilder: `ENABLE_WEBHOOKS`).
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            id = "enable_webhooks",
+            long = "enable-webhooks",
+            env = "ENABLE_WEBHOOKS",
+            action = clap::ArgAction::Set,
+            value_parser = clap::builder::BoolishValueParser::new(),
+            default_value = "true",
+            default_missing_value = "true",
+            num_args = 0..=1,
+            require_equals = true,
+            value_name = "BOOL"
+        )
+    )]
+    pub enable: bool,
+
     /// The port of the webhook server, on every address.
     #[cfg_attr(
         feature = "clap",
@@ -371,6 +390,7 @@ const SERVING_CERTS: &str = "/tmp/k8s-webhook-server/serving-certs";
 impl Default for WebhookOptions {
     fn default() -> Self {
         Self {
+            enable: true,
             port: 9443,
             cert_path: None,
             cert_name: "tls.crt".into(),
@@ -382,7 +402,7 @@ impl Default for WebhookOptions {
 #[cfg(feature = "webhook")]
 impl WebhookOptions {
     /// The webhook server of these options, without webhooks. Its certificate is in files, unless the program makes its own
-    /// ([`manager::Builder::webhook_certificates`]).
+    /// ([`manager::Builder::webhook_certificates`]). [`WebhookOptions::enable`] does not change it: the manager does not run it.
     pub fn server(&self) -> reeve_webhook::Server {
         let directory = self
             .cert_path
@@ -446,6 +466,10 @@ impl Options {
         }
         if let Some(server) = self.metrics.server() {
             builder = builder.metrics_server(server);
+        }
+        #[cfg(feature = "webhook")]
+        {
+            builder = builder.webhooks_enabled(self.webhook.enable);
         }
         if self.leader_elect {
             let namespace = given(&self.leader_election_namespace)
@@ -598,6 +622,27 @@ mod tests {
                 other.contains(r#"chain: "/certs/a.crt", key: "/certs/a.key""#),
                 "{other}"
             );
+        }
+
+        #[cfg(feature = "webhook")]
+        #[tokio::test]
+        async fn a_webhook_server_that_is_off_takes_no_port_and_needs_no_certificate() {
+            // No files of certificates exist.
+            let built = async |flags: &[&str]| {
+                let options = parsed(flags);
+                let builder = Manager::builder(Fake::default().client());
+                let builder = options.apply(PROGRAM, builder, || None).unwrap();
+                let builder = builder.webhooks(options.webhook.server());
+                builder
+                    .build()
+                    .await
+                    .map(|manager| manager.webhook_address())
+            };
+            let missing = "--webhook-cert-path=/no/such/directory";
+            let health = "--health-probe-bind-address=0";
+            let off = built(&["--enable-webhooks=false", missing, health]).await;
+            assert_eq!(off.unwrap(), None);
+            assert!(built(&[missing, health]).await.is_err());
         }
 
         #[test]

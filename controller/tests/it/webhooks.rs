@@ -208,6 +208,37 @@ fn webhooks_run_on_every_replica_and_go_on_while_the_manager_stops() {
 }
 
 #[test]
+fn a_short_grace_period_is_shared_by_the_linger_time_and_the_calls_in_work() {
+    Setup::new().server(Server::BuiltIn).run(async |cluster| {
+        let manager = Manager::builder(cluster.kube())
+            .clock(cluster.clock().clone())
+            .webhooks(server())
+            .grace_period(Duration::from_secs(10))
+            .build();
+        let running = cluster.start(&manager.await.unwrap());
+        sleep(Duration::from_secs(1)).await;
+        let begun = Instant::now();
+        // Without an error: no part of it was dropped.
+        running.end().await;
+        let took = begun.elapsed().as_secs_f64();
+        assert!((5.5..7.0).contains(&took), "{took}");
+    });
+}
+
+#[test]
+fn certificates_without_webhooks_are_refused() {
+    Setup::new().server(Server::BuiltIn).run(async |cluster| {
+        let builder = || {
+            let certificates = |client| rotation(client, Lifetimes::default());
+            Manager::builder(cluster.kube()).webhook_certificates(certificates)
+        };
+        let error = builder().build().await.unwrap_err().to_string();
+        assert!(error.contains("call `webhooks`"), "{error}");
+        assert!(builder().webhooks_enabled(false).build().await.is_ok());
+    });
+}
+
+#[test]
 fn a_real_kube_apiserver_calls_the_webhooks_of_a_manager() {
     Setup::new().server(Server::Assets).run(async |cluster| {
         let manager = manager(&cluster, "one", Lifetimes::default()).await;

@@ -87,6 +87,7 @@ pub struct Server {
     most_calls: usize,
     memory: usize,
     linger: Duration,
+    stop_within: Option<Duration>,
     metrics: Metrics,
     certificate_metrics: certificates::Metrics,
     readiness: Readiness,
@@ -127,6 +128,7 @@ impl Server {
             most_calls: MOST_CALLS,
             memory: MEMORY,
             linger: LINGER,
+            stop_within: None,
             metrics: Metrics::default(),
             certificate_metrics: certificates::Metrics::default(),
             readiness: Readiness::new(),
@@ -220,9 +222,19 @@ impl Server {
     }
 
     /// Sets the time that the server goes on after its stop began. Default: [`LINGER`]. Its Pod needs a
-    /// `terminationGracePeriodSeconds` above the sum of this time and the one to drain, which only slow calls use.
+    /// `terminationGracePeriodSeconds` above the sum of this time and the one to drain, which only slow calls use, or a
+    /// limit of both: [`Server::stop_within`].
     pub fn linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
+        self
+    }
+
+    /// Limits the whole stop: at most two thirds of `time` to [linger](Server::linger), and the rest, at most the time to
+    /// drain, for calls in work. With the defaults 45 s change nothing; with 9 s the server goes on for 6 s, and calls have 3 s.
+    /// Default: no limit. Without a manager, set it some seconds below the `terminationGracePeriodSeconds` of the Pod, which
+    /// is 30 s by default. A manager sets it from its grace period.
+    pub fn stop_within(mut self, time: Duration) -> Self {
+        self.stop_within = Some(self.stop_within.map_or(time, |other| other.min(time)));
         self
     }
 
@@ -277,12 +289,24 @@ impl Server {
         Ok(router.into_handler())
     }
 
+    /// The time to linger, and the limits with the time to drain.
+    fn stop(&self) -> (Duration, Limits) {
+        let limits = self.limits;
+        let Some(time) = self.stop_within else {
+            return (self.linger, limits);
+        };
+        let linger = self.linger.min(time / 3 * 2);
+        let drain = limits.drain.min(time.saturating_sub(linger));
+        (linger, limits.drain(drain))
+    }
+
     /// Loads the certificate and binds the address.
     ///
     /// # Errors
     /// When the address cannot be bound, the certificate cannot be used, or two webhooks have one path.
     pub async fn bind(self) -> Result<Bound, Error> {
         let handler = self.handler()?;
+        let (linger, limits) = self.stop();
         let mut certificates = match self.certificate {
             Certificate::SelfSigned => Certificates::self_signed(&self.clock)?,
             Certificate::Files { chain, key } => Certificates::from_files(chain, key).await?,
@@ -294,7 +318,7 @@ impl Server {
         let certificates = certificates.counted_in(&self.certificate_metrics);
         let server = HttpServer::bind("webhook", self.address, handler)
             .await?
-            .limits(self.limits)
+            .limits(limits)
             .task_per_request()
             .tls(certificates.clone(), self.http2)?;
         Ok(Bound {
@@ -302,7 +326,7 @@ impl Server {
             server,
             certificates,
             readiness: self.readiness,
-            linger: self.linger,
+            linger,
         })
     }
 }
@@ -329,7 +353,7 @@ impl Bound {
     }
 
     /// Serves until `stop`. Then `/readyz` fails, the server goes on for its [linger](Server::linger), and closes: clients
-    /// of HTTP/2 get a GOAWAY, and calls in work are answered.
+    /// of HTTP/2 get a GOAWAY, and calls in work are answered. [`Server::stop_within`] limits both times.
     ///
     /// # Errors
     /// When the server fails.
@@ -348,5 +372,45 @@ impl Bound {
             () = stopping => end.cancel(),
         }
         serving.await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_the_stop_leaves_a_third_for_calls_in_work() {
+        let seconds = Duration::from_secs;
+        let stop = |server: Server| {
+            let (linger, limits) = server.stop();
+            (linger, limits.drain)
+        };
+        let server = || Server::at(([127, 0, 0, 1], 0).into());
+        for (within, expected) in [
+            (None, (15, 30)),
+            (Some(60), (15, 30)),
+            (Some(45), (15, 30)),
+            (Some(27), (15, 12)),
+            (Some(9), (6, 3)),
+            (Some(0), (0, 0)),
+        ] {
+            let server = match within {
+                Some(within) => server().stop_within(seconds(within)),
+                None => server(),
+            };
+            let expected = (seconds(expected.0), seconds(expected.1));
+            assert_eq!(stop(server), expected, "{within:?}");
+        }
+        // What is shorter already stays, and the smaller of two limits counts.
+        let short = server()
+            .linger(seconds(1))
+            .limits(|limits| limits.drain(seconds(2)));
+        assert_eq!(
+            stop(short.stop_within(seconds(30))),
+            (seconds(1), seconds(2))
+        );
+        let twice = server().stop_within(seconds(9)).stop_within(seconds(30));
+        assert_eq!(stop(twice), (seconds(6), seconds(3)));
     }
 }
