@@ -8,14 +8,16 @@ pub(crate) mod duration;
 pub(crate) mod json_path;
 pub(crate) mod networking;
 pub(crate) mod pods;
+mod values;
 
 use jiff::Timestamp;
-use serde_json::{Number, Value, json};
+use serde_json::{Value, json};
 
 use crate::field::quote;
 use crate::openapi::descriptions;
 use crate::resource::{Column, ColumnSource};
 use json_path::JsonPath;
+pub(crate) use values::{count, number, since};
 
 /// The content of a row besides its cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -247,20 +249,6 @@ fn cell(kind: &str, found: Option<&Value>, now: Timestamp) -> Value {
         }),
         _ => Value::Null,
     }
-}
-
-/// The time since `time`, in words.
-pub(crate) fn since(time: Timestamp, now: Timestamp) -> String {
-    duration::human(now.duration_since(time))
-}
-
-/// The number of a field, 0 when absent.
-pub(crate) fn count(value: &Value) -> i64 {
-    value.as_i64().unwrap_or_default()
-}
-
-pub(crate) fn number(value: i64) -> Value {
-    Value::Number(Number::from(value))
 }
 
 #[cfg(test)]
