@@ -3,5 +3,6 @@
 mod admission;
 mod client;
 mod conversion;
+mod rollout;
 mod rotation;
 mod server;
