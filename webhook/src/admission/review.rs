@@ -22,6 +22,10 @@ struct Type<'a> {
 /// The body of a call.
 #[derive(Deserialize)]
 struct Body<'a> {
+    #[serde(default, borrow, rename = "apiVersion")]
+    api_version: Cow<'a, str>,
+    #[serde(default, borrow)]
+    kind: Cow<'a, str>,
     #[serde(default, borrow)]
     request: Option<Review<'a>>,
 }
@@ -107,6 +111,14 @@ pub(crate) fn type_of(
     Err(Failure::Version { expected, found })
 }
 
+// === impl Body ===
+
+impl Body<'_> {
+    fn is_review(&self) -> bool {
+        self.api_version == "admission.k8s.io/v1" && self.kind == Review::KIND
+    }
+}
+
 // === impl Review ===
 
 impl<'a> Review<'a> {
@@ -114,12 +126,16 @@ impl<'a> Review<'a> {
     const KIND: &'static str = "AdmissionReview";
 
     pub(super) fn of(body: &'a [u8]) -> Result<Self, Failure> {
-        type_of(body, "admission.k8s.io", Self::KIND)?;
-        let body: Body<'a> = serde_json::from_slice(body).map_err(|source| Failure::Malformed {
+        let read: Result<Body<'a>, _> = serde_json::from_slice(body);
+        // One pass over the body of a review. Another body is read again for the reason: its type comes before its fields.
+        if !read.as_ref().is_ok_and(Body::is_review) {
+            type_of(body, "admission.k8s.io", Self::KIND)?;
+        }
+        let read = read.map_err(|source| Failure::Malformed {
             expected: Self::KIND,
             source,
         })?;
-        let review = body.request.ok_or(Failure::Missing("request"))?;
+        let review = read.request.ok_or(Failure::Missing("request"))?;
         if review.uid.is_empty() {
             return Err(Failure::Missing("uid in its request"));
         }

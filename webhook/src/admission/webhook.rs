@@ -195,7 +195,8 @@ impl Webhook {
                 Err(failure) => return ready(Err(failure)).boxed(),
             };
             let (uid, operation) = (request.uid.clone(), request.operation);
-            let raw = raw.map(|raw| raw.get().to_owned());
+            let object = request.object.as_ref().or(request.old_object.as_ref());
+            let before = raw.zip(object).map(Before::of);
             let decision = handler(request);
             let webhook = webhook.clone();
             async move {
@@ -206,7 +207,7 @@ impl Webhook {
                 })?;
                 let patch = match object {
                     Some(after) if verdict.is_allowed() => {
-                        difference(&webhook, operation, raw.as_deref(), &after)?
+                        difference(&webhook, operation, before, &after)?
                     }
                     _ => Patch::default(),
                 };
@@ -331,12 +332,30 @@ fn begin<'a, K: DeserializeOwned>(
     Ok((begun, review.object.or(review.old_object)))
 }
 
-/// The patch from `raw`, the object that the request is about, to `after`. A deletion has only its stored object, and a
-/// handler that returns it as it is changes nothing.
-fn difference<K: DeserializeOwned + Serialize>(
+/// The object of a request before its handler ran.
+struct Before {
+    raw: String,
+    /// As its type writes it.
+    written: serde_json::Result<String>,
+}
+
+// === impl Before ===
+
+impl Before {
+    fn of<K: Serialize>((raw, object): (&RawValue, &K)) -> Self {
+        Self {
+            raw: raw.get().to_owned(),
+            written: serde_json::to_string(object),
+        }
+    }
+}
+
+/// The patch from the object that the request is about to `after`. A deletion has only its stored object, and a handler that
+/// returns it as it is changes nothing.
+fn difference<K: Serialize>(
     webhook: &str,
     operation: Operation,
-    raw: Option<&str>,
+    before: Option<Before>,
     after: &K,
 ) -> Result<Patch, Failure> {
     let encode = |source| Failure::Encode {
@@ -347,27 +366,16 @@ fn difference<K: DeserializeOwned + Serialize>(
         webhook: webhook.to_owned(),
         operation: operation.as_str(),
     };
-    let raw = raw.ok_or_else(unchangeable)?;
-    let changeable = matches!(operation, Operation::Create | Operation::Update);
     // A stored object that cannot be read is not the one that the handler returned.
-    let before = serde_json::from_str::<K>(raw);
-    let before = before.map_err(|error| {
-        if changeable {
-            encode(error)
-        } else {
-            unchangeable()
-        }
-    })?;
-    let before = serde_json::to_value(before).map_err(encode)?;
-    let after = serde_json::to_value(after).map_err(encode)?;
-    if before == after {
-        return Ok(Patch::default());
-    }
-    if !changeable {
+    let Before { raw, written } = before.ok_or_else(unchangeable)?;
+    let before = written.map_err(encode)?;
+    let after = serde_json::to_string(after).map_err(encode)?;
+    let patch = change::patch(&raw, &before, &after).map_err(encode)?;
+    let changeable = matches!(operation, Operation::Create | Operation::Update);
+    if !changeable && !patch.0.is_empty() {
         return Err(unchangeable());
     }
-    let raw: Value = serde_json::from_str(raw).map_err(encode)?;
-    Ok(change::patch(&raw, &before, &after))
+    Ok(patch)
 }
 
 // === impl Expected ===
