@@ -361,6 +361,7 @@ async fn no_call_of_a_real_server_fails_while_certificates_rotate_and_replicas_r
     let begun = Instant::now();
     let until = begun + ROTATION * u32::try_from(rotations).unwrap();
     let mut restarts = 0;
+    // A retirement is the last step of a rotation.
     while world.notices.count(&Notice::Retired) < rotations {
         assert!(Instant::now() < until, "{:?}", world.notices);
         // The oldest replica makes room for another one.
@@ -399,13 +400,6 @@ async fn no_call_of_a_real_server_fails_while_certificates_rotate_and_replicas_r
         "{:?}",
         world.calls
     );
-    for notice in [Notice::Announced, Notice::Issued, Notice::Retired] {
-        assert!(
-            world.notices.count(&notice) >= rotations,
-            "{:?}",
-            world.notices
-        );
-    }
     assert!(restarts >= 2, "each replica was restarted");
     // The API server connects again for each bundle: after an announcement, and after a retirement.
     assert!(connections >= rotations * 2, "{connections} connections");
