@@ -1,4 +1,4 @@
-// The Go peers: client-go's and controller-runtime's queue, informers and controllers.
+// The Go peers: client-go's and controller-runtime's queue, informers, controllers and webhooks.
 //
 //	peer-go SCENARIO -peer=client-go|controller-runtime [-flag=value …]
 //
@@ -28,6 +28,9 @@ var (
 	rate     = flag.Int("rate", 0, "changes a second; 0: the scenario's own number")
 	secs     = flag.Float64("secs", 2, "how long to read")
 
+	port         = flag.Int("port", 0, "webhooks: where the server listens, on 127.0.0.1")
+	certificates = flag.String("certificates", "", "webhooks: the directory of tls.crt and tls.key")
+
 	templates = flag.String("templates", "", "encode: where the server's templates are")
 )
 
@@ -49,6 +52,8 @@ var scenarios = map[string]func() (*report, error){
 	"ctrlcold":  func() (*report, error) { return reconciled(false, false) },
 	"ctrlburst": func() (*report, error) { return reconciled(true, false) },
 	"ctrlwrite": func() (*report, error) { return reconciled(false, true) },
+
+	"webhooks": serveWebhooks,
 
 	"encode": encode,
 }

@@ -25,12 +25,19 @@ fn binaries() -> Result<PathBuf, String> {
 
 /// Builds the programs that `group` needs; with `built`, only finds them.
 pub(crate) fn programs(group: &Group, built: bool) -> Result<BTreeMap<Program, PathBuf>, String> {
-    let all = [Program::Ours, Program::Kube, Program::Go, Program::Server];
+    let all = [
+        Program::Ours,
+        Program::Kube,
+        Program::Go,
+        Program::Server,
+        Program::Webhook,
+        Program::Load,
+    ];
     let needed = all.into_iter().filter(|program| {
         let asked = group
             .columns
             .iter()
-            .any(|column| column.program == *program);
+            .any(|column| column.program == *program || column.measures == Some(*program));
         asked || (group.server && *program == Program::Server)
     });
     if !built {
@@ -152,6 +159,8 @@ impl Program {
             Self::Kube => "peer-kube",
             Self::Go => "peer-go",
             Self::Server => "peer-server",
+            Self::Webhook => "peer-webhook",
+            Self::Load => "peer-load",
         }
     }
 }

@@ -13,6 +13,7 @@ mod plan;
 mod queue;
 mod run;
 mod table;
+mod webhook;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,7 +26,7 @@ use plan::Group;
 /// Compares the peers.
 #[derive(Debug, Parser)]
 struct Args {
-    /// The group: queue, sync, informer or controller; or faults, which measures nothing.
+    /// The group: queue, sync, informer, controller or webhook; or faults, which measures nothing.
     group: String,
     /// Only scenarios of these names.
     scenarios: Vec<String>,
@@ -115,8 +116,9 @@ fn chosen(name: &str) -> Result<Group, String> {
         "sync" => Ok(informer::sync()),
         "informer" => Ok(informer::group()),
         "controller" => Ok(informer::controller()),
+        "webhook" => Ok(webhook::group()),
         _ => Err(format!(
-            "{name} is not a group: the groups are queue, sync, informer, controller and faults"
+            "{name} is not a group: the groups are queue, sync, informer, controller, webhook and faults"
         )),
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Column {
     pub(crate) program: Program,
     pub(crate) peer: &'static str,
     pub(crate) flags: &'static [&'static str],
+    /// The program that `program` starts and measures, by the flag `-program`.
+    pub(crate) measures: Option<Program>,
     /// A variant runs only in the cases that name it.
     pub(crate) variant: bool,
     /// The column to compare with; its own name if others are compared with it.
@@ -31,6 +33,8 @@ pub(crate) enum Program {
     Kube,
     Go,
     Server,
+    Webhook,
+    Load,
 }
 
 /// A scenario with its flags.
@@ -96,6 +100,7 @@ impl Column {
             program,
             peer,
             flags: &[],
+            measures: None,
             variant: false,
             against: "ours",
         }
@@ -104,6 +109,12 @@ impl Column {
     /// Runs with these flags.
     pub(crate) fn flags(mut self, flags: &'static [&'static str]) -> Self {
         self.flags = flags;
+        self
+    }
+
+    /// Starts and measures this program.
+    pub(crate) fn measures(mut self, program: Program) -> Self {
+        self.measures = Some(program);
         self
     }
 

@@ -139,6 +139,12 @@ impl Runner {
             .arg(format!("-n={count}"))
             .args(case.flags)
             .args(column.flags);
+        if let Some(measured) = column.measures {
+            let Some(measured) = self.programs.get(&measured) else {
+                return;
+            };
+            command.arg(format!("-program={}", measured.display()));
+        }
         if let Some(server) = &self.server {
             command.arg(format!("-server=http://{}", server.address));
         }
