@@ -13,6 +13,10 @@ use crate::request::Request;
 use crate::status::Status;
 use crate::store::{HistoryError, Key, Object, Query};
 
+/// The most objects that are read at once for a page of a selection that matches converted objects. (apiserver:
+/// `maxLimit` of the storage.)
+const MOST_AT_ONCE: usize = 10_000;
+
 /// The message for a page that cannot be served any more. (apiserver: `storage.NewExpired…`.)
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
@@ -70,33 +74,48 @@ pub(crate) async fn list(
         }
         (None, At::Exactly(version)) => (Some(version), None, limit),
     };
-    let accept = |object: &Object| selection.matches(object);
-    let page = core.store.page(
-        &request.info.storage,
-        &Query {
-            prefix: &prefix,
-            after: after.as_deref(),
-            at: version.or(request.stale),
-            limit,
-            accept: &accept,
-        },
-    );
-    let page = match page {
-        Ok(page) => page,
-        Err(HistoryError::TooOld { .. }) if token.is_some() => {
-            let mut status = Status::expired(CONTINUE_EXPIRED);
-            status.continue_token = token.map(|token| {
-                Continuation {
-                    version: None,
-                    after: token.after,
-                }
-                .encode()
-            });
-            return Err(status);
-        }
-        Err(error) => return Err(history_status(error)),
+    let accept = |object: &Object| selection.may_match(object);
+    let read = |after: Option<&str>, at: Option<u64>, limit: Option<usize>| {
+        let page = core.store.page(
+            &request.info.storage,
+            &Query {
+                prefix: &prefix,
+                after,
+                at,
+                limit,
+                accept: &accept,
+            },
+        );
+        page.map_err(|error| match (error, &token) {
+            (HistoryError::TooOld { .. }, Some(token)) => {
+                let mut status = Status::expired(CONTINUE_EXPIRED);
+                let after = token.after.clone();
+                let version = None;
+                status.continue_token = Some(Continuation { version, after }.encode());
+                status
+            }
+            (error, _) => history_status(error),
+        })
     };
-    let objects = conversion::shown(core.network(), &request.info, page.objects).await?;
+    let mut page = read(after.as_deref(), version.or(request.stale), limit)?;
+    let shown = |objects| conversion::shown(core.network(), &request.info, objects);
+    let mut objects = shown(std::mem::take(&mut page.objects)).await?;
+    if selection.is_of_version() {
+        objects.retain(|object| selection.matches(object));
+        let mut at_once = limit.unwrap_or_default();
+        while let (Some(limit), Some(last)) = (limit, page.last.clone())
+            && objects.len() < limit
+        {
+            at_once = at_once.saturating_mul(2).clamp(1, MOST_AT_ONCE);
+            page = read(Some(last.as_str()), Some(page.version), Some(at_once))?;
+            let more = shown(std::mem::take(&mut page.objects)).await?;
+            objects.extend(more.into_iter().filter(|object| selection.matches(object)));
+            if objects.len() > limit {
+                objects.truncate(limit);
+                page.last = objects.last().map(|object| object.key().clone());
+            }
+        }
+    }
     let meta = ListMeta {
         version: page.version,
         continue_token: page.last.as_ref().map(|last: &Key| {

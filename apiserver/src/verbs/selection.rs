@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::field::quote;
 use crate::http::query::Parameters;
-use crate::resource::ResourceInfo;
+use crate::resource::{Conversion, ResourceInfo};
 use crate::selector::{FieldSelector, LabelSelector};
 use crate::status::Status;
 use crate::store::Object;
@@ -59,6 +59,19 @@ impl Selection {
     /// Every object matches.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// Whether it depends on the version of an object: a webhook may convert labels and selectable fields. Then
+    /// [`Selection::matches`] counts only for an object in the version of the request. (apiserver: `GetAttrs` gets that.)
+    pub(crate) fn is_of_version(&self) -> bool {
+        let of_any = |field: &str| matches!(field, "metadata.name" | "metadata.namespace");
+        let has_others = !self.fields.terms().iter().all(|term| of_any(&term.field));
+        self.info.conversion == Conversion::Webhook && (!self.labels.is_empty() || has_others)
+    }
+
+    /// Whether `object` may match once it is in the version of the request.
+    pub(crate) fn may_match(&self, object: &Object) -> bool {
+        self.is_of_version() || self.matches(object)
     }
 
     /// Whether `object` matches.

@@ -98,7 +98,7 @@ pub(crate) async fn watch(core: &Arc<Core>, request: &Request) -> Result<Watch, 
                 cursor: at,
                 initial: objects
                     .into_iter()
-                    .filter(|object| selection.matches(object))
+                    .filter(|object| selection.may_match(object))
                     .collect(),
                 // Servers with streaming lists end the legacy kind of start with this bookmark, too.
                 end_of_initial: (bookmarks && core.streaming_lists()).then_some(at),
@@ -217,7 +217,18 @@ impl Watch {
                 return None;
             }
             self.follow.borrow_and_update();
-            let frames = self.ready().await;
+            let (mut closing, deadline) = (self.closing.clone(), self.deadline);
+            // A webhook may take long to convert what is ready. The watch ends meanwhile where it would end without.
+            let frames = tokio::select! {
+                biased;
+                frames = self.ready() => Some(frames),
+                _ = closing.changed() => None,
+                () = sleep_until(deadline) => None,
+            };
+            let Some(frames) = frames else {
+                self.ended = true;
+                return None;
+            };
             if !frames.is_empty() {
                 return Some(frames);
             }
@@ -247,10 +258,20 @@ impl Watch {
             self.fail(&status, &mut out);
             return out.freeze();
         }
-        let initial = self.initial.by_ref().take(BATCH);
-        let initial: Vec<_> = initial.map(|object| ("ADDED", object)).collect();
-        if !initial.is_empty() {
-            self.deliver(initial, &mut out).await;
+        while self.initial.len() > 0 && out.is_empty() && !self.ended {
+            let initial = self.initial.by_ref().take(BATCH).collect();
+            match self.shown(initial).await {
+                Ok(initial) => {
+                    let matching = initial
+                        .into_iter()
+                        .filter(|object| self.selection.matches(object));
+                    let frames = matching.map(|object| ("ADDED", object)).collect();
+                    self.deliver(frames, &mut out).await;
+                }
+                Err(status) => self.fail(&status, &mut out),
+            }
+        }
+        if !out.is_empty() {
             return out.freeze();
         }
         if let Some(version) = self.end_of_initial.take() {
@@ -271,6 +292,13 @@ impl Watch {
             Ok((events, seen)) => {
                 self.cursor = seen;
                 let count = events.len();
+                let events = match self.in_version(events).await {
+                    Ok(events) => events,
+                    Err(status) => {
+                        self.fail(&status, &mut out);
+                        return out.freeze();
+                    }
+                };
                 let frames = events.into_iter().filter_map(|event| self.of_event(event));
                 let frames: Vec<_> = frames.collect();
                 if count == BATCH && frames.is_empty() {
@@ -336,14 +364,39 @@ impl Watch {
         }
     }
 
+    /// The events of this watch with their objects in the version of the request, if its selection depends on that.
+    async fn in_version(&self, mut events: Vec<Event>) -> Result<Vec<Event>, Status> {
+        if !self.selection.is_of_version() {
+            return Ok(events);
+        }
+        events.retain(|event| event.key.as_str().starts_with(&self.prefix));
+        let objects = events.iter().flat_map(|event| {
+            let previous = event.previous.iter().cloned();
+            std::iter::once(event.object.clone()).chain(previous)
+        });
+        let mut objects = self.shown(objects.collect()).await?.into_iter();
+        for event in &mut events {
+            for object in std::iter::once(&mut event.object).chain(&mut event.previous) {
+                if let Some(shown) = objects.next() {
+                    *object = shown;
+                }
+            }
+        }
+        Ok(events)
+    }
+
+    /// Objects in the version of the request.
+    async fn shown(&self, objects: Vec<Arc<Object>>) -> Result<Vec<Arc<Object>>, Status> {
+        conversion::shown(self.core.network(), self.presenter.info(), objects).await
+    }
+
     /// Writes frames, with the objects in the version of the request.
     async fn deliver(&mut self, frames: Vec<(&'static str, Arc<Object>)>, out: &mut BytesMut) {
         let (kinds, objects): (Vec<_>, Vec<_>) = frames.into_iter().unzip();
-        let objects =
-            match conversion::shown(self.core.network(), self.presenter.info(), objects).await {
-                Ok(objects) => objects,
-                Err(status) => return self.fail(&status, out),
-            };
+        let objects = match self.shown(objects).await {
+            Ok(objects) => objects,
+            Err(status) => return self.fail(&status, out),
+        };
         for (kind, object) in kinds.into_iter().zip(objects) {
             self.frame(kind, &object, out);
             if self.ended {

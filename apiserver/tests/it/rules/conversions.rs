@@ -1,6 +1,7 @@
 //! Custom resources that a webhook converts, in this process and under virtual time.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::sync::Arc;
 
 use http::{Method, Request, Response};
@@ -9,6 +10,7 @@ use kube_client::client::Body;
 use parking_lot::Mutex;
 use reeve_apiserver::ApiServer;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tower::service_fn;
 
 use super::definitions::{FOOS_V2, foo_of, text, two_versions};
@@ -393,4 +395,93 @@ async fn applies_through_two_versions_know_each_other() {
     let less = foo_of("v2", "x", json!({"host": "h"}));
     let pruned = apply(&server, &two, &less).await.expect_ok();
     assert_eq!(owners(&pruned), ["two Apply example.com/v2 host"]);
+}
+
+/// `addresses` with a selectable field in the second version.
+fn selectable() -> Value {
+    let mut definition = addresses(&["v1"]);
+    definition["spec"]["versions"][1]["selectableFields"] = json!([{"jsonPath": ".spec.host"}]);
+    definition
+}
+
+/// Names of the items of a list.
+fn names(list: &Value) -> Vec<&str> {
+    let items = list["items"].as_array().unwrap().iter();
+    items
+        .map(|item| item["metadata"]["name"].as_str().unwrap())
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn selectors_match_the_version_of_the_request() {
+    let server = server().await;
+    serve(&server, |_| {});
+    post(&server, CRDS, &selectable()).await.expect_ok();
+    let selected = format!("{FOOS_V2}?fieldSelector=spec.host%3Dh");
+    let mut frames = watch(&server, &format!("{selected}&watch=true")).await;
+    for (name, address) in [("a", "h:1"), ("b", "other:1"), ("c", "h:2"), ("d", "h:3")] {
+        post(&server, FOOS, &at(name, address)).await.expect_ok();
+    }
+    let list = get(&server, &selected).await.expect_ok();
+    assert_eq!(names(&list), ["a", "c", "d"]);
+    // A page is full although its first objects do not match.
+    let page = get(&server, &format!("{selected}&limit=2"))
+        .await
+        .expect_ok();
+    assert_eq!(names(&page), ["a", "c"]);
+    let token = page["metadata"]["continue"].as_str().unwrap();
+    let rest = get(&server, &format!("{selected}&limit=2&continue={token}"))
+        .await
+        .expect_ok();
+    assert_eq!(names(&rest), ["d"]);
+    // An object that leaves the selection is deleted for the watch.
+    let change = json!({"spec": {"address": "other:1"}});
+    merge(&server, &format!("{FOOS}/a"), &change)
+        .await
+        .expect_ok();
+    let mut events = Vec::new();
+    for _ in 0..4 {
+        let event = frames.next().await.unwrap();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let object = &event["object"];
+        events.push([
+            text(&event["type"]),
+            text(&object["metadata"]["name"]),
+            text(&object["spec"]["host"]),
+        ]);
+    }
+    assert_eq!(
+        events,
+        [
+            ["ADDED", "a", "h"],
+            ["ADDED", "c", "h"],
+            ["ADDED", "d", "h"],
+            ["DELETED", "a", "h"]
+        ]
+    );
+    let others = format!("{FOOS_V2}?fieldSelector=spec.host%21%3Dh");
+    delete(&server, &others, &Value::Null).await.expect_ok();
+    let left = get(&server, FOOS).await.expect_ok();
+    assert_eq!(names(&left), ["c", "d"]);
+    let initial = watch(&server, &format!("{selected}&watch=true")).await;
+    drop(frames);
+    let mut frames = initial;
+    for name in ["c", "d"] {
+        let event = frames.next().await.unwrap();
+        assert_eq!(event["object"]["metadata"]["name"], name);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_in_time_while_a_webhook_does_not_answer() {
+    let server = server().await;
+    let silent = service_fn(|_: Request<Body>| pending::<Result<Response<Body>, Infallible>>());
+    server.serve_webhooks("ops", "hooks", silent);
+    post(&server, CRDS, &addresses(&["v1"])).await.expect_ok();
+    post(&server, FOOS, &at("x", "h:1")).await.expect_ok();
+    let start = Instant::now();
+    let path = format!("{FOOS_V2}?watch=true&timeoutSeconds=5");
+    let mut frames = watch(&server, &path).await;
+    assert_eq!(frames.next().await, None);
+    assert_eq!(start.elapsed().as_secs(), 5);
 }
