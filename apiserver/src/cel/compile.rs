@@ -75,34 +75,48 @@ pub(super) fn depth(expression: &IdedExpr) -> usize {
     let mut open = vec![(expression, 1)];
     while let Some((expression, level)) = open.pop() {
         deepest = deepest.max(level);
-        let mut below = |part| open.push((part, level + 1));
-        match &expression.expr {
-            Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
-            Expr::Select(select) => below(&select.operand),
-            Expr::Call(call) => {
-                call.target.iter().for_each(|target| below(target));
-                call.args.iter().for_each(below);
-            }
-            Expr::List(list) => list.elements.iter().for_each(below),
-            Expr::Comprehension(comprehension) => {
-                below(&comprehension.iter_range);
-                below(&comprehension.accu_init);
-                below(&comprehension.loop_cond);
-                below(&comprehension.loop_step);
-                below(&comprehension.result);
-            }
-            Expr::Map(MapExpr { entries }) | Expr::Struct(StructExpr { entries, .. }) => {
-                for entry in entries {
-                    match &entry.expr {
-                        EntryExpr::StructField(field) => below(&field.value),
-                        EntryExpr::MapEntry(entry) => {
-                            below(&entry.key);
-                            below(&entry.value);
-                        }
-                    }
-                }
-            }
-        }
+        open.extend(parts(expression).into_iter().map(|part| (part, level + 1)));
     }
     deepest
+}
+
+/// The name of a type of which the expression makes an object: `Foo` of `Foo{a: 1}`.
+pub(super) fn object_type(expression: &IdedExpr) -> Option<&str> {
+    let mut open = vec![expression];
+    while let Some(expression) = open.pop() {
+        if let Expr::Struct(object) = &expression.expr {
+            return Some(&object.type_name);
+        }
+        open.extend(parts(expression));
+    }
+    None
+}
+
+/// The expressions directly in an expression.
+fn parts(expression: &IdedExpr) -> Vec<&IdedExpr> {
+    match &expression.expr {
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => Vec::new(),
+        Expr::Select(select) => vec![&select.operand],
+        Expr::Call(call) => call
+            .target
+            .as_deref()
+            .into_iter()
+            .chain(&call.args)
+            .collect(),
+        Expr::List(list) => list.elements.iter().collect(),
+        Expr::Comprehension(comprehension) => vec![
+            &comprehension.iter_range,
+            &comprehension.accu_init,
+            &comprehension.loop_cond,
+            &comprehension.loop_step,
+            &comprehension.result,
+        ],
+        Expr::Map(MapExpr { entries }) | Expr::Struct(StructExpr { entries, .. }) => entries
+            .iter()
+            .flat_map(|entry| match &entry.expr {
+                EntryExpr::StructField(field) => vec![&field.value],
+                EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
+            })
+            .collect(),
+    }
 }

@@ -1,8 +1,8 @@
 //! The variables that a policy defines, and the parts of the language that the interpreter does not have.
 //!
 //! `variables.name` becomes a call of `@variable`, which evaluates the variable when it is used for the first time.
-//! `Object.spec{…}` becomes a map with the name of its type as the member `@type`. The names begin with `@`, which no
-//! expression can contain. (apiserver: `plugin/cel/composition.go`, `cel/mutation`.)
+//! `Object.spec{…}` becomes a map with its type as the member `@type`; the type is a value that no expression and no JSON
+//! has. The names of functions begin with `@`, which no expression can contain. (apiserver: `plugin/cel/composition.go`, `cel/mutation`.)
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +18,17 @@ use serde_json::Value;
 use super::evaluate::explain;
 use super::expression::Expression;
 
-/// The member of an object that has the name of its type.
+/// The member of an object that has its [`ObjectType`].
 pub(super) const TYPE: &str = "@type";
+const OBJECT_TYPE: &str = "@object_type";
 const VARIABLE: &str = "@variable";
 const VARIABLES: &str = "variables";
+/// The variable that marks the scope of the expression itself, around those of its loops.
+const ROOT: &str = "@root";
+
+/// The name of the type of an object: `Object.spec` of `Object.spec{…}`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ObjectType(pub(super) String);
 
 /// The variables of a policy: each may use those before it.
 #[derive(Debug, Default)]
@@ -93,6 +100,7 @@ impl Composition {
             known: Mutex::default(),
         };
         scope.add_variable_from_value(VARIABLES, CelValue::Opaque(Arc::new(values)));
+        scope.add_variable_from_value(ROOT, true);
     }
 }
 
@@ -147,7 +155,15 @@ fn rewrite(source: &mut IdedExpr, uses: &mut impl FnMut(&str)) {
             }
         }
         Expr::Struct(object) => {
-            let mut entries = vec![entry(TYPE, text(&object.type_name), false)];
+            let of_type = IdedExpr {
+                id: 0,
+                expr: Expr::Call(CallExpr {
+                    func_name: OBJECT_TYPE.to_owned(),
+                    target: None,
+                    args: vec![text(&object.type_name)],
+                }),
+            };
+            let mut entries = vec![entry(TYPE, of_type, false)];
             for field in &mut object.entries {
                 if let EntryExpr::StructField(field) = &mut field.expr {
                     rewrite(&mut field.value, uses);
@@ -219,9 +235,33 @@ impl Values {
     }
 }
 
-/// Adds the function that rewritten expressions call.
+impl Opaque for ObjectType {
+    fn runtime_type_name(&self) -> &str {
+        "kubernetes.object_type"
+    }
+}
+
+/// Adds the functions that rewritten expressions call.
 pub(super) fn add_functions(context: &mut Context<'_>) {
     context.add_function(VARIABLE, variable);
+    context.add_function(OBJECT_TYPE, object_type);
+}
+
+/// `@object_type(name)`.
+fn object_type(name: Arc<String>) -> Result<CelValue, ExecutionError> {
+    Ok(CelValue::Opaque(Arc::new(ObjectType(name.to_string()))))
+}
+
+/// The scope of the expression itself, in which variables are evaluated wherever they are used.
+fn root<'a>(mut scope: &'a Context<'a>) -> &'a Context<'a> {
+    while let Context::Child {
+        parent, variables, ..
+    } = scope
+        && !variables.contains_key(ROOT)
+    {
+        scope = parent;
+    }
+    scope
 }
 
 /// `@variable(variables, name)`: its value.
@@ -237,6 +277,6 @@ fn variable(function: &FunctionContext<'_, '_>) -> Result<CelValue, ExecutionErr
     let values = values
         .downcast_ref::<Values>()
         .ok_or(ExecutionError::NoSuchOverload)?;
-    let value = values.get(&name, function.ptx);
+    let value = values.get(&name, root(function.ptx));
     value.map_err(|why| ExecutionError::function_error(VARIABLE, why))
 }

@@ -3,6 +3,7 @@
 use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue};
 
 use super::compile::compile_then;
+use super::functions::is_known_function;
 
 /// Identifiers that are types or name spaces of functions.
 pub(crate) const KNOWN: &[&str] = &[
@@ -50,6 +51,8 @@ pub(crate) struct Declared<'a> {
     pub(crate) variables: Option<&'a [String]>,
     /// `Object{…}` and `JSONPatch{…}`.
     pub(crate) has_patch_types: bool,
+    /// Not `authorizer`.
+    pub(crate) without_authorizer: bool,
 }
 
 /// The type of the result of an expression.
@@ -100,7 +103,8 @@ fn undeclared<'e>(
         Expr::Ident(name) => {
             let name = name.as_str();
             let is_declared = name.starts_with('@')
-                || OF_WRITES.contains(&name)
+                || (OF_WRITES.contains(&name)
+                    && !(name == "authorizer" && declared.without_authorizer))
                 || KNOWN.contains(&name)
                 || bound.contains(&name)
                 || (name == "params" && declared.has_params)
@@ -119,6 +123,10 @@ fn undeclared<'e>(
             undeclared(&select.operand, declared, bound)
         }
         Expr::Call(call) => {
+            if !is_known_function(&call.func_name) {
+                let (_, wrong) = reference(&call.func_name)?;
+                return Some((format!("{}(", call.func_name), wrong));
+            }
             let mut parts = call.target.as_deref().into_iter().chain(&call.args);
             parts.find_map(|part| undeclared(part, declared, bound))
         }
@@ -135,7 +143,8 @@ fn undeclared<'e>(
             let name = of.type_name.as_str();
             let is_patch = name == "JSONPatch" || name == "Object" || name.starts_with("Object.");
             if !(is_patch && declared.has_patch_types) {
-                return reference(name);
+                let (_, wrong) = reference(name)?;
+                return Some((format!("{name}{{"), wrong));
             }
             of.entries.iter().find_map(|entry| match &entry.expr {
                 EntryExpr::StructField(field) => undeclared(&field.value, declared, bound),
@@ -164,7 +173,8 @@ fn undeclared<'e>(
     }
 }
 
-/// The place of a word in an expression; one that begins with a dot is a field.
+/// The place of a word in an expression; one that begins with a dot is a field. Of a call and of an object it is the
+/// bracket, with which the word ends.
 pub(crate) fn place_of(expression: &str, word: &str) -> Option<usize> {
     let part_of_name = |character: char| character.is_alphanumeric() || character == '_';
     expression
@@ -174,7 +184,12 @@ pub(crate) fn place_of(expression: &str, word: &str) -> Option<usize> {
             let before = expression[..*index].chars().next_back();
             let after = expression[index + word.len()..].chars().next();
             let starts = word.starts_with('.') || !before.is_some_and(part_of_name);
-            starts && !after.is_some_and(part_of_name)
+            let ends = word.ends_with(['(', '{']) || !after.is_some_and(part_of_name);
+            starts && ends
+        })
+        .map(|index| match word.ends_with(['(', '{']) {
+            true => index + word.len() - 1,
+            false => index,
         })
 }
 

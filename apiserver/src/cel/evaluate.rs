@@ -1,20 +1,17 @@
 //! Evaluation of the rules of an object, within the object's budget.
 
-use std::sync::Arc;
-
 use kube_cel::KubeCelExt;
-use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
 use serde_json::Value;
 
-use super::authorizer;
 use super::compile::on_deep_stack;
-use super::composition;
 use super::meter::{self, Metered, Outcome};
-use super::patterns;
+use super::optionals::{self, Optional};
 use super::rule::Rule;
-use super::texts;
 use super::values::to_cel;
+use super::{
+    authorizer, composition, equality, logic, numbers, patterns, quantities, texts, times, types,
+};
 use crate::field::{ErrorKind, Errors, FieldError, Path};
 use crate::schema::{Additional, Kind, ListType, Schema, map_key};
 
@@ -96,15 +93,29 @@ pub(crate) fn evaluate(
 }
 
 thread_local! {
-    pub(super) static FUNCTIONS: Context<'static> = {
-        let mut functions = Context::default().with_all();
-        meter::add_functions(&mut functions);
-        patterns::add_functions(&mut functions);
-        authorizer::add_functions(&mut functions);
-        composition::add_functions(&mut functions);
-        texts::add_functions(&mut functions);
-        functions
-    };
+    pub(super) static FUNCTIONS: Context<'static> = functions();
+}
+
+/// The functions of the language: those of the crates, and ours over them.
+pub(super) fn functions() -> Context<'static> {
+    let mut functions = Context::default().with_all();
+    for add in [
+        meter::add_functions,
+        logic::add_functions,
+        equality::add_functions,
+        optionals::add_functions,
+        numbers::add_functions,
+        quantities::add_functions,
+        patterns::add_functions,
+        texts::add_functions,
+        times::add_functions,
+        types::add_functions,
+        authorizer::add_functions,
+        composition::add_functions,
+    ] {
+        add(&mut functions);
+    }
+    functions
 }
 
 // === impl Evaluation ===
@@ -169,10 +180,8 @@ impl Evaluation<'_> {
             if rule.transition {
                 let bound = match (&before, rule.optional_old_self) {
                     (None, false) => continue,
-                    (None, true) => CelValue::Opaque(Arc::new(OptionalValue::none())),
-                    (Some(before), true) => {
-                        CelValue::Opaque(Arc::new(OptionalValue::of(before.clone())))
-                    }
+                    (None, true) => Optional::none(),
+                    (Some(before), true) => Optional::of(before.clone()),
                     (Some(before), false) => before.clone(),
                 };
                 scope.add_variable_from_value("oldSelf", bound);

@@ -10,10 +10,14 @@
 //! * `map` and `filter` collect into one list, where the interpreter copies the list for each item, and `a.b` becomes
 //!   `a['b']`, which borrows where the interpreter copies all of `a`'s `b`.
 //!
+//! Where the interpreter differs from cel-go, the operators become functions, too: `logic`, `equality`, `optionals`,
+//! `numbers`.
+//!
 //! A unit is about one unit of cel-go, and the limits are Kubernetes'. The names of the added functions begin
 //! with `@`, which no expression can contain.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use kube_cel::cel::common::ast::{
@@ -83,6 +87,28 @@ const PAY: &str = "@pay";
 const COPY: &str = "@copy";
 const COLLECT: &str = "@collect";
 const COMBINE: &str = "@combine";
+pub(super) const ALL: &str = "@all";
+pub(super) const AND: &str = "@and";
+pub(super) const DIFFERS: &str = "@differs";
+pub(super) const EQUALS: &str = "@equals";
+pub(super) const EXISTS: &str = "@exists";
+pub(super) const IN: &str = "@is_in";
+pub(super) const NEGATE: &str = "@negate";
+pub(super) const OPTIONAL_INDEX: &str = "@optional_index";
+pub(super) const OR: &str = "@or";
+pub(super) const UNWRAP: &str = "@unwrap";
+
+/// Operators, and the functions in their place.
+const REPLACED: &[(&str, &str)] = &[
+    (operators::EQUALS, EQUALS),
+    (operators::IN, IN),
+    (operators::LOGICAL_AND, AND),
+    (operators::LOGICAL_OR, OR),
+    (operators::NEGATE, NEGATE),
+    (operators::NOT_EQUALS, DIFFERS),
+    (operators::OPT_INDEX, OPTIONAL_INDEX),
+    (operators::OPT_SELECT, OPTIONAL_INDEX),
+];
 
 thread_local! {
     /// The remaining units of the evaluation on this thread; `None` when it exceeded them.
@@ -122,7 +148,10 @@ impl Metered {
     /// Evaluates the expression within `limit`. `context` has the functions of [`add_functions`].
     pub(super) fn evaluate(&self, context: &Context<'_>, limit: u64) -> Outcome {
         LEFT.set(limit.checked_sub(self.base));
-        let result = context.resolve(&self.expression);
+        // The interpreter is not ours: a panic must not end the connection, or the process.
+        let resolve = AssertUnwindSafe(|| context.resolve(&self.expression));
+        let result = catch_unwind(resolve)
+            .unwrap_or_else(|_| Err(ExecutionError::function_error("", "internal error")));
         match LEFT.take() {
             Some(left) => Outcome {
                 result: Some(result),
@@ -180,17 +209,29 @@ fn rewrite(source: &IdedExpr) -> (IdedExpr, u64) {
         Expr::Ident(_) => (source.clone(), 1),
         Expr::Select(select) => {
             let (operand, weight) = rewrite(&select.operand);
-            if select.test {
-                let mut test = select.clone();
-                *test.operand = operand;
-                return of(Expr::Select(test), weight + 1);
-            }
             let name = literal(LiteralValue::String(select.field.as_str().into()));
-            of(call(operators::INDEX, vec![operand, name]), weight + 1)
+            match (is_optional(&select.operand), select.test) {
+                (true, false) => of(call(OPTIONAL_INDEX, vec![operand, name]), weight + 1),
+                (true, true) => {
+                    let member = ided(call(OPTIONAL_INDEX, vec![operand, name]));
+                    of(call("hasValue", vec![member]), weight + 1)
+                }
+                (false, true) => {
+                    let mut test = select.clone();
+                    *test.operand = operand;
+                    of(Expr::Select(test), weight + 1)
+                }
+                (false, false) => of(call(operators::INDEX, vec![operand, name]), weight + 1),
+            }
         }
         Expr::List(list) => {
-            let (elements, weight) = copied_all(&list.elements);
+            let (mut elements, weight) = copied_all(&list.elements);
             let optional = list.optional_indices.clone();
+            for (at, element) in elements.iter_mut().enumerate() {
+                if optional.contains(&at) {
+                    *element = ided(call(UNWRAP, vec![element.clone()]));
+                }
+            }
             of(
                 Expr::List(ListExpr::new_with_optionals(elements, optional)),
                 weight,
@@ -205,6 +246,9 @@ fn rewrite(source: &IdedExpr) -> (IdedExpr, u64) {
                         let (rewritten, more) = copied(part);
                         *part = rewritten;
                         weight += more;
+                    }
+                    if entry.optional {
+                        entry.value = ided(call(UNWRAP, vec![entry.value.clone()]));
                     }
                 }
             }
@@ -222,11 +266,7 @@ fn rewrite(source: &IdedExpr) -> (IdedExpr, u64) {
 }
 
 fn rewrite_call(source: &CallExpr) -> (Expr, u64) {
-    let name = match source.func_name.as_str() {
-        // The interpreter's own operator fails for a missing field.
-        operators::OPT_SELECT => operators::OPT_INDEX,
-        name => name,
-    };
+    let name = source.func_name.as_str();
     let own = match name {
         operators::CONDITIONAL | operators::LOGICAL_AND | operators::LOGICAL_OR => 0,
         _ => 1,
@@ -254,7 +294,7 @@ fn rewrite_call(source: &CallExpr) -> (Expr, u64) {
     let arguments: Vec<IdedExpr> = arguments.map(&mut unpack).collect();
     if !combines(source) {
         let call = CallExpr {
-            func_name: name.to_owned(),
+            func_name: function_of(source).to_owned(),
             target: target.map(Box::new).or(name_space),
             args: arguments,
         };
@@ -276,8 +316,42 @@ fn rewrite_call(source: &CallExpr) -> (Expr, u64) {
     (call(COMBINE, parts), weight)
 }
 
+/// The function in place of an operator, or the function itself.
+fn function_of(source: &CallExpr) -> &str {
+    let name = source.func_name.as_str();
+    if name == operators::INDEX && source.args.first().is_some_and(is_optional) {
+        return OPTIONAL_INDEX;
+    }
+    let replaced = REPLACED.iter().find(|(operator, _)| *operator == name);
+    replaced.map_or(name, |(_, function)| function)
+}
+
+/// Whether the value is optional: `a.?b`, and each member of it.
+fn is_optional(source: &IdedExpr) -> bool {
+    match &source.expr {
+        Expr::Select(select) => !select.test && is_optional(&select.operand),
+        Expr::Call(call) => match call.func_name.as_str() {
+            operators::OPT_INDEX | operators::OPT_SELECT => true,
+            operators::INDEX => call.args.first().is_some_and(is_optional),
+            "none" | "of" | "ofNonZeroValue" => {
+                let target = call.target.as_deref().map(|target| &target.expr);
+                matches!(target, Some(Expr::Ident(name)) if name == "optional")
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
 fn rewrite_loop(source: &ComprehensionExpr) -> (Expr, u64) {
     let (range, range_weight) = copied(&source.iter_range);
+    if let Some((function, predicate)) = decides(source) {
+        let units = rewrite(&source.loop_cond).1 + rewrite(&source.loop_step).1;
+        let (predicate, _) = rewrite(predicate);
+        let variable = ided(Expr::Ident(source.iter_var.clone()));
+        let parts = vec![number(units), range, variable, predicate];
+        return (call(function, parts), range_weight + 1);
+    }
     if let Some((element, condition)) = collects(source) {
         let (element, mut step) = copied(element);
         let condition = condition.map(|condition| {
@@ -305,6 +379,23 @@ fn rewrite_loop(source: &ComprehensionExpr) -> (Expr, u64) {
     };
     let weight = range_weight + start_weight + result_weight;
     (Expr::Comprehension(Box::new(rewritten)), weight)
+}
+
+/// The function in place of `all` or `exists`, and the predicate.
+fn decides(source: &ComprehensionExpr) -> Option<(&'static str, &IdedExpr)> {
+    let Expr::Call(step) = &source.loop_step.expr else {
+        return None;
+    };
+    let function = match (step.func_name.as_str(), &source.accu_init.expr) {
+        (operators::LOGICAL_AND, Expr::Literal(LiteralValue::Boolean(_))) => ALL,
+        (operators::LOGICAL_OR, Expr::Literal(LiteralValue::Boolean(_))) => EXISTS,
+        _ => return None,
+    };
+    let [result, predicate] = step.args.as_slice() else {
+        return None;
+    };
+    let is_result = matches!(&result.expr, Expr::Ident(name) if *name == source.accu_var);
+    (is_result && source.iter_var2.is_none()).then_some((function, predicate))
 }
 
 /// The element that `map` and `filter` collect for an item, and its condition.
@@ -430,13 +521,8 @@ fn collect(function: &FunctionContext<'_, '_>) -> Result<CelValue, ExecutionErro
     else {
         return Err(ExecutionError::NoSuchOverload);
     };
-    let items: Vec<CelValue> = match function.ptx.resolve(range)? {
-        CelValue::List(items) => Arc::unwrap_or_clone(items),
-        CelValue::Map(map) => map.map.keys().map(CelValue::from).collect(),
-        _ => return Err(ExecutionError::NoSuchOverload),
-    };
     let mut collected = Vec::new();
-    for item in items {
+    for item in items(function.ptx.resolve(range)?)? {
         pay(units.unsigned_abs())?;
         let mut scope = function.ptx.new_inner_scope();
         scope.add_variable_from_value(variable.as_str(), item);
@@ -452,6 +538,15 @@ fn collect(function: &FunctionContext<'_, '_>) -> Result<CelValue, ExecutionErro
         }
     }
     Ok(CelValue::List(Arc::new(collected)))
+}
+
+/// The items of a list, or the keys of a map.
+pub(super) fn items(range: CelValue) -> Result<Vec<CelValue>, ExecutionError> {
+    match range {
+        CelValue::List(items) => Ok(Arc::unwrap_or_clone(items)),
+        CelValue::Map(map) => Ok(map.map.keys().map(CelValue::from).collect()),
+        _ => Err(ExecutionError::NoSuchOverload),
+    }
 }
 
 /// `@combine(call, operand, …)`: the call, whose operands are named `@0`, ….
@@ -503,8 +598,10 @@ mod tests {
     use kube_cel::cel::Program;
 
     fn context() -> Context<'static> {
-        let mut context = Context::default().with_all();
-        add_functions(&mut context);
+        with_variable(super::super::evaluate::functions())
+    }
+
+    fn with_variable(mut context: Context<'static>) -> Context<'static> {
         let value = serde_json::json!({
             "a": {"b": {"c": 5}},
             "name": "some name",
@@ -525,6 +622,7 @@ mod tests {
     #[test]
     fn what_counts_is_worth_what_it_was_written_as() {
         let context = context();
+        let crates = with_variable(Context::default().with_all());
         for text in [
             "self.a.b.c == 5 && has(self.a.b) && !has(self.a.d)",
             "self.a.nothing",
@@ -560,7 +658,7 @@ mod tests {
             "duration('1h') < duration('2h')",
             "optional.of(self.name).orValue('x')",
         ] {
-            let plain = Program::compile(text).unwrap().execute(&context);
+            let plain = Program::compile(text).unwrap().execute(&crates);
             let counted = metered(text).evaluate(&context, PER_CALL);
             let result = counted.result.expect("cheap enough");
             match (&plain, &result) {

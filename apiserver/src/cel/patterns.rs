@@ -80,13 +80,11 @@ fn find_all(
 #[cfg(test)]
 mod tests {
     use super::super::compile::compile_then;
-    use super::super::meter::{self, Metered};
+    use super::super::meter::Metered;
     use super::*;
 
     fn evaluated(text: &str) -> (Result<CelValue, ExecutionError>, u64) {
-        let mut context = Context::default();
-        meter::add_functions(&mut context);
-        add_functions(&mut context);
+        let mut context = super::super::evaluate::functions();
         let texts = (0..900).map(|at| CelValue::String(Arc::new(format!("t{at}"))));
         context.add_variable_from_value("texts", CelValue::List(Arc::new(texts.collect())));
         let metered = compile_then(text, |expression| Metered::new(&expression)).unwrap();

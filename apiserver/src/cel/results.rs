@@ -6,7 +6,8 @@ use kube_cel::cel::Value as CelValue;
 use kube_cel::cel::objects::{Key, Map as CelMap};
 use serde_json::{Map, Value};
 
-use super::composition::TYPE;
+use super::composition::{ObjectType, TYPE};
+use super::times;
 
 /// The value in JSON; objects without the names of their types.
 ///
@@ -28,13 +29,13 @@ pub(crate) fn to_json(value: &CelValue) -> Result<Value, String> {
                 let Key::String(name) = key else {
                     return Err(format!("map key {key:?} is not a string"));
                 };
-                if name.as_str() != TYPE {
+                if object_type(value).is_none() {
                     object.insert(name.to_string(), to_json(value)?);
                 }
             }
             Value::Object(object)
         }
-        CelValue::Timestamp(time) => time.to_rfc3339().into(),
+        CelValue::Timestamp(time) => times::text(&time.to_utc().to_rfc3339()).into(),
         other => return Err(format!("unsupported type: {}", other.type_of())),
     })
 }
@@ -69,8 +70,15 @@ pub(crate) fn type_name(value: &CelValue) -> Option<String> {
     let CelValue::Map(map) = value else {
         return None;
     };
-    match member(map, TYPE)? {
-        CelValue::String(name) => Some(name.to_string()),
+    object_type(member(map, TYPE)?).map(str::to_owned)
+}
+
+fn object_type(value: &CelValue) -> Option<&str> {
+    match value {
+        CelValue::Opaque(opaque) => {
+            let of_type = opaque.downcast_ref::<ObjectType>()?;
+            Some(&of_type.0)
+        }
         _ => None,
     }
 }
@@ -121,7 +129,7 @@ fn check_below(value: &CelValue, path: &str, problems: &mut Vec<String>) {
             }
             for (key, value) in &*map.map {
                 match (key, &name) {
-                    (Key::String(field), _) if field.as_str() == TYPE => {}
+                    _ if object_type(value).is_some() => {}
                     (Key::String(field), Some(_)) => {
                         check_below(value, &format!("{path}.{field}"), problems);
                     }

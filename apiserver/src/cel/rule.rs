@@ -3,7 +3,7 @@
 use kube_cel::cel::common::ast::IdedExpr;
 use serde_json::Value;
 
-use super::compile::{compile_then, depth};
+use super::compile::{compile_then, depth, object_type};
 use super::meter::Metered;
 use crate::field::ErrorKind;
 
@@ -46,9 +46,9 @@ impl Rule {
                 .filter(|text| !text.is_empty())
         };
         let rule = text("rule").unwrap_or_default();
-        let program = compile_then(&rule, Compiled::new);
-        let message_expression = text("messageExpression")
-            .and_then(|text| Some((compile_then(&text, Compiled::new).ok()?, text)));
+        let program = Compiled::read(&rule);
+        let message_expression =
+            text("messageExpression").and_then(|text| Some((Compiled::read(&text).ok()?, text)));
         let message_depth = message_expression
             .as_ref()
             .map_or(0, |(compiled, _)| compiled.depth);
@@ -88,12 +88,22 @@ impl Rule {
 // === impl Compiled ===
 
 impl Compiled {
-    pub(super) fn new(expression: IdedExpr) -> Self {
+    fn read(text: &str) -> Result<Self, String> {
+        compile_then(text, Self::new).and_then(|compiled| compiled)
+    }
+
+    /// Rewrites an expression. Rules have no types of which they could make objects, and the interpreter panics for one.
+    pub(super) fn new(expression: IdedExpr) -> Result<Self, String> {
+        if let Some(name) = object_type(&expression) {
+            return Err(format!(
+                "undeclared reference to '{name}' (in container '')"
+            ));
+        }
         let metered = Metered::new(&expression);
-        Self {
+        Ok(Self {
             names_old_self: expression.references().has_variable("oldSelf"),
             depth: depth(metered.expression()),
             metered,
-        }
+        })
     }
 }

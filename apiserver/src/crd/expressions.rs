@@ -8,7 +8,7 @@
 use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue};
 use serde_json::Value;
 
-use crate::cel::{KNOWN, compile, error_at, escape, place_of};
+use crate::cel::{KNOWN, compile, error_at, escape, is_known_function, place_of};
 
 /// Names bound by macros, and the schemas of their values where known.
 type Bound<'a> = Vec<(&'a str, Option<&'a Value>)>;
@@ -65,8 +65,7 @@ impl<'a> Checker<'a> {
                 if declared {
                     return None;
                 }
-                let wrong = format!("undeclared reference to '{name}' (in container '')");
-                Some(error_at(self.rule, place_of(self.rule, name), &wrong))
+                Some(self.undeclared(name, name))
             }
             Expr::Select(select) => {
                 if let Some(why) = self.visit(&select.operand, bound) {
@@ -88,6 +87,9 @@ impl<'a> Checker<'a> {
                 };
                 Some(error_at(self.rule, place, &wrong))
             }
+            Expr::Call(call) if !is_known_function(&call.func_name) => {
+                Some(self.undeclared(&call.func_name, &format!("{}(", call.func_name)))
+            }
             Expr::Call(call) => call
                 .target
                 .as_deref()
@@ -102,10 +104,9 @@ impl<'a> Checker<'a> {
                 .entries
                 .iter()
                 .find_map(|entry| self.entry(&entry.expr, bound)),
-            Expr::Struct(of) => of
-                .entries
-                .iter()
-                .find_map(|entry| self.entry(&entry.expr, bound)),
+            Expr::Struct(of) => {
+                Some(self.undeclared(&of.type_name, &format!("{}{{", of.type_name)))
+            }
             Expr::Comprehension(comprehension) => {
                 if let Some(why) = self.visit(&comprehension.iter_range, bound) {
                     return Some(why);
@@ -133,6 +134,12 @@ impl<'a> Checker<'a> {
                 found
             }
         }
+    }
+
+    /// The error of a name that is not declared, at the place of `word`.
+    fn undeclared(&self, name: &str, word: &str) -> String {
+        let wrong = format!("undeclared reference to '{name}' (in container '')");
+        error_at(self.rule, place_of(self.rule, word), &wrong)
     }
 
     fn entry(&self, entry: &'a EntryExpr, bound: &mut Bound<'a>) -> Option<String> {

@@ -22,7 +22,7 @@ pub(super) fn validating(object: &Value, errors: &mut Errors) {
     let declared = Declared {
         has_params,
         variables: (!names.is_empty()).then_some(&*names),
-        has_patch_types: false,
+        ..Declared::default()
     };
     let (validations, annotations) = (&spec["validations"], &spec["auditAnnotations"]);
     if items(validations).is_empty() && items(annotations).is_empty() {
@@ -56,6 +56,7 @@ pub(super) fn mutating(object: &Value, errors: &mut Errors) {
         has_params,
         variables: Some(&names),
         has_patch_types: true,
+        ..Declared::default()
     };
     let mutations = items(&spec["mutations"]);
     let path_of_all = path.child("mutations");
@@ -227,7 +228,7 @@ fn variables(list: &Value, has_params: bool, path: &Path, errors: &mut Errors) -
         let declared = Declared {
             has_params,
             variables: Some(&names),
-            has_patch_types: false,
+            ..Declared::default()
         };
         let (source, path) = (&variable["expression"], path.child("expression"));
         let why = "expression is not specified";
@@ -288,7 +289,11 @@ fn validation(source: &Value, path: &Path, declared: &Declared<'_>, errors: &mut
             &source["messageExpression"],
             &at,
             "",
-            declared,
+            // (apiserver: `validateMessageExpression`.)
+            &Declared {
+                without_authorizer: true,
+                ..*declared
+            },
             Wanted::Text,
             errors,
         );

@@ -29,5 +29,7 @@ pub(crate) use node::{Additional, Kind, ListType, Schema};
 pub(crate) use object::ObjectSchema;
 pub(crate) use pattern::Pattern;
 pub(crate) use prune::would_prune;
-pub(crate) use quantity::{compare as compare_quantities, nearest as quantity_value};
+pub(crate) use quantity::{
+    compare as compare_quantities, nearest as quantity_value, parts as quantity_parts,
+};
 pub(crate) use validate::errors_of;

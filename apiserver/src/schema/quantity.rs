@@ -87,6 +87,29 @@ pub(crate) fn compare(left: &str, right: &str) -> Option<Ordering> {
     Some(value(left)?.cmp(&value(right)?))
 }
 
+/// The mantissa with its sign, and the power of ten; `None` when the text is not a quantity, or has more digits than
+/// supported.
+pub(crate) fn parts(text: &str) -> Option<(i128, i32)> {
+    let Written {
+        negative,
+        form,
+        mut amount,
+        ..
+    } = read(text)?;
+    if amount.round_up(NANO).is_none() {
+        // It is that small that the power overflows.
+        amount = Amount {
+            mantissa: amount.mantissa.min(1),
+            scale: NANO,
+        };
+    }
+    if form == Form::Binary {
+        amount.cap();
+    }
+    let Amount { mantissa, scale } = amount;
+    Some((if negative { -mantissa } else { mantissa }, scale))
+}
+
 /// The nearest number; `None` when the text is not a quantity, or has more digits than supported.
 #[expect(
     clippy::cast_precision_loss,

@@ -1,9 +1,16 @@
+//! Rules and expressions, evaluated.
+
+mod language;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::evaluate::NOT_CHECKED;
-use super::*;
+use super::{
+    Authorizer, Composition, Expression, Failure, Variables, check_type_names, compile_error,
+    evaluate, split_field_path, to_json, within,
+};
 use crate::field::{Errors, Path, aggregate};
 use crate::rbac::{Attributes, User};
 use crate::schema::{ObjectSchema, Schema};
@@ -300,7 +307,7 @@ fn result(text: &str, object: &Value) -> Result<Value, String> {
     within(&variables, &composition, expression.is_deep(), |scope| {
         let mut budget = 1_000_000;
         let value = expression.evaluate(scope, &mut budget);
-        let value = value.map_err(super::Failure::into_text)?;
+        let value = value.map_err(Failure::into_text)?;
         check_type_names(&value)?;
         to_json(&value)
     })?
@@ -381,7 +388,7 @@ fn variables_that_use_each_other_are_evaluated_or_refused_and_never_end_the_proc
         within(&variables, &composition, expression.is_deep(), |scope| {
             let mut budget = 1_000_000;
             let value = expression.evaluate(scope, &mut budget);
-            to_json(&value.map_err(super::Failure::into_text)?)
+            to_json(&value.map_err(Failure::into_text)?)
         })
         .unwrap()
     };
