@@ -30,6 +30,22 @@ pub(super) async fn accepted(
     Ok(back.filter(|_| is_changed).map(Cow::into_owned))
 }
 
+/// Checks that a built-in object has only fields of its type. (apiserver: `mutating/patch/json_patch.go` decodes strictly.)
+///
+/// # Errors
+/// 500 with the fields.
+pub(super) fn decode_strictly(info: &ResourceInfo, object: &Value) -> Result<(), Status> {
+    let schema = info.structural().filter(|_| !info.custom);
+    let errors = schema.map_or_else(Vec::new, |schema| schema.strict_errors_of(object));
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Status::internal(format!(
+        "strict decoding error: {}",
+        errors.join(", ")
+    )))
+}
+
 /// Reads the changed object as the type of its resource: unknown fields go, defaults come.
 ///
 /// # Errors

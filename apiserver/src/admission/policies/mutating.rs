@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use futures::future::FutureExt;
 use serde_json::{Value, json};
-use tokio::task::spawn_blocking;
+use tokio::task::{spawn_blocking, yield_now};
 
 use super::mutations::{Mutations, Patch};
 use super::stored::{Invocation, Misconfigured, Policies, namespace_object};
-use crate::admission::change::{accepted, decode};
+use crate::admission::change::{accepted, decode, decode_strictly};
 use crate::admission::view::View;
 use crate::admission::{Admission, AdmissionRequest, Answer, Server};
 use crate::apply;
@@ -18,6 +18,7 @@ use crate::ownership;
 use crate::patch;
 use crate::resource::ResourceInfo;
 use crate::status::Status;
+use crate::table::cells::string;
 
 /// Asks mutating policies in the order of their names. (apiserver: admission plugin `MutatingAdmissionPolicy`.)
 #[derive(Debug)]
@@ -69,9 +70,18 @@ impl MutatingPolicies {
             if again && reinvoked.last.as_ref() != asked.object.as_deref() {
                 reinvoked.require();
             }
+            let mut is_dirty = false;
             for invocation in &invocations {
-                let denied = ask(server, asked, old, namespace.as_ref(), invocation).await?;
-                denials.extend(denied);
+                // The time of the request may end between two policies, and other requests run.
+                yield_now().await;
+                let answer = ask(server, asked, old, namespace.as_ref(), invocation).await?;
+                is_dirty |= answer.is_dirty;
+                denials.extend(answer.denials);
+            }
+            // Even one that changed nothing, and the last one itself, are asked again.
+            if is_dirty {
+                asked.reinvocation.policies.require();
+                asked.reinvocation.is_due = true;
             }
             asked.reinvocation.policies.last = asked.object.as_deref().cloned();
         }
@@ -79,43 +89,60 @@ impl MutatingPolicies {
     }
 }
 
-/// Evaluates the mutations of one invocation, and changes the object. The denials are those that are not ignored.
+/// The effect of one invocation.
+#[derive(Default)]
+struct Asked {
+    /// Those that are not ignored.
+    denials: Vec<Denial>,
+    /// Whether a mutation was made, even if it changed nothing.
+    is_dirty: bool,
+}
+
+/// Evaluates the mutations of one invocation, and changes the object.
 async fn ask(
     server: &Server<'_>,
     asked: &mut AdmissionRequest<'_>,
     old: Option<&Value>,
     namespace: Option<&Value>,
     invocation: &Invocation<Mutations>,
-) -> Result<Vec<Denial>, Status> {
+) -> Result<Asked, Status> {
     let Invocation {
         policy,
         binding,
         info,
         parameter,
     } = invocation;
-    let view = View::of(server, asked, old, info).await?;
+    let view = match View::of(server, asked, old, info).await {
+        Ok(view) => view,
+        Err(status) => {
+            let broken = invocation.misconfigured(false, &status);
+            return Ok(broken.map(Denial::from).into());
+        }
+    };
     let variables = view.variables(server, asked, info);
-    let variables = variables.with("namespaceObject", namespace);
     let variables = match &policy.parameter_kind {
         Some(_) => variables.with("params", parameter.as_ref()),
         None => variables,
     };
+    // Conditions do not get the namespace. (apiserver: `matchconditions/matcher.go`.)
+    let of_conditions = variables.clone().with("namespaceObject", None);
+    let variables = variables.with("namespaceObject", namespace);
     let denial = |why: String| Denial {
         message: denied(&policy.name, Some(&binding.name), &why),
         reason: "Invalid",
     };
     let met = if policy.is_deep() {
-        let (policy, variables) = (policy.clone(), variables.clone());
-        let met = spawn_blocking(move || policy.conditions.hold(&variables)).await;
+        let policy = policy.clone();
+        let met = spawn_blocking(move || policy.conditions.hold(&of_conditions)).await;
         met.unwrap_or_else(|error| Err(error.to_string()))
     } else {
-        policy.conditions.hold(&variables)
+        policy.conditions.hold(&of_conditions)
     };
     match met {
         Ok(true) => {}
-        Ok(false) => return Ok(Vec::new()),
-        Err(_) if policy.ignores_failures => return Ok(Vec::new()),
-        Err(why) => return Ok(vec![denial(why)]),
+        Ok(false) => return Ok(Asked::default()),
+        Err(_) if policy.ignores_failures => return Ok(Asked::default()),
+        Err(why) => return Ok(Some(denial(why)).into()),
     }
     let parameter_name = parameter.as_ref().map(|one| {
         let metadata = &one["metadata"];
@@ -129,17 +156,19 @@ async fn ask(
     );
     let reinvocation = &asked.reinvocation;
     if reinvocation.is_second && !reinvocation.policies.due.contains(&id) {
-        return Ok(Vec::new());
+        return Ok(Asked::default());
     }
-    let mut denials = Vec::new();
+    let mut answer = Asked::default();
     if let Some(object) = view.object {
         let mut object = Cow::into_owned(object);
         for at in 0..policy.mutations() {
             match mutated(invocation, at, &variables, &object).await? {
-                Ok(Some(new)) => object = new,
-                Ok(None) => {}
+                Ok(new) => {
+                    object = new.unwrap_or(object);
+                    answer.is_dirty = true;
+                }
                 Err(_) if policy.ignores_failures => {}
-                Err(why) => denials.push(denial(why)),
+                Err(why) => answer.denials.push(denial(why)),
             }
         }
         let changed = accepted(server, asked, info, object).await?;
@@ -152,7 +181,7 @@ async fn ask(
     if policy.expressions.reinvoked {
         asked.reinvocation.policies.asked.insert(id);
     }
-    Ok(denials)
+    Ok(answer)
 }
 
 /// The object after one mutation; `None` if its patch tests for something else.
@@ -178,6 +207,7 @@ async fn mutated(
         Ok(patch) => patch,
         Err(why) => return Ok(Err(why)),
     };
+    let is_json_patch = matches!(patch, Patch::Operations(_));
     let mut new = match patch {
         Patch::Merge(patch) => match merged(info, object, patch) {
             Ok(new) => new,
@@ -193,8 +223,20 @@ async fn mutated(
             }
         }
     };
-    if new["kind"] == *info.kind {
-        decode(info, &mut new)?;
+    if new["kind"] == object["kind"] && new["apiVersion"] == object["apiVersion"] {
+        if is_json_patch && new["kind"] == *info.kind {
+            decode_strictly(info, &new)?;
+        }
+        if new["kind"] == *info.kind {
+            decode(info, &mut new)?;
+        }
+    } else if !info.custom {
+        let text = |field: &str| string(&new[field]).to_owned();
+        return Err(Status::internal(format!(
+            "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+            quote(&text("kind")),
+            quote(&text("apiVersion"))
+        )));
     }
     Ok(Ok(Some(new)))
 }
@@ -226,6 +268,17 @@ fn denied(policy: &str, binding: Option<&str>, why: &str) -> String {
             format!("policy '{policy}' with binding '{binding}' denied request: {why}")
         }
         None => format!("policy {} denied request: {why}", quote(policy)),
+    }
+}
+
+// === impl Asked ===
+
+impl From<Option<Denial>> for Asked {
+    fn from(denial: Option<Denial>) -> Self {
+        Self {
+            denials: denial.into_iter().collect(),
+            is_dirty: false,
+        }
     }
 }
 

@@ -58,6 +58,21 @@ pub(super) struct Misconfigured {
 /// What a policy does in a write.
 pub(super) type Step<E> = Result<Invocation<E>, Misconfigured>;
 
+// === impl Invocation ===
+
+impl<E> Invocation<E> {
+    /// That the policy cannot be evaluated, and whether its binding is named as the cause; `None` if its failures are
+    /// ignored.
+    pub(super) fn misconfigured(
+        &self,
+        of_binding: bool,
+        why: &impl std::fmt::Display,
+    ) -> Option<Misconfigured> {
+        let binding = of_binding.then_some(&*self.binding);
+        misconfigured(&self.policy, binding, why)
+    }
+}
+
 // === impl Policies ===
 
 impl<E: Expressions> Policies<E> {
@@ -178,19 +193,25 @@ impl<E> Bound<E> {
         binding: Option<&Binding>,
         why: &impl std::fmt::Display,
     ) -> Option<Step<E>> {
-        let of = if binding.is_some() {
-            "binding"
-        } else {
-            "policy"
-        };
-        (!self.policy.ignores_failures).then(|| {
-            Err(Misconfigured {
-                policy: self.policy.name.clone(),
-                binding: binding.map(|binding| binding.name.clone()),
-                why: format!("failed to configure {of}: {why}"),
-            })
-        })
+        misconfigured(&self.policy, binding, why).map(Err)
     }
+}
+
+fn misconfigured<E>(
+    policy: &Policy<E>,
+    binding: Option<&Binding>,
+    why: &impl std::fmt::Display,
+) -> Option<Misconfigured> {
+    let of = if binding.is_some() {
+        "binding"
+    } else {
+        "policy"
+    };
+    (!policy.ignores_failures).then(|| Misconfigured {
+        policy: policy.name.clone(),
+        binding: binding.map(|binding| binding.name.clone()),
+        why: format!("failed to configure {of}: {why}"),
+    })
 }
 
 /// The namespace of a write, as expressions see it; `None` for what is in none.

@@ -1,7 +1,10 @@
 //! Policies that check objects.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use futures::future::FutureExt;
-use tokio::task::spawn_blocking;
+use tokio::task::{spawn_blocking, yield_now};
 
 use super::binding::Action;
 use super::stored::{Invocation, Policies, namespace_object};
@@ -44,10 +47,37 @@ impl ValidatingPolicies {
         }
         let old = asked.old_object();
         let mut first = None;
+        // The objects in each version in which a policy reads them.
+        let mut views = BTreeMap::new();
         for bound in &*policies {
             for step in bound.steps(server, asked, old.as_ref()).await {
+                // The time of the request may end between two policies, and other requests run.
+                yield_now().await;
+                let step = match step {
+                    Ok(invocation) => {
+                        let version = invocation.info.api_version();
+                        let view = match views.entry(version) {
+                            Entry::Occupied(known) => known.into_mut(),
+                            Entry::Vacant(new) => {
+                                let view = View::of(server, asked, old.as_ref(), &invocation.info);
+                                new.insert(view.await)
+                            }
+                        };
+                        match view {
+                            Ok(view) => Ok((invocation, view)),
+                            Err(status) => {
+                                let why = format!("failed to convert object version: {status}");
+                                match invocation.misconfigured(true, &why) {
+                                    Some(broken) => Err(broken),
+                                    None => continue,
+                                }
+                            }
+                        }
+                    }
+                    Err(broken) => Err(broken),
+                };
                 let denial = match step {
-                    Ok(invocation) => ask(server, asked, old.as_ref(), &invocation).await?,
+                    Ok((invocation, view)) => ask(server, asked, view, &invocation).await?,
                     Err(broken) => Some(Denial {
                         message: denied(&broken.policy, broken.binding.as_deref(), &broken.why),
                         reason: String::new(),
@@ -67,7 +97,7 @@ impl ValidatingPolicies {
 async fn ask(
     server: &Server<'_>,
     asked: &AdmissionRequest<'_>,
-    old: Option<&serde_json::Value>,
+    view: &View<'_>,
     invocation: &Invocation<Validations>,
 ) -> Result<Option<Denial>, Status> {
     let Invocation {
@@ -76,7 +106,6 @@ async fn ask(
         info,
         parameter,
     } = invocation;
-    let view = View::of(server, asked, old, info).await?;
     let namespace = namespace_object(server, asked)?;
     let variables = view.variables(server, asked, info);
     let variables = variables.with("namespaceObject", namespace.as_ref());

@@ -98,7 +98,9 @@ impl Policy<Validations> {
 
     /// The objections to a write.
     pub(super) fn check(&self, variables: &Variables) -> Vec<Objection> {
-        match self.conditions.hold(variables) {
+        // Conditions do not get the namespace. (apiserver: `matchconditions/matcher.go`.)
+        let of_conditions = variables.clone().with("namespaceObject", None);
+        match self.conditions.hold(&of_conditions) {
             Ok(true) => {}
             Ok(false) => return Vec::new(),
             Err(why) => return self.failed(why).into_iter().collect(),

@@ -25,6 +25,8 @@ pub(super) async fn meets_conditions(
         return Ok(true);
     }
     let variables = view.variables(server, asked, info);
+    // The name is declared, and has no value. (apiserver: `matchconditions/matcher.go`.)
+    let variables = variables.with("namespaceObject", None);
     let met = if hook.conditions.are_deep() {
         let hook = hook.clone();
         let evaluated = spawn_blocking(move || hook.conditions.hold(&variables)).await;

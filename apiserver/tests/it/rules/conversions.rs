@@ -485,3 +485,86 @@ async fn a_watch_ends_in_time_while_a_webhook_does_not_answer() {
     assert_eq!(frames.next().await, None);
     assert_eq!(start.elapsed().as_secs(), 5);
 }
+
+const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1";
+
+/// Stores a policy that reads objects in the second version, with two bindings.
+async fn bind(server: &ApiServer, kind: &str, name: &str, fields: &Value) {
+    let (group, plural) = (
+        "admissionregistration.k8s.io/v1",
+        format!(
+            "{}admissionpolic",
+            &kind.to_lowercase()[..kind.len() - "AdmissionPolicy".len()]
+        ),
+    );
+    let mut spec = json!({"matchConstraints": {"resourceRules": [{"operations": ["CREATE"],
+        "apiGroups": ["example.com"], "apiVersions": ["v2"], "resources": ["foos"]}]}});
+    for (field, value) in fields.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+    let policy =
+        json!({"apiVersion": group, "kind": kind, "metadata": {"name": name}, "spec": spec});
+    post(server, &format!("{POLICIES}/{plural}ies"), &policy)
+        .await
+        .expect_ok();
+    for number in 0..2 {
+        let mut spec = json!({"policyName": name});
+        if kind.starts_with("Validating") {
+            spec["validationActions"] = json!(["Deny"]);
+        }
+        let binding = json!({"apiVersion": group, "kind": format!("{kind}Binding"),
+            "metadata": {"name": format!("{name}-{number}")}, "spec": spec});
+        post(server, &format!("{POLICIES}/{plural}ybindings"), &binding)
+            .await
+            .expect_ok();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn policies_read_one_conversion_and_fail_by_their_failure_policy_without_it() {
+    const WHY: &str = "conversion webhook for example.com/v1, Kind=Foo failed: not today";
+    let fail: Change = |answer| {
+        answer["response"]["result"] = json!({"status": "Failure", "message": "not today"});
+    };
+    let checks = json!({"validations": [{"expression": "object.spec.host == 'h'"}]});
+    let changes = json!({"reinvocationPolicy": "Never", "mutations": [{"patchType": "ApplyConfiguration",
+        "applyConfiguration": {"expression": "Object{spec: Object.spec{port: '2'}}"}}]});
+    let (server, asked) = converting(|_| {}).await;
+    bind(&server, "ValidatingAdmissionPolicy", "a", &checks).await;
+    post(&server, FOOS, &at("x", "h:1")).await.expect_ok();
+    assert_eq!(asked.lock().len(), 1);
+    assert_eq!(post(&server, FOOS, &at("y", "i:1")).await.code, 422);
+    bind(&server, "MutatingAdmissionPolicy", "a", &changes).await;
+    let changed = post(&server, FOOS, &at("z", "h:1")).await.expect_ok();
+    assert_eq!(changed["spec"]["address"], "h:2");
+
+    let cases = [
+        (
+            "ValidatingAdmissionPolicy",
+            &checks,
+            "ValidatingAdmissionPolicy 'a' with binding 'a-0' denied request: failed to configure binding: failed to convert object version: ",
+        ),
+        (
+            "MutatingAdmissionPolicy",
+            &changes,
+            "policy \"a\" denied request: failed to configure policy: ",
+        ),
+    ];
+    for (kind, fields, wanted) in cases {
+        let (server, _) = converting(fail).await;
+        bind(&server, kind, "a", fields).await;
+        let refused = post(&server, FOOS, &at("x", "h:1")).await;
+        assert!(
+            (403..=422).contains(&refused.code),
+            "{kind}: {}",
+            refused.code
+        );
+        let message = refused.message();
+        assert!(message.contains(&format!("{wanted}{WHY}")), "{message}");
+        let (server, _) = converting(fail).await;
+        let mut ignoring = fields.clone();
+        ignoring["failurePolicy"] = json!("Ignore");
+        bind(&server, kind, "a", &ignoring).await;
+        post(&server, FOOS, &at("x", "h:1")).await.expect_ok();
+    }
+}

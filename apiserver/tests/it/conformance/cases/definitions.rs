@@ -121,6 +121,12 @@ cases! { "definitions";
         refused(t, |definition| definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({"type": "object", "properties": {"spec": {
             "type": "object", "properties": {"a": {"type": "integer"}}, "x-kubernetes-validations": [{"rule": "self.b > 1"}]}}})).await;
     }
+    ["CRD-6"] "a schema with a rule that calls an unknown function, or makes an object" => |t| {
+        for rule in ["unknown(self)", "self.a.unknown(1) > 0", "Foo{x: 1}.x == 1"] {
+            let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "integer"}}, "x-kubernetes-validations": [{"rule": rule}]}}});
+            refused(t, |definition| definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema.clone()).await;
+        }
+    }
     ["CRD-6"] "a rule that is estimated to cost too much" => |t| {
         let numbers = json!({"type": "array", "items": {"type": "integer"}});
         t.post(&format!("{DEFINITIONS}?dryRun=All"), own("dogs", "Dog", json!({"type": "object", "properties": {"spec": {"type": "object",

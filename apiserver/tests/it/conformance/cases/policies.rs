@@ -351,6 +351,88 @@ cases! { "policies";
         t.post("{w}", widget("a", json!({"color": "red"}))).await;
         t.post("{w}", widget("b", json!({"color": "bad"}))).await;
     }
+    ["A-5"] "expressions are evaluated as by cel-go" => |t| {
+        let expressions = [
+            "[dyn({}), dyn({'p': true})].exists(c, c.p)",
+            "[dyn({}), dyn({'p': false})].all(c, c.p)",
+            "[dyn({}), dyn({'p': true})].all(c, c.p)",
+            "object.left || object.right",
+            "object.right && object.left == 'a'",
+            "-(-9223372036854775807 - size(object.data)) > 0",
+            "[9223372036854775807, size(object.data)].sum() > 0",
+            "quantity('1e100').isGreaterThan(quantity('1')) && !quantity('1e100').isInteger() && quantity('1e100') == quantity('10e99')",
+            "object.?data.?key == optional.of('8') && object.?data.?none == optional.none()",
+            "[object.?data.?key].exists(o, o.hasValue()) && object.?data.none.orValue('a') == 'a'",
+            "dyn(1) == 1.0 && dyn(1u) == 1 && dyn(1) in [1.0] && dyn([1]) == [1.0] && dyn({'a': 1}) == {'a': 1.0} && dyn(1) != 'a'",
+            "size('日本') == 2 && '日本'.size() == 2",
+            "string(ip('10.0.0.1')) == '10.0.0.1' && string(cidr('10.0.0.0/8')) == '10.0.0.0/8'",
+            "type(size(object.data)) == int && type(object.data.key) == string && type(duration('1s')) == google.protobuf.Duration",
+            "bool('t') && int(timestamp('1970-01-01T00:01:00Z')) == 60",
+            "string(timestamp('2026-01-01T00:00:00.1200Z')) == '2026-01-01T00:00:00.12Z' && string(duration('90m')) == '5400s'",
+            "duration('600h').getMilliseconds() == 2160000000",
+            "duration(object.data.key + 'h foo') > duration('1s')",
+            "bool(object.data.key)",
+            "['x'].all(object, variables.key == '19')",
+            "quantity('1e100').asInteger() > 0",
+            "object.?data.?none.value() == 'a'",
+        ];
+        let validations: Vec<Value> = expressions
+            .iter()
+            .enumerate()
+            .map(|(at, expression)| json!({"expression": format!("object.data.key != '{at}' || ({expression})"), "message": format!("{at} is false")}))
+            .collect();
+        check(t, "a", json!({"variables": [{"name": "key", "expression": "object.data.key"}], "validations": validations})).await;
+        in_use(t, "{cm}", config_map("probe", "3"), is_refused).await;
+        for at in 0..expressions.len() {
+            t.post("{cm}?dryRun=All", config_map("a", &at.to_string())).await;
+        }
+    }
+    ["A-5"] "the conditions of a policy do not get the namespace" => |t| {
+        check(t, "a", json!({
+            "matchConditions": [{"name": "no-namespace", "expression": "namespaceObject == null"}],
+            "validations": [{"expression": "namespaceObject.metadata.name != object.metadata.namespace", "message": "validations get it"}],
+        })).await;
+        in_use(t, "{cm}", config_map("probe", "1"), is_refused).await;
+        t.post("{cm}", config_map("a", "1")).await;
+    }
+    ["A-7"] "a policy alone is asked again after its own change" => |t| {
+        let count = "Object{metadata: Object.metadata{labels: {'count': string(int(object.metadata.?labels.?count.orValue('0')) + 1)}}}";
+        change(t, "a", &[apply(count)], json!({"reinvocationPolicy": "IfNeeded"})).await;
+        in_use(t, "{cm}", config_map("probe", "1"), |answer| answer.body["metadata"]["labels"]["count"].is_string()).await;
+        let made = t.setup("POST", "{cm}", config_map("a", "1")).await;
+        t.note("count", made.body["metadata"]["labels"]["count"].clone());
+    }
+    ["A-7"] "the result of a JSON patch is decoded strictly" => |t| {
+        let patches = [
+            ("field", "[JSONPatch{op: 'add', path: '/unknown', value: 'a'}]"),
+            ("below", "[JSONPatch{op: 'add', path: '/metadata/unknown', value: 'a'}]"),
+            ("kind", "[JSONPatch{op: 'replace', path: '/kind', value: 'Other'}]"),
+            ("type", "[JSONPatch{op: 'replace', path: '/data/key', value: 1}]"),
+        ];
+        for (name, patch) in patches {
+            change(t, name, &[json_patch(patch)], json!({"matchConditions": [{"name": "only", "expression": format!("object.data.key == '{name}'")}]})).await;
+        }
+        for (name, _) in patches {
+            in_use(t, "{cm}", config_map("probe", name), is_refused).await;
+            t.post("{cm}", config_map("a", name)).await;
+        }
+    }
+    ["A-8"] "functions and types in the expressions of a policy are checked" => |t| {
+        let path = format!("{GROUP}/validatingadmissionpolicies");
+        let with = |validation: Value| json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": VALIDATING, "metadata": {"name": "{me}"}, "spec": {
+            "matchConstraints": {"resourceRules": [rule(&["CREATE"], "", "v1", "configmaps")]}, "validations": [validation]}});
+        for expression in [
+            "unknown(object)",
+            "object.data.unknown(1) && true",
+            "Foo{x: 1}.x == 1",
+            "1 == 1 || [object].all(o, other(o))",
+        ] {
+            t.post(&path, with(json!({"expression": expression}))).await;
+        }
+        let ask = "authorizer.group('').resource('pods').check('get').reason()";
+        t.post(&path, with(json!({"expression": "true", "messageExpression": ask}))).await;
+        t.post(&format!("{path}?dryRun=All"), with(json!({"expression": format!("{ask} == ''")}))).await;
+    }
     ["A-8"] "the fields of a policy are checked" => |t| {
         let path = format!("{GROUP}/validatingadmissionpolicies");
         let whole = |spec: Value| json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": VALIDATING, "metadata": {"name": "{me}"}, "spec": spec});
