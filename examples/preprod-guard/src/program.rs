@@ -104,7 +104,7 @@ pub async fn build(
     let log = Log::open(settings.audit, metrics.clone())?;
     let reopen = log.reopening();
     let guard = Guard::new(Arc::clone(&config), Arc::clone(&state), now, move |line| {
-        log.write(line.line())
+        log.write(line.line());
     });
     let guard = guard
         .reading(Live::new(client.clone()))

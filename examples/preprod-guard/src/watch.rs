@@ -115,23 +115,7 @@ impl Watch {
     /// health of the caches: rules that search the state do not decide about what it had before a watch failed. Does not return.
     pub async fn follow(&self, config: &Config, check: impl Fn() -> Result<(), String>) {
         self.synced(config).await;
-        let mut checks = interval(CHECK_EVERY);
-        loop {
-            checks.tick().await;
-            let result = check();
-            let synced = result.is_ok();
-            if self.state.read().synced == synced {
-                continue;
-            }
-            match result {
-                Ok(()) => tracing::info!("the caches are up to date again"),
-                Err(error) => tracing::error!(
-                    error,
-                    "the caches are too old: rules that search them deny until they are up to date"
-                ),
-            }
-            self.state.write().synced = synced;
-        }
+        follow(&self.state, check).await;
     }
 
     async fn synced(&self, config: &Config) {
@@ -192,6 +176,27 @@ impl Writer {
     }
 }
 
+/// Sets [`State::synced`] to the result of `check`, every second. Does not return.
+async fn follow(state: &RwLock<State>, check: impl Fn() -> Result<(), String>) {
+    let mut checks = interval(CHECK_EVERY);
+    loop {
+        checks.tick().await;
+        let result = check();
+        let synced = result.is_ok();
+        if state.read().synced == synced {
+            continue;
+        }
+        match result {
+            Ok(()) => tracing::info!("the caches are up to date again"),
+            Err(error) => tracing::error!(
+                error,
+                "the caches are too old: rules that search them deny until they are up to date"
+            ),
+        }
+        state.write().synced = synced;
+    }
+}
+
 /// The change of an object that the detector judges. A deletion is judged when it begins: an object that ends is not judged
 /// again when it is gone.
 fn change(before: &Facts, now: Option<&Facts>, mark: &Mark) -> Option<Change> {
@@ -207,6 +212,10 @@ fn change(before: &Facts, now: Option<&Facts>, mark: &Mark) -> Option<Change> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tokio::time::timeout;
+
     use super::*;
 
     fn facts(uid: &str, marked: bool, ends: bool) -> Facts {
@@ -239,6 +248,22 @@ mod tests {
             (&bare, Some(&lives), None),
         ] {
             assert_eq!(change(before, now, &mark), expected, "{before:?} {now:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_state_is_not_synced_while_the_caches_fail() {
+        let (state, fails) = (RwLock::new(State::default()), AtomicBool::new(false));
+        let check = || match fails.load(Ordering::Relaxed) {
+            true => Err("pods: the watch fails".to_owned()),
+            false => Ok(()),
+        };
+        let following = follow(&state, check);
+        tokio::pin!(following);
+        for failing in [false, true, false] {
+            fails.store(failing, Ordering::Relaxed);
+            assert!(timeout(CHECK_EVERY * 2, &mut following).await.is_err());
+            assert_eq!(state.read().synced, !failing);
         }
     }
 }

@@ -45,11 +45,13 @@ const EVERYWHERE: [Right; 15] = [
 ];
 
 /// Rights in namespaces of production and of the cluster.
-const IN_PRODUCTION: [Right; 3] = [
-    (&["impersonate"], "", "serviceaccounts", ""),
+const IN_PRODUCTION: [Right; 2] = [
     (&["create"], "", "serviceaccounts", "token"),
     (&["get", "list", "watch"], "", "secrets", ""),
 ];
+
+/// The right to use the ServiceAccounts of a namespace, which counts in each one that is not a pre-release one.
+const IMPERSONATION: Right = (&["impersonate"], "", "serviceaccounts", "");
 
 /// Rights in the namespace of the guard. The webhooks refuse their use, as long as they are called.
 #[rustfmt::skip]
@@ -67,7 +69,7 @@ const IN_OWN: [Right; 11] = [
     (&["update", "patch", "delete"], "", "namespaces", ""),
 ];
 
-/// The most Namespaces whose rights are checked one by one.
+/// The most Namespaces whose rights are checked one by one. Those with the label of production are checked in any case.
 const MOST_NAMESPACES: usize = 500;
 
 /// A caller as the API server sees it.
@@ -96,15 +98,18 @@ pub(super) async fn rights(client: &Client, config: &Config) -> Result<Vec<Findi
         if labels.get(&config.mark.label) == Some(&config.mark.value) {
             production.push(name.clone());
         }
-        all.push(name);
+        let is_pre_release = config.callers.service_account_namespaces.contains(&name);
+        if !is_pre_release && all.len() < MOST_NAMESPACES {
+            all.push(name);
+        }
     }
     production.sort_unstable();
     production.dedup();
     let mut findings = Vec::new();
     for caller in callers(client, config).await? {
-        findings.push(of_caller(client, config, &production, &caller).await?);
+        findings.push(of_caller(client, config, (&all, &production), &caller).await?);
     }
-    for namespace in all.iter().take(MOST_NAMESPACES) {
+    for namespace in &all {
         findings.extend(of_default(client, config, namespace).await?);
     }
     Ok(findings)
@@ -158,7 +163,7 @@ async fn callers(client: &Client, config: &Config) -> Result<Vec<Caller>, BoxErr
 async fn of_caller(
     client: &Client,
     config: &Config,
-    production: &[String],
+    (all, production): (&[String], &[String]),
     caller: &Caller,
 ) -> Result<Finding, BoxError> {
     let mut held = Vec::new();
@@ -180,17 +185,20 @@ async fn of_caller(
         }
         held.extend(more);
     }
-    for namespace in production {
-        let place = Place {
-            namespace,
-            name: "",
-        };
-        for right in IN_PRODUCTION {
-            let path = path(right.2, right.3);
-            // A right in the whole cluster is one in each namespace.
-            if held.iter().all(|held| !held.ends_with(&format!(" {path}"))) {
-                held.extend(may(client, caller, right, &place).await?);
-            }
+    let in_all = all.iter().map(|namespace| (namespace, IMPERSONATION));
+    let in_production = production
+        .iter()
+        .flat_map(|namespace| IN_PRODUCTION.map(|right| (namespace, right)));
+    let wide = held.clone();
+    for (namespace, right) in in_all.chain(in_production) {
+        let path = format!(" {}", path(right.2, right.3));
+        // A right in the whole cluster is one in each namespace.
+        if wide.iter().all(|held| !held.ends_with(&path)) {
+            let place = Place {
+                namespace,
+                name: "",
+            };
+            held.extend(may(client, caller, right, &place).await?);
         }
     }
     for right in IN_OWN {

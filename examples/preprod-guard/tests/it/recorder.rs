@@ -52,7 +52,7 @@ async fn other_requests_are_not_recorded() {
     for call in [
         delete(POD, plain("try-0")),
         delete(POD, production("web-0")).dry_run(),
-        // The kubelet calls again at the end of a Pod, whoever began its deletion.
+        // The kubelet calls again at the end of each Pod, after any deletion.
         delete(POD, ending),
         update(POD, production("web-0"), production("web-0")),
         update(POD, plain("try-0"), plain("try-0")),

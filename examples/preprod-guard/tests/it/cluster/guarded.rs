@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use preprod_guard::commands::{Access, Credentials, client, kubeconfig};
+use reeve_clock::Clock;
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, sleep};
 
@@ -107,12 +109,41 @@ async fn guarded(world: World) {
     assert_eq!(left["items"], json!([]));
     other.kill().await;
     called.kill().await;
+    clients(&world).await;
     world.end().await;
+}
+
+/// With the authorities of client certificates, the webhook port answers a client that has one, and no other.
+async fn clients(world: &World) {
+    let (pki, authority) = (world.file("pki"), world.file("pki/ca.crt"));
+    let flags = [
+        format!("--tls={}", pki.display()),
+        format!("--webhook-client-ca-file={}", authority.display()),
+    ];
+    let guard = world.start("closed", &flags.each_ref().map(String::as_str));
+    guard.until("caches synced").await;
+    let (certificate, key) = client(&pki, "kube-apiserver", None, &Clock::system()).unwrap();
+    let access = Access {
+        server: format!("https://{}", guard.address),
+        authorities: std::fs::read_to_string(authority).unwrap(),
+    };
+    for (credentials, answered) in [
+        (Credentials::Certificate { certificate, key }, true),
+        (Credentials::Token("unknown".to_owned()), false),
+    ] {
+        let text = kubeconfig(&access, "server", "hbox", &credentials).unwrap();
+        std::fs::write(world.file("server.yaml"), text).unwrap();
+        let output = world
+            .try_kubectl("server.yaml", &["get", "--raw", "/readyz"])
+            .await;
+        assert_eq!(output.status.success(), answered, "{output:?}");
+    }
+    guard.kill().await;
 }
 
 async fn takeovers(world: &World) {
     let secret = |kind: &str| {
-        let annotations = json!({"kubernetes.io/service-account.name": "default"});
+        let annotations = json!({"kubernetes.io/service-account.name": "web"});
         json!({"metadata": {"name": "credential", "annotations": annotations}, "type": kind})
     };
     let token =
@@ -122,6 +153,9 @@ async fn takeovers(world: &World) {
         "involvedObject": {"namespace": "preprod-guard"}, "related": {"uid": "uid"},
     });
     let allowed = json!({"data": {"guard.yaml": "callers: {}"}});
+    let account = json!({"metadata": {"name": "web"}});
+    let accounts = "/api/v1/namespaces/hbox/serviceaccounts";
+    world.must("POST", accounts, account).await;
     let attempts = [
         (
             "POST",
@@ -137,15 +171,15 @@ async fn takeovers(world: &World) {
         ),
         (
             "POST",
-            "/api/v1/namespaces/hbox/serviceaccounts/default/token".to_owned(),
+            format!("{accounts}/web/token"),
             token,
-            "token of service account default",
+            "token of service account web",
         ),
         (
             "POST",
             "/api/v1/namespaces/hbox/secrets".to_owned(),
             secret("kubernetes.io/service-account-token"),
-            "secret with a token of service account default",
+            "secret with a token of service account web",
         ),
         (
             "PATCH",

@@ -5,6 +5,7 @@ mod detector;
 mod guarded;
 mod informed;
 mod matrix;
+mod readme;
 mod requests;
 mod scenario;
 mod world;

@@ -59,6 +59,13 @@ pub(super) struct Guard {
 impl World {
     /// The built-in server. `None` without kubectl.
     pub(super) async fn built_in(name: &str) -> Option<Self> {
+        let world = Self::built_in_empty(name).await?;
+        world.prepare().await;
+        Some(world)
+    }
+
+    /// The built-in server with nothing on it.
+    pub(super) async fn built_in_empty(name: &str) -> Option<Self> {
         let (kubectl, directory) = (assets::kubectl()?, directory(name));
         let server = ApiServer::builder().rbac().start().await.unwrap();
         let serving = server.serve_tls(([127, 0, 0, 1], 0).into()).await.unwrap();
@@ -70,18 +77,27 @@ impl World {
             directory,
             client,
         };
-        world.prepare(&kubeconfig).await;
+        std::fs::write(world.file("admin.yaml"), kubeconfig).unwrap();
         Some(world)
     }
 
     /// A real server that accepts client certificates of the authority in `pki`. `None` without kubectl or kube-apiserver.
     pub(super) async fn real(name: &str) -> Option<Self> {
+        let world = Self::real_server(name, false).await?;
+        world.prepare().await;
+        Some(world)
+    }
+
+    /// The same, with nothing on it.
+    pub(super) async fn real_empty(name: &str) -> Option<Self> {
         Self::real_server(name, false).await
     }
 
     /// The same, with the controller that signs client certificates.
     pub(super) async fn real_with_signer(name: &str) -> Option<Self> {
-        Self::real_server(name, true).await
+        let world = Self::real_server(name, true).await?;
+        world.prepare().await;
+        Some(world)
     }
 
     async fn real_server(name: &str, signs: bool) -> Option<Self> {
@@ -109,14 +125,13 @@ impl World {
             directory,
             client,
         };
-        world.prepare(&kubeconfig).await;
+        std::fs::write(world.file("admin.yaml"), kubeconfig).unwrap();
         Some(world)
     }
 
     /// Certificates, the configuration, the manifests, and all rights for the pre-release callers: only the guard refuses
     /// their requests.
-    async fn prepare(&self, kubeconfig: &str) {
-        std::fs::write(self.file("admin.yaml"), kubeconfig).unwrap();
+    async fn prepare(&self) {
         std::fs::write(self.file("guard.yaml"), CONFIG).unwrap();
         certificates(&self.directory.0).await;
         let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests");
@@ -139,6 +154,11 @@ impl World {
             "--serviceaccount=hbox-pre:ci",
         ])
         .await;
+        self.give_rights_to_guard().await;
+    }
+
+    /// Writes the kubeconfig of guards, with a token of the ServiceAccount of the manifests.
+    pub(super) async fn give_rights_to_guard(&self) {
         let account = [
             "kubeconfig",
             "--unchecked",
@@ -188,6 +208,21 @@ impl World {
         command
             .args(arguments)
             .env("KUBECONFIG", self.file(kubeconfig));
+        run(&mut command).await
+    }
+
+    /// The result of a line for the shell in the directory of the test, as the administrator.
+    pub(super) async fn shell(&self, line: &str) -> Output {
+        let program = Path::new(env!("CARGO_BIN_EXE_preprod-guard"));
+        let kubectl = self.kubectl.parent().unwrap();
+        let paths = [program.parent().unwrap(), kubectl, Path::new("/usr/bin")];
+        let paths = std::env::join_paths(paths.into_iter().chain([Path::new("/bin")])).unwrap();
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", line])
+            .current_dir(&self.directory.0)
+            .env("PATH", paths)
+            .env("KUBECONFIG", self.file("admin.yaml"));
         run(&mut command).await
     }
 
@@ -294,6 +329,7 @@ impl World {
         loop {
             let arguments = [
                 "--as=hbox-pre",
+                "--as-group=system:masters",
                 "create",
                 "priorityclass",
                 "probe",
