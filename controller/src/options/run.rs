@@ -8,7 +8,7 @@ use clap::{CommandFactory, FromArgMatches};
 use super::{Options, Program};
 use crate::manager::Manager;
 
-/// The command line of a program without flags of its own.
+// The command line of a program without flags of its own. A doc comment would be in `--help`.
 #[derive(Debug, clap::Parser)]
 struct Arguments {
     #[command(flatten)]
@@ -147,6 +147,8 @@ mod tests {
         let options = |arguments: &[&str]| program.options(arguments.iter().map(OsString::from));
         let options_of = options(&["any", "--leader-elect", "--metrics-bind-address=:8080"]);
         assert!(options_of.unwrap().leader_elect);
+        let help = options(&["any", "--help"]).unwrap_err().to_string();
+        assert!(help.starts_with("Usage: any [OPTIONS]\n"), "{help}");
         let version = options(&["any", "--version"]).unwrap_err();
         assert_eq!(version.kind(), ErrorKind::DisplayVersion);
         assert_eq!(version.to_string(), "teams 1.2.3\n");

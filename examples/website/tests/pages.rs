@@ -17,6 +17,7 @@ fn typed() -> BTreeMap<String, String> {
         "2-reconcile.md",
         "3-test-it.md",
         "4-ship-it.md",
+        "5-look-at-it.md",
     ];
     let mut files = BTreeMap::<String, String>::new();
     for name in names {
