@@ -4,16 +4,18 @@ use serde_json::{Value, json};
 
 use super::cases;
 use super::kinds::{DEFINITIONS, own};
-use crate::conformance::case::{Case, MERGE};
+use crate::conformance::case::{APPLY, Case, MERGE};
 use crate::conformance::webhook::{Reply, Webhook};
 
-const V1: &str = "/apis/{own}/v1/namespaces/{ns}/dogs";
+pub(super) const V1: &str = "/apis/{own}/v1/namespaces/{ns}/dogs";
 const V2: &str = "/apis/{own}/v2/namespaces/{ns}/dogs";
 
 /// Defines Dog with `spec.address` in v1, which is stored, and `spec.host` and `spec.port` in v2.
-async fn dogs(t: &mut Case, webhook: &Webhook) {
+pub(super) async fn dogs(t: &mut Case, webhook: &Webhook) {
     t.hide(webhook.url(), "{webhook}");
-    t.make(DEFINITIONS, definition(webhook)).await;
+    let mut definition = definition(webhook);
+    definition["spec"]["versions"][1]["selectableFields"] = json!([{"jsonPath": ".spec.host"}]);
+    t.make(DEFINITIONS, definition).await;
     for collection in [V1, V2] {
         t.until(collection, |answer| answer.code == 200).await;
     }
@@ -32,12 +34,12 @@ fn definition(webhook: &Webhook) -> Value {
     definition
 }
 
-fn dog(version: &str, name: &str, spec: Value) -> Value {
+pub(super) fn dog(version: &str, name: &str, spec: Value) -> Value {
     json!({"apiVersion": format!("{{own}}/{version}"), "kind": "Dog", "metadata": {"name": name}, "spec": spec})
 }
 
 /// The review with converted objects; `change` may change it.
-fn converted(request: &Value, change: fn(&mut Value)) -> Reply {
+pub(super) fn converted(request: &Value, change: fn(&mut Value)) -> Reply {
     let to = request["desiredAPIVersion"].as_str().unwrap_or_default();
     let objects = request["objects"].as_array().into_iter().flatten();
     let objects: Vec<Value> = objects
@@ -106,6 +108,37 @@ cases! { "conversions";
         for host in ["failure", "silent", "no-response", "count", "version", "kind", "name", "namespace", "metadata", "labels", "label", "status"] {
             t.post(V2, dog("v2", "a", json!({"host": host, "port": "1"}))).await;
         }
+        t.get(V1).await;
+    }
+    ["CRD-11"] "the owners of fields are followed through all versions" => |t| {
+        let webhook = Webhook::start(|request| converted(request, |_| {}));
+        dogs(t, &webhook).await;
+        t.keep_managed_fields();
+        let mut labelled = dog("v1", "a", json!({"address": "h:1"}));
+        labelled["metadata"]["labels"] = json!({"a": "b"});
+        t.post(&format!("{V1}?fieldManager=one"), labelled).await;
+        t.patch(MERGE, &format!("{V2}/a?fieldManager=two"), json!({"spec": {"port": "2"}})).await;
+        t.patch(MERGE, &format!("{V2}/a?fieldManager=three"), json!({"metadata": {"labels": {"c": "d"}}})).await;
+        t.patch(APPLY, &format!("{V1}/b?fieldManager=one"), dog("v1", "b", json!({"address": "h:1"}))).await;
+        t.patch(APPLY, &format!("{V2}/b?fieldManager=two"), dog("v2", "b", json!({"host": "h", "port": "1"}))).await;
+        t.patch(APPLY, &format!("{V2}/b?fieldManager=two"), dog("v2", "b", json!({"host": "h", "port": "2"}))).await;
+        t.patch(APPLY, &format!("{V2}/b?fieldManager=two&force=true"), dog("v2", "b", json!({"host": "h", "port": "2"}))).await;
+        t.patch(APPLY, &format!("{V2}/b?fieldManager=two"), dog("v2", "b", json!({"host": "h"}))).await;
+        t.patch(APPLY, &format!("{V1}/b?fieldManager=two"), dog("v1", "b", json!({}))).await;
+    }
+    ["CRD-11"] "selectors match the version of the request" => |t| {
+        let webhook = Webhook::start(|request| converted(request, |_| {}));
+        dogs(t, &webhook).await;
+        for (name, address) in [("a", "h:1"), ("b", "i:1"), ("c", "h:2"), ("d", "h:3")] {
+            t.setup("POST", V1, dog("v1", name, json!({"address": address}))).await;
+        }
+        t.get(&format!("{V2}?fieldSelector=spec.host%3Dh")).await;
+        t.get(&format!("{V1}?fieldSelector=spec.host%3Dh")).await;
+        let mut watch = t.watch(&format!("{V2}?watch=true&fieldSelector=spec.host%3Dh")).await;
+        t.events(&mut watch, 3).await;
+        t.setup_as(MERGE, &format!("{V1}/a"), json!({"spec": {"address": "i:1"}})).await;
+        t.events(&mut watch, 1).await;
+        t.delete(&format!("{V2}?fieldSelector=spec.host%21%3Dh")).await;
         t.get(V1).await;
     }
     ["CRD-11"] "the webhook of a definition is checked" => |t| {

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::conversions::{V1, converted, dog, dogs};
 use super::{cases, config_map, widget};
 use crate::conformance::case::{APPLY, Answer, Case, MERGE};
+use crate::conformance::webhook::Webhook;
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 const VALIDATING: &str = "ValidatingAdmissionPolicy";
@@ -340,7 +342,11 @@ cases! { "policies";
         let counts = |label: &str| apply(&format!("Object{{metadata: Object.metadata{{labels: {{'{label}': string(object.metadata.?labels.?{label}.orValue('0') == '0' ? 1 : 2), 'seen-by-{label}': string(object.metadata.?labels.orValue({{}}).size())}}}}}}"));
         change(t, "a", &[counts("a")], json!({"reinvocationPolicy": "IfNeeded"})).await;
         change(t, "b", &[counts("b")], json!({"reinvocationPolicy": "Never"})).await;
-        in_use(t, "{cm}", config_map("probe", "1"), |answer| answer.body["metadata"]["labels"]["a"] == "2").await;
+        in_use(t, "{cm}", config_map("probe", "1"), |answer| {
+            let labels = &answer.body["metadata"]["labels"];
+            labels["a"] == "2" && labels["b"] == "1"
+        })
+        .await;
         let made = t.setup("POST", "{cm}", config_map("a", "1")).await;
         t.note("asked again", json!([made.body["metadata"]["labels"]["a"], made.body["metadata"]["labels"]["b"]]));
     }
@@ -386,6 +392,38 @@ cases! { "policies";
         for at in 0..expressions.len() {
             t.post("{cm}?dryRun=All", config_map("a", &at.to_string())).await;
         }
+    }
+    ["A-5 A-7"] "a policy whose object is not converted fails by its failure policy" => |t| {
+        let webhook = Webhook::start(|request| {
+            let address = request["objects"][0]["spec"]["address"].as_str().unwrap_or_default();
+            if address.starts_with("none") {
+                converted(request, |review| review["response"]["result"] = json!({"status": "Failure", "message": "not today"}))
+            } else {
+                converted(request, |_| {})
+            }
+        });
+        dogs(t, &webhook).await;
+        let matched = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "{ns}"}},
+            "resourceRules": [rule(&["CREATE"], "{own}", "v2", "dogs")]});
+        let checked = |failure_policy: &str| json!({"matchConstraints": matched, "failurePolicy": failure_policy,
+            "validations": [{"expression": "object.spec.host != 'bad'"}]});
+        let changed = |failure_policy: &str| json!({"matchConstraints": matched, "failurePolicy": failure_policy,
+            "mutations": [apply("Object{spec: Object.spec{port: '2'}}")]});
+        policy(t, VALIDATING, "a", checked("Ignore")).await;
+        bind(t, VALIDATING, "a", json!({})).await;
+        policy(t, MUTATING, "a", changed("Ignore")).await;
+        bind(t, MUTATING, "a", json!({})).await;
+        in_use(t, V1, dog("v1", "probe", json!({"address": "bad:1"})), is_refused).await;
+        in_use(t, V1, dog("v1", "probe", json!({"address": "h:1"})), |answer| answer.body["spec"]["address"] == "h:2").await;
+        t.post(V1, dog("v1", "a", json!({"address": "none:1"}))).await;
+        policy(t, VALIDATING, "b", checked("Fail")).await;
+        bind(t, VALIDATING, "b", json!({})).await;
+        in_use(t, V1, dog("v1", "probe", json!({"address": "none:1"})), is_refused).await;
+        t.post(V1, dog("v1", "b", json!({"address": "none:1"}))).await;
+        policy(t, MUTATING, "b", changed("Fail")).await;
+        bind(t, MUTATING, "b", json!({})).await;
+        in_use(t, V1, dog("v1", "probe", json!({"address": "none:1"})), |answer| answer.code == 403).await;
+        t.post(V1, dog("v1", "c", json!({"address": "none:1"}))).await;
     }
     ["A-5"] "the conditions of a policy do not get the namespace" => |t| {
         check(t, "a", json!({

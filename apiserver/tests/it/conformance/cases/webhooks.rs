@@ -340,6 +340,15 @@ cases! { "webhooks";
         configure(t, VALIDATING, "a", &webhook, &[with("a", &webhook, failing)]).await;
         t.post("{cm}", config_map("a", "1")).await;
     }
+    ["A-1"] "a condition of a webhook does not get the namespace" => |t| {
+        let webhook = Webhook::start(|_| allow());
+        let rules = json!([rule(&["*"], "", "v1", &["configmaps"])]);
+        let needs = |name: &str, text: &str| with(name, &webhook, json!({"rules": rules, "matchConditions": [{"name": "a", "expression": text}]}));
+        let hooks = [needs("null", "namespaceObject == null"), needs("some", "namespaceObject != null")];
+        configure(t, VALIDATING, "a", &webhook, &hooks).await;
+        t.post("{cm}", config_map("a", "1")).await;
+        record(t, &webhook);
+    }
     ["A-1"] "a rule matches other versions of its resource, if it may" => |t| {
         let webhook = Webhook::start(|_| allow());
         let rules = json!([rule(&["*"], "autoscaling", "v1", &["horizontalpodautoscalers"])]);
