@@ -243,7 +243,7 @@ async fn perform(command: Command) -> Result<ExitCode, BoxError> {
             let config = configuration(&arguments.config)?;
             let client = client(&arguments.location).await?;
             let place = arguments.url.map_or(Place::Service, Place::Url);
-            let findings = commands::doctor(&client, &config, &place).await;
+            let findings = commands::doctor(&client, &config, &place, &Clock::system()).await;
             for finding in &findings {
                 let word = if finding.good { "good" } else { "PROBLEM" };
                 print(&format!("{word}: {}\n", finding.text))?;

@@ -15,6 +15,7 @@ use reeve_controller::{Manager, Runnable, manager};
 use reeve_webhook::certificates::Rotation;
 use reeve_webhook::{LINGER, Server};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::sleep;
 
 use crate::config::Config;
 use crate::detector::{Detector, Journal, RECORD_LABEL};
@@ -33,6 +34,9 @@ const MEBIBYTES_OF_BODIES: usize = 32;
 
 /// The most calls in work. A further one gets 429, and the API server sends it again.
 const MOST_CALLS: usize = 64;
+
+/// The time after which the first lists are late.
+const LATE_LISTS: Duration = Duration::from_secs(10);
 
 /// An error of any part.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -120,16 +124,13 @@ pub async fn build(
         server = server.client_authorities(file);
     }
     // Readiness is gained once: while watches fail, the rules that need no cache still decide.
-    let (view, caches) = (Arc::clone(&state), Arc::new(OnceLock::<Caches>::new()));
-    let (gained, of_manager) = (OnceLock::new(), Arc::clone(&caches));
+    let (view, gained) = (Arc::clone(&state), OnceLock::new());
     server.readiness().checks().add("caches", move || {
         if gained.get().is_some() || view.read().synced {
             gained.get_or_init(|| ());
             return Ok(());
         }
-        let check = of_manager.get().map_or(Ok(()), Caches::check);
-        let cause = check.err().unwrap_or_default();
-        Err(format!("the first lists are not complete: {cause}"))
+        Err("the first lists are not complete; the log names the kinds".to_owned())
     });
     // Records of all replicas, and no other Events.
     let records_only = Selected::new().labels(RECORD_LABEL);
@@ -161,7 +162,6 @@ pub async fn build(
         .metrics()
         .register(|registry| metrics.register(registry));
 
-    let _ = caches.set(manager.caches().clone());
     let watch = Watch::new(manager.caches(), &kinds, &config, &state, &detector)?;
     let journal = Journal::new(client, clock, &config.namespace, &config.service);
     let detecting = Runnable::new("detector", move |stop| async move {
@@ -173,6 +173,7 @@ pub async fn build(
         tokio::select! {
             biased;
             () = stop.cancelled() => Ok::<(), BoxError>(()),
+            () = waiting(&health) => Ok(()),
             () = watch.follow(&config, || health.check()) => Ok(()),
         }
     });
@@ -190,6 +191,22 @@ pub async fn build(
     manager.add(watching.as_server())?;
     manager.add(reopening.as_server())?;
     Ok(manager)
+}
+
+/// Logs the kinds whose first lists are late: the guard is not ready, and a probe does not have the reason. Does not return.
+async fn waiting(caches: &Caches) {
+    loop {
+        sleep(LATE_LISTS).await;
+        let late: Vec<String> = caches
+            .health()
+            .iter()
+            .filter(|one| !one.synced)
+            .map(|one| one.trouble().unwrap_or_default())
+            .collect();
+        if !late.is_empty() {
+            tracing::warn!(late = late.join("; "), "the first lists are not complete");
+        }
+    }
 }
 
 /// Removes what no rule reads, before an object is kept.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, PublicKeyData, SanType,
@@ -63,12 +64,7 @@ pub fn authority_and_leaf(directory: &Path, names: &Names, clock: &Clock) -> Res
 
 /// Whether a file has a certificate of `key` that is valid for as long as a leaf.
 fn is_usable(file: &Path, key: &KeyPair, clock: &Clock) -> bool {
-    let text = fs::read_to_string(file).unwrap_or_default();
-    let body: String = text
-        .lines()
-        .filter(|line| !line.contains("-----"))
-        .collect();
-    let Ok(der) = STANDARD.decode(body) else {
+    let Some(der) = fs::read(file).ok().and_then(|pem| first_of_pem(&pem)) else {
         return false;
     };
     let Ok((_, certificate)) = x509_parser::parse_x509_certificate(&der) else {
@@ -78,6 +74,24 @@ fn is_usable(file: &Path, key: &KeyPair, clock: &Clock) -> bool {
     let end = certificate.validity().not_after.timestamp();
     let is_of_key = certificate.public_key().raw == key.subject_public_key_info();
     is_of_key && end > clock.now().as_second().saturating_add(life)
+}
+
+/// The bytes of the first certificate in a PEM text.
+fn first_of_pem(pem: &[u8]) -> Option<Vec<u8>> {
+    let lines = std::str::from_utf8(pem).ok()?.lines();
+    let lines = lines.skip_while(|line| !line.starts_with("-----BEGIN CERTIFICATE"));
+    let body: String = lines
+        .skip(1)
+        .take_while(|line| !line.starts_with("-----"))
+        .collect();
+    STANDARD.decode(body).ok()
+}
+
+/// The end of the first certificate in a PEM text.
+pub(super) fn end_of_certificate(pem: &[u8]) -> Option<Timestamp> {
+    let der = first_of_pem(pem)?;
+    let (_, certificate) = x509_parser::parse_x509_certificate(&der).ok()?;
+    Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
 }
 
 /// A client certificate of one year and its key in PEM, signed by `ca.crt` and `ca.key` in `directory`: the user is its common

@@ -1,9 +1,14 @@
 //! Checks of an installed guard: its configurations, and the rights that would pass by a webhook.
 
+use jiff::SignedDuration;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Secret;
 use reeve_client::{Client, ObjectKey, optional};
+use reeve_clock::Clock;
 use serde_json::{Value, json};
 
+use super::certs::end_of_certificate;
 use super::rights::rights;
 use crate::config::Config;
 use crate::install::{self, Place};
@@ -21,9 +26,20 @@ pub struct Finding {
 /// The oldest version of Kubernetes that has the conditions of the webhooks.
 const OLDEST_VERSION: (u32, u32) = (1, 28);
 
+/// The least replicas of which one may stop.
+const LEAST_REPLICAS: i32 = 2;
+
+/// The least rest of a certificate's life: the guard renews it after two thirds of a year.
+const LEAST_LIFE: SignedDuration = SignedDuration::from_hours(30 * 24);
+
 /// Runs the checks. `place` is the address of the webhooks that the configurations must have.
 /// A check that cannot be made is a problem among the findings.
-pub async fn doctor(client: &Client, config: &Config, place: &Place) -> Vec<Finding> {
+pub async fn doctor(
+    client: &Client,
+    config: &Config,
+    place: &Place,
+    clock: &Clock,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     if config.callers == crate::identity::Callers::default() {
         findings.push(bad(
@@ -34,6 +50,7 @@ pub async fn doctor(client: &Client, config: &Config, place: &Place) -> Vec<Find
     for expected in install::configurations(config, place, b"") {
         findings.extend(result(configuration(client, &expected).await));
     }
+    findings.extend(result(operation(client, config, clock).await));
     findings.extend(result(rights(client, config).await));
     findings
 }
@@ -71,6 +88,49 @@ pub(super) fn good(text: impl Into<String>) -> Finding {
 pub(super) fn bad(text: impl Into<String>) -> Finding {
     let text = text.into();
     Finding { good: false, text }
+}
+
+/// The replicas of the Deployment with the name of the Service, and the certificate that the guard renews. A guard that runs in
+/// another way has neither.
+async fn operation(
+    client: &Client,
+    config: &Config,
+    clock: &Clock,
+) -> Result<Vec<Finding>, BoxError> {
+    let mut findings = Vec::new();
+    let (namespace, service) = (config.namespace.as_str(), config.service.as_str());
+    let key = ObjectKey::namespaced(namespace, service);
+    if let Some(deployment) = optional(client.get::<Deployment>(&key).await)? {
+        let ready = deployment.status.and_then(|status| status.ready_replicas);
+        let ready = ready.unwrap_or_default();
+        let text = format!("deployment {namespace}/{service} has {ready} ready replicas");
+        findings.push(if ready >= LEAST_REPLICAS {
+            good(text)
+        } else {
+            bad(format!(
+                "{text}: a stop of one refuses pre-release callers and loses records; run {LEAST_REPLICAS}"
+            ))
+        });
+    }
+    let name = format!("{service}-webhook-certificates");
+    let key = ObjectKey::namespaced(namespace, name.as_str());
+    if let Some(secret) = optional(client.get::<Secret>(&key).await)? {
+        let data = secret.data.unwrap_or_default();
+        let end = data
+            .get("tls.crt")
+            .and_then(|pem| end_of_certificate(&pem.0));
+        let left = end.map(|end| end.duration_since(clock.now()));
+        findings.push(match (end, left) {
+            (Some(end), Some(left)) if left >= LEAST_LIFE => {
+                good(format!("certificate in {name} until {end}"))
+            }
+            (Some(end), _) => bad(format!(
+                "certificate in {name} ends {end}, and the guard did not renew it; read its log"
+            )),
+            (None, _) => bad(format!("{name} has no certificate in tls.crt; delete it")),
+        });
+    }
+    Ok(findings)
 }
 
 /// Compares a stored configuration with the expected one.

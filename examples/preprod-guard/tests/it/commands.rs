@@ -1,6 +1,6 @@
 //! The commands that need no cluster.
 
-use preprod_guard::commands::{Access, Credentials, check, kubeconfig};
+use preprod_guard::commands::{Access, Credentials, check, kubeconfig, verify};
 use preprod_guard::config::Config;
 use reeve_webhook::admission::Operation;
 use serde_json::{Value, json};
@@ -45,6 +45,63 @@ async fn check_decides_with_the_objects_of_a_list() {
         assert!(answer.contains(text), "{answer}");
     }
     assert!(check(config(), "{}", None).await.is_err());
+}
+
+#[test]
+fn the_exit_status_of_a_denial_is_3_and_a_namespace_needs_no_list() {
+    let name = format!("preprod-guard-check-{}", std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&directory).unwrap();
+    let [config, review] = ["guard.yaml", "review.json"].map(|name| directory.join(name));
+    let text = format!("{CALLERS}\nmaximumAge: {{hours: 4000000}}\n");
+    std::fs::write(&config, text).unwrap();
+    for (call, code) in [
+        (delete(POD, production("web-0")), 3),
+        (delete(POD, plain("try-0")), 0),
+    ] {
+        std::fs::write(&review, call.review().to_string()).unwrap();
+        let mut check = std::process::Command::new(env!("CARGO_BIN_EXE_preprod-guard"));
+        let output = check.arg("check").arg("--config").args([&config, &review]);
+        let output = output.output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{call}: {output:?}");
+    }
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_kubeconfig_is_for_pre_release_callers_only() {
+    let config =
+        "callers: {users: [hbox-pre], groups: [pre], serviceAccountNamespaces: [hbox-pre]}";
+    let config = Config::parse(config).unwrap();
+    for (user, group, account, expected) in [
+        ("hbox-pre", None, None, ""),
+        ("otto", Some("pre"), None, ""),
+        ("ci", None, Some(("hbox-pre", "ci")), ""),
+        (
+            "hbox-pr",
+            None,
+            None,
+            "hbox-pr would be a caller of production",
+        ),
+        (
+            "hbox-pre",
+            Some("system:masters"),
+            None,
+            "a group of the cluster",
+        ),
+        (
+            "hbox-pre",
+            None,
+            Some(("hbox", "ci")),
+            "system:serviceaccount:hbox:ci would be a caller",
+        ),
+    ] {
+        let result = verify(&config, user, group, account);
+        let text = result.err().map(|error| error.to_string());
+        let text = text.unwrap_or_default();
+        assert!(text.contains(expected), "{user}: {text}");
+        assert_eq!(text.is_empty(), expected.is_empty(), "{user}: {text}");
+    }
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::core::v1::{Event, Namespace};
 use kube_core::params::ListParams;
 use preprod_guard::detector::{Change, Detector, Journal, Observed, Record};
+use preprod_guard::live::Live;
 use preprod_guard::metrics::Metrics;
 use reeve_apiserver::ApiServer;
 use reeve_client::Client;
@@ -16,7 +17,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::scenario::{
-    CALLERS, POD, call, delete, guard_of, key, plain, production, state, update,
+    CALLERS, POD, call, delete, guard_of, guard_reading, key, plain, production, state, update,
 };
 
 /// The objects of the lines that the webhook of records writes.
@@ -68,6 +69,33 @@ async fn a_pre_release_caller_that_changed_the_configurations_records_nothing() 
     assert_eq!(recorded(delete(POD, production("web-0"))).await, none);
 }
 
+#[tokio::test]
+async fn a_namespace_is_read_when_the_object_has_no_label() {
+    let server = ApiServer::builder().start().await.unwrap();
+    let client = Client::new(server.client());
+    for (name, environment) in [("hbox", "production"), ("unknown", "production")] {
+        let namespace = json!({"metadata": {"name": name, "labels": {"environment": environment}}});
+        let namespace: Namespace = serde_json::from_value(namespace).unwrap();
+        client.create(&namespace).await.unwrap();
+    }
+    let live = Live::new(client);
+    // The informers have the Namespace `hbox` without its label, and `unknown` not at all.
+    let guard = guard_reading(CALLERS, state(), Some(live));
+    let reply = delete(POD, plain("try-0")).to(&guard.webhook).await;
+    assert!(
+        reply.message().contains("DELETE production pod"),
+        "{}",
+        reply.message()
+    );
+    let mut elsewhere = plain("try-1");
+    elsewhere["metadata"]["namespace"] = json!("unknown");
+    let elsewhere = delete(POD, elsewhere).user("admin");
+    elsewhere.to(&guard.recorder).await;
+    let last = guard.lines.lock().last().cloned().unwrap();
+    assert_eq!(last["target"], "pods/unknown/try-1");
+    server.shutdown().await.unwrap();
+}
+
 fn observed(name: &str) -> Observed {
     Observed {
         change: Change::Deletion,
@@ -105,8 +133,7 @@ async fn the_detector_writes_records_until_its_stop_and_reports_what_has_none() 
     let server = ApiServer::builder().start().await.unwrap();
     let client = Client::new(server.client());
     let namespace = json!({"metadata": {"name": "preprod-guard"}});
-    let namespace: k8s_openapi::api::core::v1::Namespace =
-        serde_json::from_value(namespace).unwrap();
+    let namespace: Namespace = serde_json::from_value(namespace).unwrap();
     client.create(&namespace).await.unwrap();
     let journal = Journal::new(
         client.clone(),

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use kube_core::gvk::GroupVersionKind;
 use parking_lot::{Mutex, RwLock};
 use preprod_guard::config::{Config, Mark};
+use preprod_guard::live::Live;
 use preprod_guard::object::{Facts, Key};
 use preprod_guard::state::State;
 use preprod_guard::webhook::Guard as Handler;
@@ -95,12 +96,17 @@ pub(crate) fn state() -> State {
 }
 
 pub(crate) fn guard_of(config: &str, state: State) -> Guard {
+    guard_reading(config, state, None)
+}
+
+/// A guard that reads objects.
+pub(crate) fn guard_reading(config: &str, state: State, live: Option<Live>) -> Guard {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&lines);
     let now: Timestamp = "2026-01-20T00:00:00Z".parse().unwrap();
     let config = Arc::new(Config::parse(config).unwrap());
     let state = Arc::new(RwLock::new(state));
-    let guard = Handler::new(
+    let mut guard = Handler::new(
         config,
         state,
         move || now,
@@ -109,6 +115,9 @@ pub(crate) fn guard_of(config: &str, state: State) -> Guard {
             sink.lock().push(line);
         },
     );
+    if let Some(live) = live {
+        guard = guard.reading(live);
+    }
     let [webhook, recorder] = guard.webhooks();
     Guard {
         webhook,

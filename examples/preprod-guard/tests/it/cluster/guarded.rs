@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, sleep};
 
 use super::requests::{Attempt, Caller};
-use super::world::{PATIENCE, World};
+use super::world::{CONFIG, PATIENCE, World};
 
 const PRE: Caller = ("hbox-pre", "system:authenticated");
 const ADMIN: Caller = ("anna", "system:masters");
@@ -110,6 +110,7 @@ async fn guarded(world: World) {
     other.kill().await;
     called.kill().await;
     clients(&world).await;
+    unready(&world).await;
     world.end().await;
 }
 
@@ -227,4 +228,21 @@ async fn takeovers(world: &World) {
     let own = Attempt::new("POST", "/apis/apps/v1/namespaces/hbox/replicasets", own);
     let answer = world.send(&own, Some(PRE)).await;
     assert_eq!(answer.code, 200, "{}", answer.message);
+}
+
+/// A kind that the API server does not serve keeps the guard unready, and the log names it.
+async fn unready(world: &World) {
+    let kinds = "kinds: [{group: example.com, version: v1, kind: Missing, plural: missings}]";
+    std::fs::write(world.file("guard.yaml"), format!("{CONFIG}{kinds}\n")).unwrap();
+    let flag = format!("--tls={}", world.file("pki").display());
+    let guard = world.start("unready", &[&flag]);
+    guard.until("serving webhooks").await;
+    guard.until("the first lists are not complete").await;
+    let end = Instant::now() + PATIENCE;
+    while !guard.log().contains("missings") {
+        assert!(Instant::now() < end, "{}", guard.log());
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert!(!guard.log().contains("caches synced"));
+    guard.kill().await;
 }
