@@ -33,7 +33,7 @@ fn lettered() -> World {
         if let Some(maps) = object.get_mut("maps") {
             *maps = repeat(maps, number(to));
         }
-        object
+        Ok(object)
     })
 }
 
@@ -62,7 +62,7 @@ fn renamed() -> World {
             });
             *fields = renamed.collect::<Map<_, _>>();
         }
-        object
+        Ok(object)
     })
 }
 
@@ -326,16 +326,15 @@ pub(super) fn an_object_is_converted_only_with_the_field_that_its_conversion_nee
             _ => ("derived", "needed"),
         };
         let map = object.as_object_mut().unwrap();
-        let value = map.remove(from);
         let is_new = map
             .keys()
             .all(|key| matches!(key.as_str(), "apiVersion" | "kind"));
-        match value {
+        match map.remove(from) {
             Some(value) => map.insert(to.to_owned(), value),
             None if is_new => None,
-            None => map.insert("not converted".to_owned(), Value::Null),
+            None => return Err(format!("no field {from:?}")),
         };
-        object
+        Ok(object)
     };
     converted_world(&versions, convert)
         .apply_in("g/v2", "b", json!({"needed": "x"}))

@@ -21,8 +21,8 @@ pub(super) struct World {
     pub(super) subresource: &'static str,
 }
 
-/// Converts the fields of an object from one version to another.
-type Convert = fn(object: &Value, from: &str, to: &str) -> Value;
+/// Converts the fields of an object from one version to another. The error is the reason why it cannot.
+type Convert = fn(object: &Value, from: &str, to: &str) -> Result<Value, String>;
 
 pub(super) fn version(schema: &Value) -> Version {
     let parts = json!({"type": "object", "properties": {"name": {"type": "string"}, "value": {"type": "integer"}}});
@@ -71,9 +71,9 @@ pub(super) fn converted_world(versions: &[(&str, Value)], convert: Convert) -> W
     world
 }
 
-fn converted(object: &Value, to: &str, convert: Convert) -> Value {
+fn converted(object: &Value, to: &str, convert: Convert) -> Result<Value, String> {
     match object["apiVersion"].as_str().unwrap() {
-        from if from == to => object.clone(),
+        from if from == to => Ok(object.clone()),
         from => convert(object, from, to),
     }
 }
@@ -160,7 +160,7 @@ impl World {
     /// The live object in `version`.
     fn live_in(&self, version: &str) -> Value {
         let mut live = match self.convert {
-            Some(convert) => converted(&self.live, version, convert),
+            Some(convert) => converted(&self.live, version, convert).unwrap(),
             None => self.live.clone(),
         };
         live["apiVersion"] = version.into();
