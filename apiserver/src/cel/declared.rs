@@ -73,8 +73,22 @@ pub(crate) fn expression_problem(
     declared: &Declared<'_>,
     wanted: Wanted,
 ) -> Option<String> {
+    problem(expression, declared, wanted, &[])
+}
+
+/// The same of a selector of devices, which declares `device`.
+pub(crate) fn selector_problem(expression: &str) -> Option<String> {
+    problem(expression, &Declared::default(), Wanted::Bool, &["device"])
+}
+
+fn problem(
+    expression: &str,
+    declared: &Declared<'_>,
+    wanted: Wanted,
+    names: &[&str],
+) -> Option<String> {
     let checked = compile_then(expression, |compiled| {
-        let mut bound = Vec::new();
+        let mut bound = names.to_vec();
         let undeclared = undeclared(&compiled, declared, &mut bound);
         if let Some((word, wrong)) = undeclared {
             let error = error_at(expression, place_of(expression, &word), &wrong);

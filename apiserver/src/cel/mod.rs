@@ -38,7 +38,9 @@ pub(crate) use authorizer::Authorizer;
 pub(crate) use compile::{compile, compile_error, uses_old_self};
 pub(crate) use composition::Composition;
 pub(crate) use condition::Conditions;
-pub(crate) use declared::{Declared, KNOWN, Wanted, error_at, expression_problem, place_of};
+pub(crate) use declared::{
+    Declared, KNOWN, Wanted, error_at, expression_problem, place_of, selector_problem,
+};
 pub(crate) use evaluate::{blocks, evaluate, not_checked, split_field_path};
 pub(crate) use expression::{Expression, Failure, Scope, within};
 pub(crate) use functions::is_known_function;

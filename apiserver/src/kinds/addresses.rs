@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use serde_json::{Value, json};
 
 use super::claims::{Choice, Claim};
+use super::service_rules;
 use super::services::{has_address, has_node_ports, node_port, node_ports};
 use crate::core::Core;
 use crate::field::{FieldError, Path, quote};
@@ -31,6 +32,11 @@ pub(crate) fn allocate<'a>(
     old: Option<&Value>,
     object: &mut Value,
 ) -> Result<Claim<'a>, Status> {
+    let mut problems = Vec::new();
+    service_rules::families(object, &mut problems);
+    if !problems.is_empty() {
+        return Err(request.invalid(meta::text(object, "name"), &problems));
+    }
     let mut choice = core.claims.choose();
     if has_address(object) && old.is_none_or(|old| !has_address(old)) {
         allocate_address(core, request, object, &mut choice)?;
@@ -57,7 +63,6 @@ fn allocate_address(
         .find(|address| !address.is_empty())
         .map(str::to_owned);
     if wanted.as_deref() == Some("None") {
-        spec.insert("clusterIP".to_owned(), json!("None"));
         spec.entry("clusterIPs").or_insert_with(|| json!(["None"]));
         return Ok(());
     }
@@ -160,7 +165,8 @@ fn allocate_node_ports(
         if number == 0 || own.contains(&number) {
             continue;
         }
-        let why = if !NODE_PORTS.contains(&number) {
+        // A dry run looks only for ports that are taken.
+        let why = if !NODE_PORTS.contains(&number) && !request.dry_run {
             format!(
                 "provided port is not in the valid range. The range of valid ports is {}-{}",
                 NODE_PORTS.start(),

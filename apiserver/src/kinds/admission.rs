@@ -4,7 +4,7 @@ use k8s_openapi::api::admissionregistration::v1;
 use serde_json::{Map, Value, json};
 
 use super::entry::{Entry, Texts, texts};
-use super::pods::put;
+use super::pods::{put, set};
 use super::strategy::{ALL_BUT_STATUS, Context, Paths, Strategy};
 use super::{binding_rules, policy_rules, webhook_rules};
 use crate::field::Errors;
@@ -92,11 +92,11 @@ impl Strategy for Webhooks {
     fn default(&self, info: &ResourceInfo, object: &mut Value) {
         let webhooks = object.get_mut("webhooks").and_then(Value::as_array_mut);
         for webhook in webhooks.into_iter().flatten().map(meta::object_mut) {
-            put(webhook, "failurePolicy", "Fail");
+            set(webhook, "failurePolicy", "Fail");
             match_resources(webhook, &["rules"]);
-            put(webhook, "timeoutSeconds", 10);
+            set(webhook, "timeoutSeconds", 10);
             if info.kind == "MutatingWebhookConfiguration" {
-                put(webhook, "reinvocationPolicy", "Never");
+                set(webhook, "reinvocationPolicy", "Never");
             }
             let service = webhook
                 .get_mut("clientConfig")

@@ -1,11 +1,13 @@
 //! CertificateSigningRequests: their requestor, and approval.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::certificates::v1;
 use serde_json::{Map, Value, json};
 
+use super::check;
 use super::entry::Entry;
 use super::strategy::{Context, Paths, Strategy};
-use super::{check, required};
 use crate::field::{Errors, FieldError, Path, quote};
 use crate::meta;
 use crate::names;
@@ -25,6 +27,36 @@ const APPROVAL: &[&str] = &["Approved", "Denied"];
 
 /// The conditions that stay.
 const KEPT: &[&str] = &["Approved", "Denied", "Failed"];
+
+/// The head of an encoded request.
+const PEM: &str = "-----BEGIN CERTIFICATE REQUEST-----";
+
+/// The usages that a request may have.
+const USAGES: &[&str] = &[
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+];
 
 /// CertificateSigningRequests.
 #[derive(Debug)]
@@ -123,25 +155,10 @@ impl Strategy for SigningRequests {
         }
     }
 
-    fn validate(
-        &self,
-        context: &Context<'_>,
-        request: &Value,
-        old: Option<&Value>,
-        errors: &mut Errors,
-    ) {
-        if old.is_some() {
-            return;
+    fn validate(&self, _: &Context<'_>, request: &Value, old: Option<&Value>, errors: &mut Errors) {
+        if old.is_none() {
+            of_creation(&request["spec"], errors);
         }
-        let path = Path::new("spec");
-        let spec = &request["spec"];
-        if items(&spec["usages"]).is_empty() {
-            errors.push(FieldError::required(&path.child("usages"), ""));
-        }
-        if string(&spec["request"]).is_empty() {
-            errors.push(FieldError::required(&path.child("request"), ""));
-        }
-        required::validate(context.info, request, errors);
     }
 
     fn reset_fields(&self, subresource: &str) -> Option<Paths> {
@@ -151,6 +168,75 @@ impl Strategy for SigningRequests {
             "approval" => &[&["spec"], &["status", "certificate"]],
             _ => return None,
         })
+    }
+}
+
+/// Checks what a client sends. (kubernetes: `validateCertificateSigningRequest`.)
+fn of_creation(spec: &Value, errors: &mut Errors) {
+    let path = Path::new("spec");
+    let sent = string(&spec["request"]);
+    let decoded = STANDARD.decode(sent).unwrap_or_default();
+    if !String::from_utf8_lossy(&decoded).contains(PEM) {
+        let shown = if sent.is_empty() {
+            Value::Null
+        } else {
+            sent.into()
+        };
+        let text = "PEM block type must be CERTIFICATE REQUEST";
+        errors.push(FieldError::invalid(&path.child("request"), shown, text));
+    }
+    let usages = items(&spec["usages"]);
+    let at_usages = path.child("usages");
+    if usages.is_empty() {
+        errors.push(FieldError::required(&at_usages, ""));
+    }
+    for (at, usage) in usages.iter().enumerate() {
+        let path = at_usages.index(at);
+        check::supported(usage, &path, USAGES, errors);
+        if usages[..at].contains(usage) {
+            errors.push(FieldError::duplicate(&path, string(usage)));
+        }
+    }
+    signer(
+        string(&spec["signerName"]),
+        &path.child("signerName"),
+        errors,
+    );
+    let seconds = spec["expirationSeconds"].as_i64();
+    if let Some(seconds) = seconds.filter(|seconds| *seconds < 600) {
+        let text = "may not specify a duration less than 600 seconds (10 minutes)";
+        let path = path.child("expirationSeconds");
+        errors.push(FieldError::invalid(&path, seconds, text));
+    }
+}
+
+/// Checks the name of a signer. (kubernetes: `ValidateSignerName`.)
+fn signer(name: &str, path: &Path, errors: &mut Errors) {
+    if name.is_empty() {
+        errors.push(FieldError::required(path, ""));
+        return;
+    }
+    let Some((domain, rest)) = name.split_once('/').filter(|(_, rest)| !rest.contains('/')) else {
+        let text =
+            "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+        errors.push(FieldError::invalid(path, name, text));
+        return;
+    };
+    for label in domain.split('.') {
+        for problem in names::dns_label(label) {
+            let text = format!("validating label {}: {problem}", quote(label));
+            errors.push(FieldError::invalid(path, domain, text));
+        }
+    }
+    if !domain.contains('.') {
+        let text = "should be a domain with at least two segments separated by dots";
+        errors.push(FieldError::invalid(path, domain, text));
+    }
+    for label in rest.split('.') {
+        for problem in names::dns_subdomain(label) {
+            let text = format!("validating label {}: {problem}", quote(label));
+            errors.push(FieldError::invalid(path, rest, text));
+        }
     }
 }
 

@@ -194,6 +194,25 @@ fn mounts(one: &Value, volumes: &BTreeSet<&str>, whole: &Path, errors: &mut Erro
             &["Bidirectional", "HostToContainer", "None"],
             errors,
         );
+        recursion(mount, &list.child("recursiveReadOnly"), errors);
+    }
+}
+
+/// Checks whether what is mounted below a mount may be read-only, too.
+fn recursion(mount: &Value, path: &Path, errors: &mut Errors) {
+    const MODES: &[&str] = &["Disabled", "Enabled", "IfPossible"];
+    let mode = &mount["recursiveReadOnly"];
+    check::allowed(mode, path, MODES, errors);
+    if !matches!(mode.as_str(), Some("Enabled" | "IfPossible")) {
+        return;
+    }
+    if mount["readOnly"] != true {
+        let text = "may only be specified when readOnly is true";
+        errors.push(FieldError::forbidden(path, text));
+    }
+    if !matches!(mount["mountPropagation"].as_str(), None | Some("None")) {
+        let text = "may only be specified when mountPropagation is None or not specified";
+        errors.push(FieldError::forbidden(path, text));
     }
 }
 

@@ -3,9 +3,11 @@
 use k8s_openapi::api::resource::v1;
 use serde_json::Value;
 
+use super::device_rules;
 use super::entry::{Entry, Texts, texts};
 use super::pods::put;
-use super::strategy::{ALL_BUT_STATUS, Paths, Strategy};
+use super::strategy::{ALL_BUT_STATUS, Context, Paths, Strategy};
+use crate::field::Errors;
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo, StatusUpdate};
 use crate::table::cells::{aged, items, plain, text};
@@ -62,6 +64,10 @@ impl Strategy for DeviceClasses {
         info.delete_returns_object = true;
         info.generation = Generation::Spec;
     }
+
+    fn validate(&self, _: &Context<'_>, class: &Value, _: Option<&Value>, errors: &mut Errors) {
+        device_rules::class(class, errors);
+    }
 }
 
 // === impl ResourceClaims ===
@@ -104,6 +110,10 @@ impl Strategy for ResourceClaims {
     fn reset_fields(&self, subresource: &str) -> Option<Paths> {
         (subresource == "status").then_some(ALL_BUT_STATUS)
     }
+
+    fn validate(&self, _: &Context<'_>, claim: &Value, old: Option<&Value>, errors: &mut Errors) {
+        device_rules::claim(claim, old, errors);
+    }
 }
 
 fn default_requests(requests: Option<&mut Value>) {
@@ -137,6 +147,16 @@ impl Strategy for ClaimTemplates {
     fn default(&self, _: &ResourceInfo, template: &mut Value) {
         default_requests(template.pointer_mut("/spec/spec/devices/requests"));
     }
+
+    fn validate(
+        &self,
+        _: &Context<'_>,
+        template: &Value,
+        old: Option<&Value>,
+        errors: &mut Errors,
+    ) {
+        device_rules::template(template, old, errors);
+    }
 }
 
 // === impl Slices ===
@@ -154,5 +174,9 @@ impl Strategy for Slices {
             text("Pool", |value, _| plain(&value["spec"]["pool"]["name"])),
             aged(),
         ]
+    }
+
+    fn validate(&self, _: &Context<'_>, slice: &Value, old: Option<&Value>, errors: &mut Errors) {
+        device_rules::slice(slice, old, errors);
     }
 }

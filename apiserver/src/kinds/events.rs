@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::entry::Entry;
 use super::strategy::{Context, Strategy};
-use super::{canonical, data};
-use crate::field::{Errors, FieldError, Path};
+use super::{canonical, data, event_rules};
+use crate::field::Errors;
 use crate::meta::object_mut;
 use crate::resource::{Column, ResourceInfo, SelectableField};
 use crate::table::cells::{ago, column, plain, string, text, wide};
@@ -20,10 +20,6 @@ pub(super) const KINDS: &[Entry] = &[
     Entry::of::<api::core::v1::Event>("", "events", &Events),
     Entry::of::<api::events::v1::Event>("events.k8s.io", "events", &Events),
 ];
-
-/// Maximum length of reason, action and instance of an Event.
-const LONGEST: usize = 128;
-const LONGEST_NOTE: usize = 1024;
 
 /// Names in core and in events.k8s.io.
 const RENAMED: &[(&str, &str)] = &[
@@ -61,12 +57,17 @@ impl Strategy for Events {
         old: Option<&Value>,
         errors: &mut Errors,
     ) {
-        if old.is_some() {
-            return;
-        }
-        let mut stored = object.clone();
-        self.convert_to_stored(context.info, &mut stored);
-        event(&stored, !context.info.group.is_empty(), errors);
+        let stored = |object: &Value| {
+            let mut stored = object.clone();
+            self.convert_to_stored(context.info, &mut stored);
+            stored
+        };
+        event_rules::validate(
+            &stored(object),
+            old.map(stored).as_ref(),
+            !context.info.group.is_empty(),
+            errors,
+        );
     }
 
     fn convert_to_stored(&self, info: &ResourceInfo, object: &mut Value) {
@@ -246,73 +247,6 @@ fn first_seen(event: &Value, now: Timestamp) -> Value {
         return ago(&event["firstTimestamp"], now).into();
     }
     ago(&event["eventTime"], now).into()
-}
-
-/// Checks an Event in its stored form. `new_form`: it was sent through events.k8s.io.
-fn event(object: &Value, new_form: bool, errors: &mut Errors) {
-    let text = |field: &str| object[field].as_str().unwrap_or_default();
-    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-    let involved = object["involvedObject"]["namespace"]
-        .as_str()
-        .unwrap_or_default();
-    let path = Path::new("involvedObject").child("namespace");
-    let fits = if involved.is_empty() {
-        matches!(namespace, "default" | "kube-system")
-    } else {
-        involved == namespace
-    };
-    if !fits {
-        errors.push(FieldError::invalid(
-            &path,
-            involved,
-            "does not match event.namespace",
-        ));
-    }
-    let timed = !text("eventTime").is_empty();
-    if timed {
-        let controller = if new_form {
-            "reportingController"
-        } else {
-            "reportingComponent"
-        };
-        let limited = [
-            (controller, text("reportingComponent"), usize::MAX),
-            ("reportingInstance", text("reportingInstance"), LONGEST),
-            ("action", text("action"), LONGEST),
-            ("reason", text("reason"), LONGEST),
-        ];
-        for (field, value, longest) in limited {
-            if value.is_empty() {
-                errors.push(FieldError::required(&Path::new(field), ""));
-            } else if value.len() > longest {
-                errors.push(FieldError::invalid(
-                    &Path::new(field),
-                    "",
-                    format!("can have at most {longest} characters"),
-                ));
-            }
-        }
-        if text("message").len() > LONGEST_NOTE {
-            errors.push(FieldError::invalid(
-                &Path::new(if new_form { "note" } else { "message" }),
-                "",
-                format!("can have at most {LONGEST_NOTE} characters"),
-            ));
-        }
-    }
-    if !new_form {
-        return;
-    }
-    if !timed {
-        errors.push(FieldError::required(&Path::new("eventTime"), ""));
-    }
-    if !matches!(text("type"), "Normal" | "Warning") {
-        errors.push(FieldError::invalid(
-            &Path::new("type"),
-            "",
-            format!("has invalid value: {}", text("type")),
-        ));
-    }
 }
 
 #[cfg(test)]

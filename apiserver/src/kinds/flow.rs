@@ -132,6 +132,10 @@ impl Strategy for PriorityLevels {
     fn reset_fields(&self, subresource: &str) -> Option<Paths> {
         (subresource == "status").then_some(ALL_BUT_STATUS)
     }
+
+    fn validate(&self, _: &Context<'_>, level: &Value, _: Option<&Value>, errors: &mut Errors) {
+        flow_rules::level(level, errors);
+    }
 }
 
 /// The priority levels and flow schemas that every cluster has.

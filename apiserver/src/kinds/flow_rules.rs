@@ -1,7 +1,8 @@
-//! The checks of FlowSchemas.
+//! The checks of FlowSchemas and PriorityLevelConfigurations. (kubernetes: `pkg/apis/flowcontrol/validation`.)
 
 use serde_json::Value;
 
+use super::check;
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 use crate::names;
@@ -25,6 +26,9 @@ const VERBS: &[&str] = &[
     "update",
     "watch",
 ];
+/// The bits of the hash of a request, and the most queues of a level.
+const HASH_BITS: f64 = 60.0;
+const MOST_QUEUES: i64 = 10_000_000;
 /// The highest precedence.
 const HIGHEST: i64 = 10_000;
 
@@ -240,4 +244,123 @@ fn non_resource_rule(rule: &Value, path: &Path, errors: &mut Errors) {
             refuse("wildcard can only do suffix matching");
         }
     }
+}
+
+// === PriorityLevelConfigurations ===
+
+/// Checks a PriorityLevelConfiguration.
+pub(super) fn level(level: &Value, errors: &mut Errors) {
+    let (spec, path) = (&level["spec"], Path::new("spec"));
+    let (kind, at) = (string(&spec["type"]), path.child("type"));
+    if (meta::text(level, "name") == "exempt") != (kind == "Exempt") {
+        let text = "must be 'Exempt' if and only if `name` is 'exempt'";
+        errors.push(FieldError::invalid(&at, kind, text));
+    }
+    let (exempt, limited) = (&spec["exempt"], &spec["limited"]);
+    match kind {
+        "Exempt" => {
+            if !limited.is_null() {
+                let text = "must be nil if the type is not Limited";
+                errors.push(FieldError::forbidden(&path.child("limited"), text));
+            }
+            shares(exempt, &path.child("exempt"), errors);
+        }
+        "Limited" => {
+            if !exempt.is_null() {
+                let text = "must be nil if the type is Limited";
+                errors.push(FieldError::forbidden(&path.child("exempt"), text));
+            }
+            let path = path.child("limited");
+            if limited.is_null() {
+                let text = "must not be empty when type is Limited";
+                errors.push(FieldError::required(&path, text));
+                return;
+            }
+            shares(limited, &path, errors);
+            response(
+                &limited["limitResponse"],
+                &path.child("limitResponse"),
+                errors,
+            );
+            let borrowing = limited["borrowingLimitPercent"].as_i64();
+            if let Some(percent) = borrowing.filter(|percent| *percent < 0) {
+                let text = "if specified, must be a non-negative integer";
+                let path = path.child("borrowingLimitPercent");
+                errors.push(FieldError::invalid(&path, percent, text));
+            }
+        }
+        _ => check::one_of(&spec["type"], &at, &["Exempt", "Limited"], errors),
+    }
+}
+
+/// The shares of a level of either type.
+fn shares(of: &Value, path: &Path, errors: &mut Errors) {
+    let nominal = of["nominalConcurrencyShares"].as_i64();
+    if let Some(shares) = nominal.filter(|shares| *shares < 0) {
+        let text = "must be a non-negative integer";
+        let path = path.child("nominalConcurrencyShares");
+        errors.push(FieldError::invalid(&path, shares, text));
+    }
+    let percent = of["lendablePercent"].as_i64();
+    if let Some(percent) = percent.filter(|percent| !(0..=100).contains(percent)) {
+        let text = "must be between 0 and 100, inclusive";
+        let path = path.child("lendablePercent");
+        errors.push(FieldError::invalid(&path, percent, text));
+    }
+}
+
+fn response(response: &Value, path: &Path, errors: &mut Errors) {
+    let (queuing, at) = (&response["queuing"], path.child("queuing"));
+    match string(&response["type"]) {
+        "Reject" if !queuing.is_null() => {
+            let text = "must be nil if limited.limitResponse.type is not Limited";
+            errors.push(FieldError::forbidden(&at, text));
+        }
+        "Reject" => {}
+        "Queue" if queuing.is_null() => {
+            let text = "must not be empty if limited.limitResponse.type is Limited";
+            errors.push(FieldError::required(&at, text));
+        }
+        "Queue" => queues(queuing, &at, errors),
+        _ => check::one_of(
+            &response["type"],
+            &path.child("type"),
+            &["Queue", "Reject"],
+            errors,
+        ),
+    }
+}
+
+fn queues(queuing: &Value, path: &Path, errors: &mut Errors) {
+    let number = |field: &str| queuing[field].as_i64().unwrap_or(0);
+    let mut refuse = |field: &str, text: String| {
+        errors.push(FieldError::invalid(&path.child(field), number(field), text));
+    };
+    let (queues, hand) = (number("queues"), number("handSize"));
+    for field in ["queueLengthLimit", "queues", "handSize"] {
+        if number(field) <= 0 {
+            refuse(field, "must be positive".to_owned());
+        }
+    }
+    if queues > MOST_QUEUES {
+        refuse("queues", format!("must not be greater than {MOST_QUEUES}"));
+    }
+    if hand <= 0 {
+        return;
+    }
+    if hand > queues {
+        let text = format!("should not be greater than queues ({queues})");
+        refuse("handSize", text);
+    } else if entropy(queues, hand) > HASH_BITS {
+        let text = format!(
+            "required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {HASH_BITS:.0}"
+        );
+        refuse("handSize", text);
+    }
+}
+
+/// The bits of a hash that deal a hand of queues. (apiserver: `RequiredEntropyBits`.)
+#[expect(clippy::cast_precision_loss, reason = "an estimate of small numbers")]
+fn entropy(queues: i64, hand: i64) -> f64 {
+    ((queues as f64).log2() * hand as f64).ceil()
 }

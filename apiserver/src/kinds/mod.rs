@@ -6,6 +6,7 @@
 //! [`rules`] calls it at each step of a write. Objects are stored as sent, after pruning, defaults and checks; no
 //! controllers act on them (a Deployment creates no Pods).
 
+mod address_rules;
 pub(crate) mod addresses;
 mod admission;
 mod autoscaling;
@@ -19,11 +20,14 @@ mod claims;
 mod config;
 mod container_rules;
 mod controllers;
+mod csi_rules;
 pub(crate) mod data;
 pub(crate) mod defaults;
+mod device_rules;
 mod devices;
 mod endpoints;
 pub(crate) mod entry;
+mod event_rules;
 mod events;
 pub(crate) mod flow;
 mod flow_rules;
@@ -45,6 +49,7 @@ mod policy_rules;
 mod quota_rules;
 mod rbac;
 mod registration;
+mod registration_rules;
 mod required;
 mod resources;
 pub(crate) mod rules;

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::entry::Entry;
 use super::strategy::{ALL_BUT_STATUS, Context, Paths, Strategy};
-use super::{ingress_rules, network_rules, required};
-use crate::field::{Errors, FieldError, Path};
+use super::{address_rules, ingress_rules, network_rules};
+use crate::field::Errors;
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo};
 use crate::table::cells::{age, aged, items, joined, plain, selector, string, text};
@@ -153,6 +153,10 @@ impl Strategy for ServiceCidrs {
     fn reset_fields(&self, subresource: &str) -> Option<Paths> {
         (subresource == "status").then_some(ALL_BUT_STATUS)
     }
+
+    fn validate(&self, _: &Context<'_>, object: &Value, old: Option<&Value>, errors: &mut Errors) {
+        address_rules::networks(object, old, errors);
+    }
 }
 
 // === impl IpAddresses ===
@@ -181,27 +185,11 @@ impl Strategy for IpAddresses {
         if canonical.as_deref() == Ok(name) {
             return Vec::new();
         }
-        vec!["must be a valid IP address in canonical form".to_owned()]
+        // (kubernetes: `ValidateIPAddressName`.)
+        vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()]
     }
 
-    fn validate(
-        &self,
-        context: &Context<'_>,
-        address: &Value,
-        old: Option<&Value>,
-        errors: &mut Errors,
-    ) {
-        required::validate(context.info, address, errors);
-        let path = Path::new("spec").child("parentRef");
-        if address["spec"]["parentRef"].is_null() {
-            errors.push(FieldError::required(&path, ""));
-        }
-        if old.is_some_and(|old| old["spec"] != address["spec"]) {
-            errors.push(FieldError::invalid(
-                &Path::new("spec"),
-                address["spec"].clone(),
-                "field is immutable",
-            ));
-        }
+    fn validate(&self, _: &Context<'_>, address: &Value, old: Option<&Value>, errors: &mut Errors) {
+        address_rules::address(address, old, errors);
     }
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::entry::Entry;
 use super::pods::put;
 use super::rbac::created_at;
+use super::registration_rules;
 use super::strategy::{ALL_BUT_STATUS, Context, Paths, Strategy};
 use crate::crd;
 use crate::definitions;
@@ -136,5 +137,9 @@ impl Strategy for ApiServices {
 
     fn reset_fields(&self, subresource: &str) -> Option<Paths> {
         (subresource == "status").then_some(ALL_BUT_STATUS)
+    }
+
+    fn validate(&self, _: &Context<'_>, service: &Value, _: Option<&Value>, errors: &mut Errors) {
+        registration_rules::validate(service, errors);
     }
 }

@@ -4,17 +4,6 @@ use serde_json::Value;
 
 use super::data::{Field, Form, Scalar, Type};
 use crate::field::{Errors, FieldError, Path};
-use crate::resource::ResourceInfo;
-
-/// Checks an object, except its metadata and its status.
-pub(super) fn validate(info: &ResourceInfo, object: &Value, errors: &mut Errors) {
-    let Some(of) = info.of else { return };
-    for field in &of.fields {
-        if !matches!(field.name, "apiVersion" | "kind" | "metadata" | "status") {
-            value(field, &object[field.name], &Path::new(field.name), errors);
-        }
-    }
-}
 
 /// Checks a value of a type.
 pub(super) fn structure(of: &Type, object: &Value, path: &Path, errors: &mut Errors) {

@@ -23,14 +23,6 @@ pub(crate) fn validate(object: &Value, old: Option<&Value>, errors: &mut Errors)
     let spec = &object["spec"];
     let path = Path::new("spec");
     let kind = spec["type"].as_str().unwrap_or_default();
-    let before = errors.len();
-    if kind != "ExternalName" {
-        families(spec, &path, errors);
-    }
-    if errors.len() > before {
-        // Without families no addresses can be allocated, which comes before the other checks.
-        return;
-    }
     let is_headless = spec["clusterIP"] == "None";
     let has_ports = spec["ports"]
         .as_array()
@@ -47,6 +39,7 @@ pub(crate) fn validate(object: &Value, old: Option<&Value>, errors: &mut Errors)
         "ExternalName" => external_name(spec, &path, errors),
         _ => {}
     }
+    addresses(spec, &path, errors);
     ports(spec, &path, errors);
     check_labels(&spec["selector"], &path.child("selector"), errors);
     one_of(
@@ -169,6 +162,30 @@ fn ports(spec: &Value, path: &Path, errors: &mut Errors) {
     }
 }
 
+/// Checks that the two fields with cluster addresses agree. (kubernetes: `ValidateServiceClusterIPsRelatedFields`.)
+fn addresses(spec: &Value, path: &Path, errors: &mut Errors) {
+    let one = string(&spec["clusterIP"]);
+    let all = cells::items(&spec["clusterIPs"]);
+    let path = path.child("clusterIPs");
+    let mut refuse = |text: &str| errors.push(FieldError::invalid(&path, json!(all), text));
+    match (one.is_empty(), all.is_empty()) {
+        (true, false) => refuse("must be empty when `clusterIP` is not specified"),
+        (false, false) if string(&all[0]) != one => refuse("first value must match `clusterIP`"),
+        _ => {}
+    }
+    if all.len() > 1 && all.iter().any(|address| address == "None") {
+        refuse("'None' must be the first and only value");
+    }
+    if all.len() > 2 {
+        refuse("may only hold up to 2 values");
+    }
+    for (at, address) in all.iter().map(string).enumerate() {
+        if address != "None" {
+            check::ip(address, &path.index(at), errors);
+        }
+    }
+}
+
 /// Checks ports and node ports: where they are allowed, and that each occurs once.
 fn numbers(spec: &Value, kind: &str, path: &Path, errors: &mut Errors) {
     let path = path.child("ports");
@@ -222,8 +239,13 @@ fn external_addresses(spec: &Value, old: Option<&Value>, path: &Path, errors: &m
 }
 
 /// Checks the families of the addresses.
-fn families(spec: &Value, path: &Path, errors: &mut Errors) {
+/// Checks the families of addresses. Without them no addresses can be allocated, which comes before the other checks.
+pub(super) fn families(service: &Value, errors: &mut Errors) {
     const POLICIES: &[&str] = &["PreferDualStack", "RequireDualStack", "SingleStack"];
+    let (spec, path) = (&service["spec"], Path::new("spec"));
+    if spec["type"] == "ExternalName" {
+        return;
+    }
     let mut known = BTreeSet::new();
     for (at, family) in cells::items(&spec["ipFamilies"]).iter().enumerate() {
         let path = path.child("ipFamilies").index(at);

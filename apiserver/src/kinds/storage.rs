@@ -6,10 +6,9 @@ use serde_json::{Value, json};
 use super::entry::{Entry, Texts, texts};
 use super::pods::{self, put, set};
 use super::rbac::created_at;
-use super::required;
-use super::storage_rules;
 use super::strategy::{ALL_BUT_STATUS, Context, Paths, Strategy};
-use crate::field::{Errors, FieldError, Path};
+use super::{csi_rules, storage_rules};
+use crate::field::Errors;
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo, StatusUpdate};
 use crate::table::cells::{
@@ -388,6 +387,10 @@ impl Strategy for DriverNodes {
             aged(),
         ]
     }
+
+    fn validate(&self, _: &Context<'_>, node: &Value, old: Option<&Value>, errors: &mut Errors) {
+        csi_rules::node(node, old, errors);
+    }
 }
 
 // === impl Capacities ===
@@ -399,6 +402,16 @@ impl Strategy for Capacities {
 
     fn columns(&self) -> Vec<Column> {
         vec![created_at()]
+    }
+
+    fn validate(
+        &self,
+        _: &Context<'_>,
+        capacity: &Value,
+        old: Option<&Value>,
+        errors: &mut Errors,
+    ) {
+        csi_rules::capacity(capacity, old, errors);
     }
 }
 
@@ -437,27 +450,12 @@ impl Strategy for Attachments {
 
     fn validate(
         &self,
-        context: &Context<'_>,
+        _: &Context<'_>,
         attachment: &Value,
         old: Option<&Value>,
         errors: &mut Errors,
     ) {
-        required::validate(context.info, attachment, errors);
-        let path = Path::new("spec");
-        let source = &attachment["spec"]["source"];
-        if source["persistentVolumeName"].is_null() && source["inlineVolumeSpec"].is_null() {
-            errors.push(FieldError::required(
-                &path.child("source"),
-                "must specify exactly one of inlineVolumeSpec and persistentVolumeName",
-            ));
-        }
-        if old.is_some_and(|old| old["spec"] != attachment["spec"]) {
-            errors.push(FieldError::invalid(
-                &path,
-                attachment["spec"].clone(),
-                "field is immutable",
-            ));
-        }
+        csi_rules::attachment(attachment, old, errors);
     }
 
     fn reset_fields(&self, subresource: &str) -> Option<Paths> {
@@ -477,5 +475,9 @@ impl Strategy for AttributesClasses {
             text("DriverName", |value, _| plain(&value["driverName"])),
             aged(),
         ]
+    }
+
+    fn validate(&self, _: &Context<'_>, class: &Value, old: Option<&Value>, errors: &mut Errors) {
+        csi_rules::attributes(class, old, errors);
     }
 }

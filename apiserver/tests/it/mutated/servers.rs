@@ -99,7 +99,7 @@ impl Server {
         let mut manifest = manifest.clone();
         let kind = manifest["kind"].as_str().unwrap_or_default();
         // The names of these follow from their content.
-        if kind != "CustomResourceDefinition" {
+        if !["CustomResourceDefinition", "APIService", "IPAddress"].contains(&kind) {
             let name = format!(
                 "{}-2",
                 manifest["metadata"]["name"].as_str().unwrap_or_default()
