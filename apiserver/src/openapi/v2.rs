@@ -111,6 +111,12 @@ fn schema(value: Value) -> Value {
                             shown.extend(of);
                         }
                     }
+                    ("properties", Value::Object(of)) => {
+                        let of = of.into_iter().map(|(name, value)| (name, schema(value)));
+                        shown.insert(name, Value::Object(of.collect()));
+                    }
+                    // (kube-openapi: `openAPIV2` leaves them out.)
+                    ("default", _) => {}
                     ("oneOf", Value::Array(_)) => {
                         shown.insert("type".to_owned(), "string".into());
                     }
@@ -163,7 +169,7 @@ mod tests {
                     },
                 }},
                 "definitions": {"a.B": {"properties": {
-                    "c": {"$ref": "#/definitions/a.B", "default": {}},
+                    "c": {"$ref": "#/definitions/a.B"},
                     "d": {"type": "string"},
                 }}},
             })

@@ -11,6 +11,7 @@ mod control_plane;
 mod kinds;
 mod kubectl;
 mod mutated;
+mod open_api;
 mod owners;
 mod protobuf;
 mod rules;
