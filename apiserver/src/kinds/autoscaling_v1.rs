@@ -49,7 +49,10 @@ pub(super) fn as_v2(object: &Value) -> Value {
         serde_json::from_str(text.as_str()?).ok()
     };
     let metrics = annotation(METRICS).filter(Value::is_array);
-    let behavior = annotation(BEHAVIOR).filter(Value::is_object);
+    // Go drops a behaviour without rules.
+    let behavior = annotation(BEHAVIOR).map(|behavior| renamed(&behavior));
+    let behavior =
+        behavior.filter(|behavior| behavior.as_object().is_some_and(|map| !map.is_empty()));
     let current = annotation(CURRENT_METRICS).filter(Value::is_array);
     let conditions = annotation(CONDITIONS).filter(Value::is_array);
     meta_tidy(&mut object);
@@ -69,7 +72,7 @@ pub(super) fn as_v2(object: &Value) -> Value {
         spec.insert("metrics".to_owned(), all.into());
     }
     if let Some(behavior) = behavior {
-        spec.insert("behavior".to_owned(), renamed(&behavior));
+        spec.insert("behavior".to_owned(), behavior);
     }
     let status = meta::map_at(meta::object_mut(&mut object), "status");
     let percent = status.remove("currentCPUUtilizationPercentage");

@@ -8,7 +8,7 @@ use super::pipeline::{Changed, Part, Save, Target, write};
 use super::replicas::{at, set};
 use super::{Content, Written, apply, read, update};
 use crate::core::Core;
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, Path, quote};
 use crate::meta;
 use crate::ownership::ScaleWriter;
 use crate::request::Request;
@@ -108,7 +108,7 @@ pub(crate) async fn replace(
 ) -> Result<Written, Status> {
     update::check_name(request, body)?;
     let writer = ScaleWriter::new(core, request);
-    change(core, request, scale, &writer, &|live| {
+    change(core, request, scale, &writer, &|live, _| {
         let mut wanted = body.clone();
         meta::set_managers(&mut wanted, writer.update(live, body));
         Ok(wanted)
@@ -131,12 +131,22 @@ pub(crate) async fn patch(
     if is_apply(request, content_type)? {
         let applied = apply::read(body)?;
         let force = request.query.flag("force");
-        let merge = |live: &Value| writer.apply(live, &applied, force);
+        let merge = |live: &Value, _| writer.apply(live, &applied, force);
         return change(core, request, scale, &writer, &merge).await;
     }
     let format = format(request, content_type)?;
-    change(core, request, scale, &writer, &|live| {
+    change(core, request, scale, &writer, &|live, is_set| {
         let mut wanted = patched(request, format, live, body)?;
+        if !is_set && request.info.custom && wanted["spec"]["replicas"].is_null() {
+            return Err(Status::bad_request(format!(
+                "the spec replicas field {} cannot be empty",
+                quote(&scale.spec_replicas)
+            )));
+        }
+        // A Scale has no field of zero replicas, which so has no owner.
+        if wanted["spec"]["replicas"] == 0 {
+            meta::map_at(meta::object_mut(&mut wanted), "spec").remove("replicas");
+        }
         let managers = writer.update(live, &wanted);
         meta::set_managers(&mut wanted, managers);
         Ok(wanted)
@@ -144,8 +154,8 @@ pub(crate) async fn patch(
     .await
 }
 
-/// Returns the new scale, with its managers, for the current one.
-type Change<'a> = &'a (dyn Fn(&Value) -> Result<Value, Status> + Sync);
+/// Returns the new scale, with its managers, for the current one, and for whether the object has a number of replicas.
+type Change<'a> = &'a (dyn Fn(&Value, bool) -> Result<Value, Status> + Sync);
 
 async fn change(
     core: &Core,
@@ -158,7 +168,8 @@ async fn change(
         let old = old.unwrap_or(&Value::Null);
         let mut live = show(scale, &Object::draft(old.clone()));
         meta::set_managers(&mut live, writer.of_scale(old)?);
-        let mut new = change(&live)?;
+        let is_set = at(old, &scale.spec_replicas).is_some();
+        let mut new = change(&live, is_set)?;
         for field in ["apiVersion", "kind"] {
             meta::object_mut(&mut new).insert(field.to_owned(), live[field].clone());
         }
