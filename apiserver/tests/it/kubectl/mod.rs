@@ -1,12 +1,14 @@
-//! One tour with kubectl on the built-in server and on a real kube-apiserver, with the same output.
+//! One tour with kubectl on the built-in server and on a real kube-apiserver, with the same output, and one script of the
+//! commands that are not in it, on a real server without controllers.
 //!
-//! For each version of kubectl, `recorded-*.txt` has its output on the real server, with placeholders for ages, uids and
-//! versions. Both servers are compared with it.
+//! For each version of kubectl, `recorded-*.txt` and `commands-*.txt` have its output on the real server, with placeholders
+//! for ages, uids and versions. Both servers are compared with it.
 //!
-//! The environment names kubectl 1.29, 1.31, 1.33, 1.36 and 1.37 (`KUBECTL_1_29`, …), otherwise they come from the usual
+//! The environment names kubectl 1.29 to 1.33, 1.36 and 1.37 (`KUBECTL_1_29`, …), otherwise they come from the usual
 //! folders; tools/clients/build.sh builds the last two. A missing version is skipped or fails, see `reeve_apiserver::assets`. `REEVE_RECORD=1` with
 //! `KUBEBUILDER_ASSETS` writes the record again.
 
+mod commands;
 mod server_side;
 mod steps;
 mod tour;
@@ -30,27 +32,77 @@ const KNOWN_DIFFERENCES: &[(&str, &str)] = &[
 
 /// Makes the tests of each version of kubectl.
 macro_rules! of_each_version {
-    ($($name:ident: $version:literal),+ $(,)?) => {
-        mod prints_the_same_on_the_built_in_server {
+    ($script:expr; $built_in:ident, $real:ident; $($name:ident: $version:literal),+ $(,)?) => {
+        mod $built_in {
+            use super::Script;
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() { super::on_the_built_in_server($version).await; })+
+            async fn $name() { super::on_the_built_in_server($script, $version).await; })+
         }
-        mod prints_what_is_recorded_on_a_real_server {
+        mod $real {
+            use super::Script;
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() { super::on_a_real_server($version).await; })+
+            async fn $name() { super::on_a_real_server($script, $version).await; })+
         }
     };
 }
 
 of_each_version! {
+    Script::Tour; prints_the_same_on_the_built_in_server, prints_what_is_recorded_on_a_real_server;
     kubectl_1_29: "1.29",
+    kubectl_1_30: "1.30",
     kubectl_1_31: "1.31",
+    kubectl_1_32: "1.32",
     kubectl_1_33: "1.33",
     kubectl_1_36: "1.36",
     kubectl_1_37: "1.37",
 }
 
-async fn on_the_built_in_server(version: &str) {
+of_each_version! {
+    Script::Commands; prints_the_same_of_other_commands, prints_what_is_recorded_of_other_commands_on_a_real_server;
+    kubectl_1_29: "1.29",
+    kubectl_1_30: "1.30",
+    kubectl_1_31: "1.31",
+    kubectl_1_32: "1.32",
+    kubectl_1_33: "1.33",
+}
+
+/// What kubectl runs.
+#[derive(Clone, Copy)]
+enum Script {
+    Tour,
+    /// The commands that are not in the tour.
+    Commands,
+}
+
+// === impl Script ===
+
+impl Script {
+    async fn walk(self, runner: &mut steps::Runner) {
+        match self {
+            Self::Tour => tour::walk(runner).await,
+            Self::Commands => commands::walk(runner).await,
+        }
+    }
+
+    /// The known differences of the built-in server.
+    fn differences(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Tour => KNOWN_DIFFERENCES,
+            Self::Commands => &[],
+        }
+    }
+
+    fn record(self, version: &str) -> PathBuf {
+        let name = match self {
+            Self::Tour => "recorded",
+            Self::Commands => "commands",
+        };
+        PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+            .join(format!("tests/it/kubectl/{name}-{version}.txt"))
+    }
+}
+
+async fn on_the_built_in_server(script: Script, version: &str) {
     let Some(kubectl) = assets::kubectl_of_version(version) else {
         return;
     };
@@ -62,13 +114,19 @@ async fn on_the_built_in_server(version: &str) {
         .serve(([127, 0, 0, 1], 0).into())
         .await
         .expect("it listens");
-    let printed = tour(&kubectl, &serving.kubeconfig()).await;
+    let printed = walk(script, &kubectl, &serving.kubeconfig()).await;
     serving.stop().await;
     server.shutdown().await.expect("it ends");
-    compare("the built-in server", version, &printed, KNOWN_DIFFERENCES);
+    compare(
+        script,
+        "the built-in server",
+        version,
+        &printed,
+        script.differences(),
+    );
 }
 
-async fn on_a_real_server(version: &str) {
+async fn on_a_real_server(script: Script, version: &str) {
     let Some(builder) = assets::control_plane() else {
         return;
     };
@@ -76,25 +134,21 @@ async fn on_a_real_server(version: &str) {
         return;
     };
     let control_plane = builder
-        .controller_manager(true)
+        .controller_manager(matches!(script, Script::Tour))
         .controller_manager_argument("--controllers=*,-root-ca-certificate-publisher-controller")
         .start()
         .await
         .expect("the control plane starts");
-    let printed = tour(&kubectl, &control_plane.kubeconfig()).await;
+    let printed = walk(script, &kubectl, &control_plane.kubeconfig()).await;
     if std::env::var_os("REEVE_RECORD").is_some() {
-        std::fs::write(record(version), printed.join("\n") + "\n").expect("the record is written");
+        std::fs::write(script.record(version), printed.join("\n") + "\n")
+            .expect("the record is written");
     } else {
-        compare("the real kube-apiserver", version, &printed, &[]);
+        compare(script, "the real kube-apiserver", version, &printed, &[]);
     }
 }
 
-fn record(version: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join(format!("tests/it/kubectl/recorded-{version}.txt"))
-}
-
-async fn tour(kubectl: &std::path::Path, kubeconfig: &str) -> Vec<String> {
+async fn walk(script: Script, kubectl: &std::path::Path, kubeconfig: &str) -> Vec<String> {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let directory =
@@ -102,14 +156,20 @@ async fn tour(kubectl: &std::path::Path, kubeconfig: &str) -> Vec<String> {
     std::fs::create_dir_all(&directory).expect("a directory");
     std::fs::write(directory.join("kubeconfig"), kubeconfig).expect("a kubeconfig");
     let mut runner = steps::Runner::new(kubectl, &directory);
-    tour::walk(&mut runner).await;
+    script.walk(&mut runner).await;
     std::fs::remove_dir_all(&directory).expect("the directory is removed");
     runner.printed()
 }
 
 /// Compares step by step (a step begins with `$`).
-fn compare(server: &str, version: &str, printed: &[String], known: &[(&str, &str)]) {
-    let recorded = std::fs::read_to_string(record(version))
+fn compare(
+    script: Script,
+    server: &str,
+    version: &str,
+    printed: &[String],
+    known: &[(&str, &str)],
+) {
+    let recorded = std::fs::read_to_string(script.record(version))
         .expect("the tour is recorded: run with REEVE_RECORD=1");
     let recorded: Vec<&str> = recorded.lines().collect();
     let printed: Vec<&str> = printed.iter().flat_map(|text| text.lines()).collect();

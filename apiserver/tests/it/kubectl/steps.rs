@@ -39,6 +39,13 @@ impl Runner {
         self.printed
     }
 
+    /// Writes a file into the folder that arguments name `{dir}`.
+    pub fn file(&self, name: &str, text: &str) {
+        let folder = self.directory.join("files");
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::write(folder.join(name), text).expect("a file");
+    }
+
     /// Runs `kubectl ARGUMENTS` (split at spaces) and keeps its output and exit code.
     pub async fn run(&mut self, arguments: &str) {
         self.run_with(arguments, "", &[]).await;
@@ -157,13 +164,14 @@ impl Runner {
     }
 
     fn command(&self, arguments: &str) -> Command {
+        let files = self.directory.join("files").display().to_string();
         let mut command = Command::new(&self.kubectl);
         command
             .arg("--kubeconfig")
             .arg(self.directory.join("kubeconfig"))
             .arg("--cache-dir")
             .arg(self.directory.join("cache"))
-            .args(arguments.split(' '))
+            .args(arguments.split(' ').map(|one| one.replace("{dir}", &files)))
             .env("HOME", &self.directory)
             .env_remove("KUBECONFIG")
             .env("KUBECTL_EXTERNAL_DIFF", "diff -u")
@@ -254,6 +262,8 @@ fn word(word: &str) -> String {
         return word.replace(bare, "<number>");
     }
     if let Some((before, _)) = word.split_once("127.0.0.1:") {
+        // The built-in server of the tour has no TLS.
+        let before = before.replace("https://", "http://");
         return format!("{before}127.0.0.1:<port>");
     }
     word.to_owned()
