@@ -91,7 +91,12 @@ impl Normalizer {
             Value::Array(mut values) if key == "managedFields" => {
                 // They are ordered by time, to the second.
                 values.sort_by_key(|entry| {
-                    (entry["manager"].to_string(), entry["operation"].to_string())
+                    let subresource = entry["subresource"].as_str().unwrap_or_default();
+                    (
+                        entry["manager"].to_string(),
+                        entry["operation"].to_string(),
+                        subresource.to_owned(),
+                    )
                 });
                 values
                     .into_iter()

@@ -1,4 +1,4 @@
-//! The writes: who writes, how, and what.
+//! The writes: their managers, verbs and bodies.
 
 use std::fmt;
 
