@@ -7,7 +7,7 @@ const NOTES: &str = "\
 One program calls the server, as kube-apiserver does: TLS 1.3 and HTTP/2, all calls at once as streams of one connection, and with *a connection \
 each* another connection with a whole handshake for each call. The handlers are the same: the validating one decodes the object into its type and denies it if a label \
 says so (one call of ten), the mutating one adds a label and answers with a patch. The reviews are those of creations: a Pod of 5 KB \
-with its managed fields, one of 40 KB (47 containers), a Deployment of 5 KB. controller-runtime's server has \
+with its managed fields, one of 40 KB (37 containers), a Deployment of 5 KB. controller-runtime's server has \
 `WithValidator` and `WithDefaulter`; both servers have their defaults, metrics included. The caller shares the two cores with the server and has \
 one thread; processor time and memory are those of the server's process alone, which starts for each run. At a fixed rate the latency counts from the \
 time at which a call was due, and includes the wake-up of the thread that announces the calls.";
