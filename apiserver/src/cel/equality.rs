@@ -5,7 +5,7 @@
 use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
 
-use super::meter::{DIFFERS, EQUALS, IN};
+use super::rewrite::{DIFFERS, EQUALS, IN};
 
 type Answer = Result<CelValue, ExecutionError>;
 

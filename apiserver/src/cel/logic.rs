@@ -6,7 +6,8 @@
 use kube_cel::cel::common::ast::Expr;
 use kube_cel::cel::{Context, ExecutionError, FunctionContext, Value as CelValue};
 
-use super::meter::{ALL, AND, EXISTS, OR, items, pay};
+use super::meter::{items, pay};
+use super::rewrite::{ALL, AND, EXISTS, OR};
 
 /// The terms of an operator or loop so far.
 struct Terms {

@@ -25,6 +25,7 @@ mod optionals;
 mod patterns;
 mod quantities;
 mod results;
+mod rewrite;
 mod rule;
 #[cfg(test)]
 mod tests;

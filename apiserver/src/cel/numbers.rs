@@ -5,7 +5,7 @@
 use kube_cel::cel::extractors::This;
 use kube_cel::cel::{Context, ExecutionError, FunctionContext, Value as CelValue, functions};
 
-use super::meter::NEGATE;
+use super::rewrite::NEGATE;
 
 /// The text of cel-go for a result that is out of range.
 const OVERFLOW: &str = "integer overflow";

@@ -10,7 +10,7 @@ use kube_cel::cel::objects::{Opaque, OptionalValue};
 use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
 
 use super::equality::{equal, key, member};
-use super::meter::{OPTIONAL_INDEX, UNWRAP};
+use super::rewrite::{OPTIONAL_INDEX, UNWRAP};
 
 /// A value, or none.
 #[derive(Debug)]
