@@ -6,7 +6,10 @@ use http::header::CONTENT_TYPE;
 use http::{Method, Response};
 use tokio::time::{Instant, timeout_at};
 
+use crate::connect;
 use crate::core::Core;
+use crate::crd;
+use crate::definitions;
 use crate::field::{FieldError, Path};
 use crate::http::answer;
 use crate::http::body::{self, Body};
@@ -35,8 +38,20 @@ pub(crate) async fn resource(
 ) -> Result<Response<Body>, Status> {
     let served = core.registry.served();
     let Some(info) = served.find(&path.group, &path.version, &path.resource) else {
+        let definition = format!("{}.{}", path.resource, path.group);
+        let definition = core.store.get(definitions::STORAGE, &definition);
+        if definition.is_some_and(|definition| crd::lacks_authority(definition.value())) {
+            return Err(Status::internal("error resolving resource"));
+        }
         return absent(&served, &path.group, &path.version);
     };
+    if let Some(kind) = connect::Kind::of(&info, path) {
+        return Ok(connect::answer(core, &info, kind, path, call).await);
+    }
+    let is_part = !path.subresource.is_empty() && !info.custom;
+    if is_part && info.namespaced && path.namespace.is_empty() {
+        return Err(Status::no_such_resource());
+    }
     if *call.method == Method::HEAD {
         return Err(Status::method_not_supported_here());
     }

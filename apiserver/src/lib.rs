@@ -36,6 +36,7 @@ pub mod assets;
 pub mod authn;
 mod builtin_schema;
 mod cel;
+mod connect;
 pub mod control_plane;
 mod core;
 mod crd;

@@ -5,6 +5,7 @@ use http::Response;
 use serde_json::Value;
 
 use crate::access;
+use crate::admission::Operation;
 use crate::core::Core;
 use crate::http::answer;
 use crate::http::body::Body;
@@ -76,7 +77,7 @@ pub(crate) async fn token(
         .store
         .get("serviceaccounts", request.key().as_str())
         .ok_or_else(|| request.not_found())?;
-    admit(core, request, &mut object, |_| Ok(())).await?;
+    admit(core, request, Operation::Create, &mut object, |_| Ok(())).await?;
     let bound_uid = match reviews::bound_reference(&object)? {
         None => None,
         Some((kind, name)) => {

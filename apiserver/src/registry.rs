@@ -5,8 +5,13 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use crate::connect;
+use crate::field::quote;
 use crate::kinds::data::Data;
 use crate::resource::ResourceInfo;
+
+/// The place of Go's table of types, as its texts name it.
+pub(crate) const SCHEME: &str = "scheme \"pkg/runtime/scheme.go:111\"";
 
 /// The served resources, by group, version and plural.
 #[derive(Debug, Default)]
@@ -140,6 +145,34 @@ impl Served {
             .resources
             .values()
             .find(|info| info.kind == kind)
+    }
+
+    /// Why an object of the type `api_version` and `kind` is not one of the built-in resource `info`, in the words of Go's
+    /// decoder: whether the type is known, and the text.
+    pub(crate) fn other_type(
+        &self,
+        info: &ResourceInfo,
+        expected: &str,
+        api_version: &str,
+        kind: &str,
+    ) -> (bool, String) {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let known = self
+            .of_kind(group, version, kind.strip_suffix("List").unwrap_or(kind))
+            .is_some_and(|known| !known.custom)
+            || (api_version == "v1" && connect::Kind::named(kind).is_some());
+        if !known {
+            let (kind, version) = (quote(kind), quote(api_version));
+            let why = format!("no kind {kind} is registered for version {version} in {SCHEME}");
+            return (false, why);
+        }
+        let package = match info.group.as_str() {
+            "" => "core",
+            group => group.split('.').next().unwrap_or_default(),
+        };
+        let why =
+            format!("converting ({version}.{kind}) to ({package}.{expected}): unknown conversion");
+        (true, why)
     }
 
     fn add(&mut self, info: ResourceInfo) {

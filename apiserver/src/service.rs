@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use http::header::{ACCEPT, USER_AGENT};
-use http::{HeaderMap, Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response, Uri};
 use tokio::time::sleep;
 
 use crate::access;
@@ -34,6 +34,7 @@ pub struct Service {
 /// A request before it is routed.
 pub(crate) struct Call<'a> {
     pub(crate) method: &'a Method,
+    pub(crate) uri: &'a Uri,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) query: Parameters,
     pub(crate) body: Bytes,
@@ -80,6 +81,7 @@ impl Service {
         let encoding = media::negotiate_errors(accept(&head.headers).as_deref());
         let mut call = Call {
             method: &head.method,
+            uri: &head.uri,
             headers: &head.headers,
             query,
             body: Bytes::new(),

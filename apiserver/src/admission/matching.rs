@@ -145,7 +145,9 @@ impl Matcher {
         old: Option<&Value>,
     ) -> Result<bool, Status> {
         let selector = readable(&self.objects)?;
-        let matches = |object: &Value| selector.matches_object(object);
+        // The options of a connection have no labels, not even none of them.
+        let has_labels = asked.operation != Operation::Connect;
+        let matches = |object: &Value| has_labels && selector.matches_object(object);
         Ok(selector.is_empty()
             || asked.object.as_deref().is_some_and(matches)
             || old.is_some_and(matches))

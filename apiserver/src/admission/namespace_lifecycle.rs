@@ -31,7 +31,7 @@ impl Admission for NamespaceLifecycle {
         let info = &request.request.info;
         match request.operation {
             Operation::Create => info.namespaced,
-            Operation::Update => false,
+            Operation::Update | Operation::Connect => false,
             Operation::Delete => info.storage == NAMESPACES.resource,
         }
     }

@@ -20,6 +20,8 @@ pub(crate) enum Operation {
     Update,
     /// A removal, or the request for one.
     Delete,
+    /// A connection to a Pod, a Service or a node: the object is its options.
+    Connect,
 }
 
 /// The question of a write to admission.
@@ -32,7 +34,7 @@ pub(crate) struct AdmissionRequest<'a> {
     pub(crate) object: Option<&'a mut Value>,
     /// `None` for a creation.
     pub(crate) old: Option<Old<'a>>,
-    /// The options of the request: CreateOptions, UpdateOptions or DeleteOptions.
+    /// The options of the request: CreateOptions, UpdateOptions or DeleteOptions. Null for a connection.
     pub(crate) options: Value,
     pub(crate) reinvocation: Reinvocation,
 }
@@ -46,6 +48,7 @@ impl Operation {
             Self::Create => "CREATE",
             Self::Update => "UPDATE",
             Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
         }
     }
 }

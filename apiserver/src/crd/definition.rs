@@ -1,5 +1,7 @@
 //! A definition as a whole: its defaults, and the checks of everything but the schemas of its versions.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::fields::{items, storage_versions, text};
@@ -7,6 +9,7 @@ use super::versions::Shared;
 use crate::field::{ErrorKind, Errors, FieldError, Path};
 use crate::kinds::webhook_rules;
 use crate::names;
+use crate::webhooks;
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
@@ -335,6 +338,15 @@ fn validate_update(definition: &Value, old: &Value, errors: &mut Errors) {
         &new_spec["names"]["plural"],
         &old_spec["names"]["plural"],
     );
+    if established && bundle_problem(old_spec).is_none() {
+        let config = ["conversion", "webhookClientConfig"];
+        let at = config.iter().fold(path, |path, field| path.child(field));
+        errors.extend(
+            bundle_problem(new_spec).map(|(bundle, why)| {
+                FieldError::invalid(&at.child("caBundle"), bundle.clone(), why)
+            }),
+        );
+    }
     for (index, stored) in items(&old["status"], "storedVersions").iter().enumerate() {
         let kept = items(new_spec, "versions")
             .iter()
@@ -357,6 +369,16 @@ fn validate_update(definition: &Value, old: &Value, errors: &mut Errors) {
     {
         errors.retain(|error| error.path.as_str() != "metadata.name");
     }
+}
+
+/// The bundle of a definition's webhook, and why it has no authority. A definition that is not established may have such
+/// a bundle. (apiextensions-apiserver: `allowInvalidCABundle`.)
+pub(super) fn bundle_problem(spec: &Value) -> Option<(&Value, String)> {
+    let bundle = &spec["conversion"]["webhook"]["clientConfig"]["caBundle"];
+    let decoded = STANDARD.decode(text(Some(bundle))).ok()?;
+    let is_empty = decoded.is_empty() || spec["conversion"]["strategy"] != "Webhook";
+    let why = webhooks::certificates(&decoded).err()?;
+    (!is_empty).then_some((bundle, why))
 }
 
 #[cfg(test)]

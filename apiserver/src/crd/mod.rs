@@ -12,5 +12,6 @@ mod versions;
 
 pub(crate) use definition::{default, validate};
 pub(crate) use status::{
-    accept, add_stored_version, initial_status, is_established, mark_installing, mark_terminating,
+    accept, add_stored_version, initial_status, is_established, lacks_authority, mark_installing,
+    mark_terminating,
 };

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::definition::bundle_problem;
 use super::fields::{items, storage_versions, text};
 use crate::meta;
 
@@ -26,7 +27,7 @@ pub(crate) fn initial_status(definition: &Value) -> Value {
 ///
 /// Names belong to the group: singular, plural and short names among themselves, kind and list kind
 /// among themselves; the first definition with an accepted name keeps it. A definition is established once all
-/// its names are accepted, and stays so.
+/// its names are accepted and its webhook has an authority, and stays so.
 pub(crate) fn accept(definition: &Value, others: &[Value], now: &str) -> Value {
     let spec = &definition["spec"];
     let old = &definition["status"];
@@ -106,12 +107,24 @@ pub(crate) fn accept(definition: &Value, others: &[Value], now: &str) -> Value {
                 "no conflicts found",
                 now,
             );
+            let is_usable = bundle_problem(spec).is_none() || is_true(&conditions, "Established");
+            let (reason, message) = if is_usable {
+                (
+                    "InitialNamesAccepted",
+                    "the initial names have been accepted",
+                )
+            } else {
+                (
+                    "InvalidCABundle",
+                    "The conversion webhook CABundle is invalid",
+                )
+            };
             set_condition(
                 &mut conditions,
                 "Established",
-                true,
-                "InitialNamesAccepted",
-                "the initial names have been accepted",
+                is_usable,
+                reason,
+                message,
                 now,
             );
         }
@@ -142,6 +155,13 @@ pub(crate) fn add_stored_version(definition: &mut Value) {
 /// Whether the condition `Established` is true.
 pub(crate) fn is_established(status: &Value) -> bool {
     is_true(items(status, "conditions"), "Established")
+}
+
+/// Whether only the authority of its webhook is missing: its names are accepted, but none of its versions can be served.
+pub(crate) fn lacks_authority(definition: &Value) -> bool {
+    let status = &definition["status"];
+    let names_are_accepted = is_true(items(status, "conditions"), "NamesAccepted");
+    names_are_accepted && !is_established(status) && bundle_problem(&definition["spec"]).is_some()
 }
 
 /// Sets the condition `Established` to the step before it is true: the definition is being installed.

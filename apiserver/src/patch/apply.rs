@@ -87,6 +87,28 @@ pub(crate) fn apply_json(original: &Value, patch: &[u8]) -> Result<Value, Error>
     json::apply(original, &json_operations(patch)?)
 }
 
+/// The number of operations in the JSON patch of a webhook.
+///
+/// # Errors
+/// The text of Go's decoder of the library that applies such patches.
+pub(crate) fn operations(patch: &[u8]) -> Result<usize, String> {
+    let wrong = |node: &Node, wanted: &str| {
+        let found = node.go_type();
+        format!("json: cannot unmarshal {found} into Go value of type jsonpatch.{wanted}")
+    };
+    match json_text::parse(patch).map_err(|error| error.to_string())? {
+        Node::Null => Ok(0),
+        Node::Array(items) => {
+            let is_operation = |node: &&Node| matches!(node, Node::Object(_) | Node::Null);
+            match items.iter().find(|item| !is_operation(item)) {
+                Some(item) => Err(wrong(item, "Operation")),
+                None => Ok(items.len()),
+            }
+        }
+        other => Err(wrong(&other, "Patch")),
+    }
+}
+
 /// Duplicate fields of a merge or strategic patch, for field validation.
 pub(crate) fn duplicate_fields(patch: &[u8]) -> Vec<String> {
     json_text::parse(patch)

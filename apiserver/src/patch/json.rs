@@ -66,7 +66,7 @@ fn apply_one(
     let path = operation
         .path
         .as_deref()
-        .ok_or("operation lacks its path")?;
+        .ok_or_else(|| format!("{operator} operation failed to decode path: missing value"))?;
     let from = || {
         operation
             .from
@@ -233,7 +233,7 @@ fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), Misfit>
     if path.is_empty() {
         if !value.is_object() && !value.is_array() {
             return Err(Misfit::Whole(
-                "replace operation needs an object or a list for the whole document",
+                "replace operation value must be object or array: %!w(<nil>)",
             ));
         }
         *document = value;

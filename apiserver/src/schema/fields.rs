@@ -302,6 +302,19 @@ fn decode<'a>(schema: &'a Schema, node: &Node, place: &Place<'a>) -> Option<Stri
             items.iter().find_map(|item| decode(of, item, place))
         }
         (Kind::String, Node::String(text)) => format_error(schema, text),
+        // Go reads bytes from a list of numbers, too.
+        (Kind::String, Node::Array(items)) if schema.is_bytes() => {
+            let wrong = items.iter().find_map(|item| match item {
+                Node::Number(text) if text.parse::<u8>().is_ok() => None,
+                Node::Number(text) => Some(format!("number {text}")),
+                Node::Null => None,
+                other => Some(other.go_type().to_owned()),
+            })?;
+            Some(format!(
+                "json: cannot unmarshal {wrong} into Go struct field {}.{} of type uint8",
+                place.of, place.path
+            ))
+        }
         (Kind::Boolean, Node::Bool(_)) | (Kind::Number, Node::Number(_)) => None,
         (Kind::Integer, Node::Number(text)) => {
             if fits(schema, text) {

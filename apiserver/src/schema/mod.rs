@@ -25,7 +25,7 @@ mod quantity;
 mod validate;
 
 pub(crate) use lists::map_key;
-pub(crate) use node::{Additional, Kind, ListType, Schema};
+pub(crate) use node::{Additional, BYTES, Kind, ListType, Schema};
 pub(crate) use object::ObjectSchema;
 pub(crate) use pattern::Pattern;
 pub(crate) use prune::would_prune;

@@ -7,6 +7,9 @@ use serde_json::Value;
 use super::limits::{Limits, strings};
 use crate::cel;
 
+/// The Go type of bytes.
+pub(crate) const BYTES: &str = "[]uint8";
+
 /// One node of a structural schema.
 #[derive(Debug, Default)]
 pub(crate) struct Schema {
@@ -96,6 +99,11 @@ pub(crate) enum ListType {
 // === impl Schema ===
 
 impl Schema {
+    /// Whether a value is bytes in Go, which a list of numbers is, too.
+    pub(crate) fn is_bytes(&self) -> bool {
+        self.go_type.as_deref() == Some(BYTES)
+    }
+
     /// Parses a schema of the OpenAPI form of CRDs.
     pub(crate) fn parse(source: &Value) -> Self {
         let Value::Object(source) = source else {

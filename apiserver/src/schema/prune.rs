@@ -2,6 +2,8 @@
 //!
 //! (apiextensions-apiserver: `schema/pruning`, `schema/defaulting`.)
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Number, Value};
 
 use super::node::{Additional, Kind, Schema, is_type_or_metadata};
@@ -30,6 +32,11 @@ pub(super) fn prune(schema: &Schema, value: &mut Value) {
     let schema = schema.target();
     match value {
         Value::Object(map) => prune_map(schema, schema.embedded, map),
+        Value::Array(items) if schema.is_bytes() => {
+            let bytes = items.iter().map(|item| item.as_u64().unwrap_or_default());
+            let bytes: Vec<u8> = bytes.filter_map(|byte| byte.try_into().ok()).collect();
+            *value = STANDARD.encode(bytes).into();
+        }
         Value::Array(items) => {
             for item in items {
                 match &schema.items {

@@ -7,6 +7,7 @@ use tokio::task::yield_now;
 use super::delete::{self, Options};
 use super::pipeline::{Changed, Save, Target, admit, write};
 use super::{Content, Written, update};
+use crate::admission::Operation;
 use crate::core::Core;
 use crate::field::{FieldError, Path, aggregate, quote};
 use crate::meta;
@@ -36,7 +37,7 @@ pub(crate) async fn bind(
         check_name(request, binding, "Binding")?;
         check_target(&binding["target"])
     };
-    admit(core, request, &mut binding, check).await?;
+    admit(core, request, Operation::Create, &mut binding, check).await?;
     let writer = Writer::new(core, request);
     let assign = |old: Option<&Value>| {
         let old = old.unwrap_or(&Value::Null);
@@ -149,7 +150,7 @@ pub(crate) async fn evict(
 ) -> Result<Written, Status> {
     complete(request, &mut eviction, "policy/v1", "Eviction");
     let check = |eviction: &Value| check_name(request, eviction, "Eviction");
-    admit(core, request, &mut eviction, check).await?;
+    admit(core, request, Operation::Create, &mut eviction, check).await?;
     let mut options = eviction_options(request, &eviction["deleteOptions"])?;
     let main = Request {
         subresource: String::new(),

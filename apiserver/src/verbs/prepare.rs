@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{metadata, replicas};
 use crate::core::Core;
-use crate::field::{FieldError, Path, quote};
+use crate::field::{ErrorKind, Errors, FieldError, Path, quote};
 use crate::http::media;
 use crate::json_text::{self, MAX_STORED_DEPTH, Node};
 use crate::kinds::{defaults, rules};
@@ -241,28 +241,9 @@ fn other_type(core: &Core, request: &Request, found: &str, kind: &str, name: &st
     }
     let found = if found.is_empty() { &expected } else { found };
     let kind = if kind.is_empty() { &info.kind } else { kind };
-    let (group, version) = found.split_once('/').unwrap_or(("", found));
+    let version = found.rsplit('/').next().unwrap_or_default();
     let served = core.registry.served();
-    let known = served
-        .of_kind(group, version, kind.strip_suffix("List").unwrap_or(kind))
-        .is_some_and(|known| !known.custom);
-    let package = |group: &str| match group {
-        "" => "core".to_owned(),
-        group => group.split('.').next().unwrap_or_default().to_owned(),
-    };
-    let why = if known {
-        format!(
-            "converting ({version}.{kind}) to ({}.{}): unknown conversion",
-            package(&info.group),
-            info.kind
-        )
-    } else {
-        format!(
-            "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
-            quote(kind),
-            quote(found)
-        )
-    };
+    let (_, why) = served.other_type(info, &info.kind, found, kind);
     Status::bad_request(format!(
         "{kind} in version {} cannot be handled as a {}: {why}",
         quote(version),
@@ -333,20 +314,25 @@ pub(crate) fn validate(
             "the object has more than {MAX_STORED_DEPTH} levels of arrays and objects"
         )));
     }
-    let mut errors = metadata::validate(&request.info, object);
+    let of_metadata = metadata::validate(&request.info, object);
+    // An absent name does not keep the rules of a custom resource from being checked in an update. (apiserver: `BeforeUpdate`
+    // finds it, and not the strategy of the kind.)
+    let is_apart = |error: &FieldError| old.is_some() && error.kind == ErrorKind::Required;
+    let (mut errors, mut of_object): (Errors, Errors) = of_metadata.into_iter().partition(is_apart);
     if let Some(old) = old {
         // The rules of a kind on a real server check the metadata again, except for the status of a CronJob.
         let is_once = request.subresource == "status" && request.info.storage == "cronjobs.batch";
         for _ in 0..if is_once { 1 } else { 2 } {
-            errors.extend(metadata::validate_update(old, object));
+            of_object.extend(metadata::validate_update(old, object));
         }
     }
     if let Some(schema) = request.info.structural() {
         let of_scale = replicas::validate(&request.info, object);
         let mut warnings = Vec::new();
-        errors = schema.validate(object, old, errors, of_scale, &mut warnings);
+        of_object = schema.validate(object, old, of_object, of_scale, &mut warnings);
         request.warnings.extend(warnings);
     }
+    errors.extend(of_object);
     if request.subresource == "status" {
         // A real server validates the status by itself: paths in texts begin below it.
         for error in &mut errors {

@@ -12,12 +12,11 @@ use http_body_util::{BodyExt, Limited};
 use kube_client::client::Body;
 use kube_client::{Client, Config};
 use parking_lot::Mutex;
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
 use serde_json::Value;
 use tokio::time::{sleep, timeout_at};
 use tower::ServiceExt;
 
+use super::authorities;
 use super::network::Network;
 use crate::field::quote;
 use crate::meta::{items, string};
@@ -32,8 +31,8 @@ const PORT: u64 = 443;
 /// Where a webhook listens.
 pub(crate) struct Backend {
     place: Place,
-    /// `caBundle`, decoded: PEM.
-    authorities: Vec<u8>,
+    /// The certificates of `caBundle` in DER, or why there are none; `None` without a bundle.
+    authorities: Option<Result<Vec<Vec<u8>>, String>>,
     /// The client of the last call, and the address that it connects to.
     client: Mutex<Option<(String, Client)>>,
 }
@@ -71,11 +70,24 @@ impl Backend {
         } else {
             Place::Url(string(&config["url"]).to_owned())
         };
-        let authorities = STANDARD.decode(string(&config["caBundle"]));
+        let bundle = STANDARD.decode(string(&config["caBundle"]));
+        let bundle = bundle.ok().filter(|bundle| !bundle.is_empty());
+        let certificates = |bundle: Vec<u8>| authorities::certificates(&bundle);
         Self {
             place,
-            authorities: authorities.unwrap_or_default(),
+            authorities: bundle.map(|bundle| certificates(bundle).map(authorities::usable)),
             client: Mutex::default(),
+        }
+    }
+
+    /// Checks the authorities.
+    ///
+    /// # Errors
+    /// Why a bundle has none.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match &self.authorities {
+            Some(Err(why)) => Err(why.clone()),
+            _ => Ok(()),
         }
     }
 
@@ -88,7 +100,7 @@ impl Backend {
         network: Network<'_>,
         review: &Value,
         timeout: Duration,
-    ) -> Result<Value, String> {
+    ) -> Result<Bytes, String> {
         let url = format!("{}?timeout={}s", self.url(), in_seconds(timeout));
         self.post(network, &url, review, timeout, LONGEST).await
     }
@@ -103,7 +115,7 @@ impl Backend {
         review: &Value,
         timeout: Duration,
         longest: usize,
-    ) -> Result<Value, String> {
+    ) -> Result<Bytes, String> {
         self.post(network, &self.url(), review, timeout, longest)
             .await
     }
@@ -115,7 +127,7 @@ impl Backend {
         review: &Value,
         timeout: Duration,
         longest: usize,
-    ) -> Result<Value, String> {
+    ) -> Result<Bytes, String> {
         let unreachable = |why: String| format!("Post {}: {why}", quote(url));
         let deadline = tokio::time::Instant::now() + timeout;
         let late = || unreachable("context deadline exceeded".to_owned());
@@ -127,8 +139,7 @@ impl Backend {
         if !(200..=206).contains(&code) {
             return Err(refused(code, &body));
         }
-        serde_json::from_slice(&body)
-            .map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))
+        Ok(body)
     }
 
     /// The status and the body of the answer; asks again while an answer names a time for that. (client-go: `withRetry`.)
@@ -242,18 +253,8 @@ impl Backend {
         config.tls_server_name = server_name;
         config.default_retry = false;
         config.disable_compression = true;
-        if !self.authorities.is_empty() {
-            let certificates: Vec<Vec<u8>> = CertificateDer::pem_slice_iter(&self.authorities)
-                .filter_map(Result::ok)
-                .map(|certificate| certificate.to_vec())
-                .collect();
-            if certificates.is_empty() {
-                return Err(
-                    "unable to load root certificates: unable to parse bytes as PEM block"
-                        .to_owned(),
-                );
-            }
-            config.root_cert = Some(certificates);
+        if let Some(certificates) = &self.authorities {
+            config.root_cert = Some(certificates.clone()?);
         }
         Client::try_from(config).map_err(|error| explain(&error, address))
     }

@@ -1,20 +1,48 @@
 //! The conversion of custom resources by a webhook. (apiextensions-apiserver: `conversion/webhook_converter.go`.)
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::backend::Backend;
+use super::document::{ReviewKind, list, shown_type, status, structure, text};
 use super::metadata;
 use super::network::Network;
 use crate::field::quote;
+use crate::json_text::Node;
 use crate::meta::{self, items, string};
+use crate::schema::{ObjectSchema, Schema};
 
 /// The time for an answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest answer in bytes: it has all objects of a list.
 const LONGEST: usize = 256 << 20;
+
+const GROUP: &str = "apiextensions.k8s.io";
+
+static REVIEWS: LazyLock<ReviewKind> = LazyLock::new(|| {
+    let object = Schema {
+        go_type: Some("runtime.RawExtension".to_owned()),
+        ..Schema::default()
+    };
+    let response = structure(
+        "v1.ConversionResponse",
+        [
+            ("uid", text("types.UID")),
+            ("convertedObjects", list(object)),
+            ("result", status()),
+        ],
+    );
+    ReviewKind {
+        group: GROUP,
+        kind: "ConversionReview",
+        schema: ObjectSchema::built_in(structure("v1.ConversionReview", [("response", response)])),
+    }
+});
 
 /// The webhook of a definition.
 #[derive(Debug)]
@@ -39,13 +67,18 @@ impl ConversionWebhook {
     /// Reads `spec.conversion.webhook`.
     pub(crate) fn read(source: &Value) -> Self {
         let mut versions = items(&source["conversionReviewVersions"]).iter();
+        let mut config = source["clientConfig"].clone();
+        let bundle = STANDARD.decode(string(&config["caBundle"]));
+        if bundle.is_ok_and(|bundle| bundle.trim_ascii().is_empty()) {
+            config["caBundle"].take();
+        }
         Self {
             version: versions.find_map(|version| match string(version) {
                 "v1" => Some(ReviewVersion::V1),
                 "v1beta1" => Some(ReviewVersion::V1Beta1),
                 _ => None,
             }),
-            backend: Backend::read(&source["clientConfig"]),
+            backend: Backend::read(&config),
             source: source.clone(),
         }
     }
@@ -89,6 +122,12 @@ impl ConversionWebhook {
             ));
         }
         for (at, (object, mut new)) in others.iter_mut().zip(converted).enumerate() {
+            if !new.is_object() {
+                let found = Node::from_value(&new).go_type();
+                return Err(format!(
+                    "json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+                ));
+            }
             check_type(object, &new, to)
                 .map_err(|why| format!("{of} returned invalid object at index {at}: {why}"))?;
             metadata::check(object, &new)
@@ -115,13 +154,11 @@ impl ConversionWebhook {
             "request": {"uid": uid, "desiredAPIVersion": to, "objects": objects},
         });
         let answer = self.backend.convert(network, &review, TIMEOUT, LONGEST);
-        let mut answer = answer.await?;
-        if version == ReviewVersion::V1 && !version.is_of(&answer) {
+        let mut answer = REVIEWS.read(version.name(), &answer.await?)?;
+        let (found, wanted) = (shown_type(&answer), shown_type(&review));
+        if version == ReviewVersion::V1 && found != wanted {
             return Err(format!(
-                "expected webhook response of {}, Kind=ConversionReview, got {}, Kind={}",
-                version.api_version(),
-                string(&answer["apiVersion"]),
-                string(&answer["kind"])
+                "expected webhook response of {wanted}, got {found}"
             ));
         }
         let mut response = answer["response"].take();
@@ -173,14 +210,14 @@ fn check_type(object: &Value, new: &Value, to: &str) -> Result<(), String> {
 // === impl ReviewVersion ===
 
 impl ReviewVersion {
-    fn api_version(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
-            Self::V1 => "apiextensions.k8s.io/v1",
-            Self::V1Beta1 => "apiextensions.k8s.io/v1beta1",
+            Self::V1 => "v1",
+            Self::V1Beta1 => "v1beta1",
         }
     }
 
-    fn is_of(self, review: &Value) -> bool {
-        review["kind"] == "ConversionReview" && review["apiVersion"] == self.api_version()
+    fn api_version(self) -> String {
+        format!("{GROUP}/{}", self.name())
     }
 }

@@ -3,12 +3,15 @@
 //! Admission asks a [`Backend`] with reviews of its own ([`admission`](crate::admission)); [`ConversionWebhook`] converts
 //! custom resources from one version to another.
 
+mod authorities;
 mod backend;
 mod backends;
 mod conversion;
+pub(crate) mod document;
 mod metadata;
 mod network;
 
+pub(crate) use authorities::certificates;
 pub(crate) use backend::Backend;
 pub(crate) use backends::Backends;
 pub(crate) use conversion::ConversionWebhook;

@@ -39,6 +39,9 @@ pub(super) async fn ask(
     let Some(version) = hook.version else {
         return Err(Failure::Call("could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)".to_owned()));
     };
+    hook.backend
+        .check()
+        .map_err(|why| Failure::Call(format!("could not get REST client: {why}")))?;
     let uid = meta::uid(server.clock);
     let (object, old) = (view.object.as_deref(), view.old.as_deref());
     let question = review::question(version, &uid, asked, info, object, old);
@@ -48,7 +51,7 @@ pub(super) async fn ask(
         .admit(server.network(), &question, timeout)
         .await;
     let answer = answer.map_err(|why| Failure::Call(format!("failed to call webhook: {why}")))?;
-    review::check_type(version, &answer)
+    let answer = review::read(version, &answer)
         .map_err(|why| Failure::Call(format!("failed to call webhook: {why}")))?;
     let verdict = review::verdict(version, &uid, is_mutating, &answer)
         .map_err(|why| Failure::Call(format!("received invalid webhook response: {why}")))?;

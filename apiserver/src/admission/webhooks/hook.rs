@@ -81,6 +81,14 @@ impl ReviewVersion {
         }
     }
 
+    /// The version as its group names it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V1Beta1 => "v1beta1",
+        }
+    }
+
     /// `apiVersion` of the review.
     pub(super) fn api_version(self) -> &'static str {
         match self {

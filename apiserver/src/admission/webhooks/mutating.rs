@@ -9,7 +9,7 @@ use super::hook::Hook;
 use super::hooks::Hooks;
 use super::review::{self, Verdict};
 use super::subject::is_subject;
-use crate::admission::change::accepted;
+use crate::admission::change::{accepted, check_type};
 use crate::admission::view::View;
 use crate::admission::{Admission, AdmissionRequest, Answer, Server};
 use crate::apply;
@@ -116,9 +116,12 @@ async fn changed(
         let denied = review::denied(&hook.name, &verdict.status);
         return Err(Failure::Refused(denied));
     }
-    let Some(object) = patched(hook, &view, &verdict)? else {
+    let Some(mut object) = patched(hook, &view, &verdict)? else {
         return Ok(None);
     };
+    if let Some(before) = view.object.as_deref() {
+        check_type(server, info, before, &mut object).map_err(Failure::Refused)?;
+    }
     let object = accepted(server, asked, info, object).await;
     object.map_err(Failure::Refused)
 }
@@ -134,9 +137,7 @@ fn patched(hook: &Hook, view: &View<'_>, verdict: &Verdict) -> Result<Option<Val
             "received undecodable patch in webhook response: {why}"
         ))
     };
-    let operations = serde_json::from_slice(&verdict.patch);
-    let operations: Vec<Value> = operations.map_err(|error| undecodable(error.to_string()))?;
-    if operations.is_empty() {
+    if patch::operations(&verdict.patch).map_err(undecodable)? == 0 {
         return Ok(None);
     }
     let Some(object) = &view.object else {
@@ -152,15 +153,7 @@ fn patched(hook: &Hook, view: &View<'_>, verdict: &Verdict) -> Result<Option<Val
         )));
     }
     match patch::apply_json(object, &verdict.patch) {
-        Ok(new) if new["apiVersion"] == object["apiVersion"] && new["kind"] == object["kind"] => {
-            Ok(Some(new))
-        }
-        Ok(new) => Err(internal(&format_args!(
-            "admission webhook {} changed the type of the object to {}, {}",
-            quote(&hook.name),
-            new["apiVersion"],
-            new["kind"]
-        ))),
+        Ok(new) => Ok(Some(new)),
         Err(patch::Error::Malformed(why)) => Err(undecodable(why)),
         Err(error) => Err(internal(&error)),
     }

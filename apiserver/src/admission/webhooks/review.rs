@@ -1,5 +1,7 @@
 //! The question to a webhook, and the check of its answer.
 
+use std::sync::LazyLock;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -8,9 +10,10 @@ use super::hook::ReviewVersion;
 use crate::admission::AdmissionRequest;
 use crate::admission::review_request::review_request;
 use crate::field::quote;
-use crate::json_text::Node;
 use crate::resource::ResourceInfo;
+use crate::schema::{Additional, BYTES, ObjectSchema};
 use crate::status::{Details, Status};
+use crate::webhooks::document::{ReviewKind, list, plain, shown_type, status, structure, text};
 
 /// What a webhook answered.
 #[derive(Debug, Default, PartialEq)]
@@ -46,64 +49,38 @@ pub(super) fn question(
     })
 }
 
-/// Refuses a document that is no review of the question's version.
+static REVIEWS: LazyLock<ReviewKind> = LazyLock::new(|| {
+    let mut annotations = plain("object", "");
+    annotations.additional = Additional::Of(Box::new(text("")));
+    let mut patch = plain("string", "byte");
+    patch.go_type = Some(BYTES.to_owned());
+    let response = structure(
+        "v1.AdmissionResponse",
+        [
+            ("uid", text("types.UID")),
+            ("allowed", plain("boolean", "")),
+            ("status", status()),
+            ("patch", patch),
+            ("patchType", text("v1.PatchType")),
+            ("auditAnnotations", annotations),
+            ("warnings", list(text(""))),
+        ],
+    );
+    ReviewKind {
+        group: "admission.k8s.io",
+        kind: "AdmissionReview",
+        schema: ObjectSchema::built_in(structure("v1.AdmissionReview", [("response", response)])),
+    }
+});
+
+/// Reads the document of an answer as a review of the question's version.
 ///
 /// # Errors
 /// The text of Go's decoder.
-pub(super) fn check_type(version: ReviewVersion, review: &Value) -> Result<(), String> {
-    if let Some((field, found, wanted)) = misfit(review) {
-        return Err(format!(
-            "json: cannot unmarshal {} into Go struct field {field} of type {wanted}",
-            Node::from_value(found).go_type()
-        ));
-    }
-    let (asked, other) = match version {
-        ReviewVersion::V1 => ("v1", "v1beta1"),
-        ReviewVersion::V1Beta1 => ("v1beta1", "v1"),
-    };
-    let is_other = review["kind"] == "AdmissionReview"
-        && review["apiVersion"] == format!("admission.k8s.io/{other}");
-    if is_other {
-        return Err(format!(
-            "converting ({other}.AdmissionReview) to ({asked}.AdmissionReview): unknown conversion"
-        ));
-    }
-    Ok(())
-}
-
-/// The first field of a type that a review does not have there.
-fn misfit(review: &Value) -> Option<(String, &Value, &'static str)> {
-    let response = &review["response"];
-    let is_texts = |value: &Value| {
-        let mut items = value.as_array().into_iter().flatten();
-        value.is_array() && items.all(Value::is_string)
-    };
-    let checks: [(&str, bool, &str); 6] = [
-        ("uid", response["uid"].is_string(), "types.UID"),
-        ("allowed", response["allowed"].is_boolean(), "bool"),
-        ("status", response["status"].is_object(), "v1.Status"),
-        ("patch", response["patch"].is_string(), "[]uint8"),
-        (
-            "patchType",
-            response["patchType"].is_string(),
-            "v1.PatchType",
-        ),
-        ("warnings", is_texts(&response["warnings"]), "[]string"),
-    ];
-    if !response.is_object() && !response.is_null() {
-        let field = "AdmissionReview.response".to_owned();
-        return Some((field, response, "v1.AdmissionResponse"));
-    }
-    // A null is as good as an absent field.
-    let mut wrong = checks
-        .into_iter()
-        .filter(|(field, fits, _)| !fits && !response[*field].is_null());
-    let (field, _, wanted) = wrong.next()?;
-    Some((
-        format!("AdmissionResponse.response.{field}"),
-        &response[field],
-        wanted,
-    ))
+pub(super) fn read(version: ReviewVersion, body: &[u8]) -> Result<Value, String> {
+    let mut review = REVIEWS.read(version.name(), body)?;
+    REVIEWS.schema.prune(&mut review);
+    Ok(review)
 }
 
 /// Reads the answer to the question `uid`.
@@ -157,12 +134,11 @@ fn check_envelope(uid: &str, review: &Value, answered: &str) -> Result<(), Strin
             quote(answered)
         ));
     }
-    let text = |field: &str| review[field].as_str().unwrap_or_default();
-    let (api_version, kind) = (text("apiVersion"), text("kind"));
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    if (group, version, kind) != ("admission.k8s.io", "v1", "AdmissionReview") {
+    let found = shown_type(review);
+    let wanted = "admission.k8s.io/v1, Kind=AdmissionReview";
+    if found != wanted {
         return Err(format!(
-            "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {group}/{version}, Kind={kind}"
+            "expected webhook response of {wanted}, got {found}"
         ));
     }
     Ok(())

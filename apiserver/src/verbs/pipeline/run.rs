@@ -131,25 +131,26 @@ pub(crate) async fn write(
     written.unwrap_or_else(|_| Err(Status::timeout()))
 }
 
-/// Asks admission about an object that is not stored, but whose creation writes others. `check` sees it between the two
-/// questions, with what admission changed.
+/// Asks admission about an object that is not stored: one whose creation writes others, or the options of a connection.
+/// `check` sees it between the two questions, with what admission changed.
 ///
 /// # Errors
 /// The refusal, and that of `check`; 504 at the deadline of the request.
 pub(crate) async fn admit(
     core: &Core,
     request: &Request,
+    operation: Operation,
     object: &mut Value,
     check: impl FnOnce(&Value) -> Result<(), Status>,
 ) -> Result<(), Status> {
     let server = core.of_admission();
     let asking = async {
         let mut asked = AdmissionRequest {
-            operation: Operation::Create,
+            operation,
             request,
             object: Some(object),
             old: None,
-            options: options::of(request, Operation::Create),
+            options: options::of(request, operation),
             reinvocation: Reinvocation::default(),
         };
         core.admission.mutate(&server, &mut asked).await?;

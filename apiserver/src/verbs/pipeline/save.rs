@@ -117,8 +117,12 @@ impl Write for Save<'_> {
             .as_ref()
             .map(|shown| whole(&request.info, shown));
         let old = draft.old.as_ref();
+        let changed = (self.change)(old)?;
+        if let (Some(live), Changed::Owned(new) | Changed::Object(new)) = (&draft.live, &changed) {
+            update::check_uid(request, live, new)?;
+        }
         // As decoding does on a real server, defaults are set before ownership and admission see the object.
-        let new = match (self.change)(old)? {
+        let new = match changed {
             Changed::Owned(new) => {
                 let mut decoded = ownership::as_decoded(request, &new);
                 ownership::leave_shared(request, &new, &mut decoded);
@@ -164,7 +168,11 @@ impl Write for Save<'_> {
     fn default(&self, core: &Core, request: &Request, draft: &mut Draft) -> Result<(), Status> {
         if let (Some(part), Some(whole)) = (&mut draft.part, self.whole) {
             let old = draft.old.as_ref().unwrap_or(&Value::Null);
-            draft.new = Some(whole(old, part.new.clone())?);
+            let new = whole(old, part.new.clone())?;
+            if let Some(live) = &draft.live {
+                update::check_uid(request, live, &new)?;
+            }
+            draft.new = Some(new);
         }
         let new = draft.new.get_or_insert_default();
         // Admission may have changed it.

@@ -13,7 +13,7 @@ use crate::verbs::metadata;
 /// Restores what the request cannot change in `new`.
 ///
 /// # Errors
-/// 409 for a version or uid that is not the stored one; 422 for a change that no request can make.
+/// 409 for a version that is not the stored one; 422 for a change that no request can make.
 pub(super) fn restore(
     request: &Request,
     live: &Object,
@@ -75,8 +75,11 @@ pub(super) fn ends(request: &Request, live: &Object, new: &Value) -> bool {
         && request.info.strategy.may_go(new)
 }
 
-/// uid and resourceVersion of the body, where given, must be those of the stored object.
-fn check_preconditions(request: &Request, current: &Object, new: &Value) -> Result<(), Status> {
+/// The uid of a body, where given, must be that of the stored object.
+///
+/// # Errors
+/// 409 for another one.
+pub(super) fn check_uid(request: &Request, current: &Object, new: &Value) -> Result<(), Status> {
     let uid = meta::text(new, "uid");
     let stored = current.uid().unwrap_or_default();
     if !uid.is_empty() && uid != stored {
@@ -90,10 +93,16 @@ fn check_preconditions(request: &Request, current: &Object, new: &Value) -> Resu
             ),
         ));
     }
+    Ok(())
+}
+
+/// The resourceVersion, where given, must be that of the stored object. Admission may have changed the uid, which is no
+/// precondition then.
+fn check_preconditions(request: &Request, current: &Object, new: &Value) -> Result<(), Status> {
     let version = meta::text(new, "resourceVersion");
     if version.is_empty() || version == "0" {
         if request.info.unconditional_update {
-            return Ok(());
+            return check_immutable_uid(request, current, new);
         }
         // The real server names the resource here, where the kind is expected.
         let resource = request.resource();
@@ -117,7 +126,19 @@ fn check_preconditions(request: &Request, current: &Object, new: &Value) -> Resu
     if version != current.version() {
         return Err(Status::modified(request.resource(), &request.name));
     }
-    Ok(())
+    check_immutable_uid(request, current, new)
+}
+
+fn check_immutable_uid(request: &Request, current: &Object, new: &Value) -> Result<(), Status> {
+    let uid = meta::text(new, "uid");
+    if uid.is_empty() || current.uid() == Some(uid) {
+        return Ok(());
+    }
+    let path = Path::new("metadata").child("uid");
+    let mut errors = vec![FieldError::invalid(&path, uid, "field is immutable")];
+    // A real server checks twice, and returns the error twice.
+    errors.extend_from_within(..);
+    Err(request.invalid(&request.name, &errors))
 }
 
 /// The path of a resource's objects in a real server's etcd; some texts show it.

@@ -204,7 +204,7 @@ async fn what_a_webhook_does_not_convert_fails_with_the_reason() {
     let cases: [(Change, &str); 12] = [
         (
             |answer| answer["apiVersion"] = json!("apiextensions.k8s.io/v2"),
-            " failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got apiextensions.k8s.io/v2, Kind=ConversionReview",
+            " failed: no kind \"ConversionReview\" is registered for version \"apiextensions.k8s.io/v2\" in scheme \"pkg/runtime/scheme.go:111\"",
         ),
         (
             |answer| answer["response"] = Value::Null,

@@ -3,6 +3,7 @@
 mod access;
 mod answers;
 mod clients;
+mod connections;
 mod conversions;
 mod definitions;
 mod deletions;

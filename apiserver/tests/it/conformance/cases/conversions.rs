@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::cases;
 use super::kinds::{DEFINITIONS, own};
-use crate::conformance::case::{APPLY, Case, MERGE};
+use crate::conformance::case::{APPLY, Answer, Case, MERGE};
 use crate::conformance::webhook::{Reply, Webhook};
 
 pub(super) const V1: &str = "/apis/{own}/v1/namespaces/{ns}/dogs";
@@ -101,11 +101,22 @@ cases! { "conversions";
                 "labels" => converted(request, |review| review["response"]["convertedObjects"][0]["metadata"]["labels"] = json!({"a": 1})),
                 "label" => converted(request, |review| review["response"]["convertedObjects"][0]["metadata"]["labels"] = json!({"a b": "c"})),
                 "status" => Reply::Status(500, "broken"),
+                "list" => Reply::Document(json!([])),
+                "other" => Reply::Document(json!({"kind": "ConfigMap", "apiVersion": "v1"})),
+                "admission" => Reply::Document(json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"})),
+                "v1beta1" => converted(request, |review| review["apiVersion"] = json!("apiextensions.k8s.io/v1beta1")),
+                "no-kind" => converted(request, |review| review["kind"] = Value::Null),
+                "answer" => Reply::Document(json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no"})),
+                "uid" => converted(request, |review| review["response"]["uid"] = json!("other")),
+                "typed" => converted(request, |review| review["response"]["result"] = json!({"status": "Success", "code": "200"})),
+                "objects" => converted(request, |review| review["response"]["convertedObjects"] = json!("none")),
+                "object" => converted(request, |review| review["response"]["convertedObjects"] = json!(["none"])),
                 _ => converted(request, |_| {}),
             }
         });
         dogs(t, &webhook).await;
-        for host in ["failure", "silent", "no-response", "count", "version", "kind", "name", "namespace", "metadata", "labels", "label", "status"] {
+        for host in ["failure", "silent", "no-response", "count", "version", "kind", "name", "namespace", "metadata", "labels", "label", "status",
+            "list", "other", "admission", "v1beta1", "no-kind", "answer", "uid", "typed", "objects", "object"] {
             t.post(V2, dog("v2", "a", json!({"host": host, "port": "1"}))).await;
         }
         t.get(V1).await;
@@ -140,6 +151,37 @@ cases! { "conversions";
         t.events(&mut watch, 1).await;
         t.delete(&format!("{V2}?fieldSelector=spec.host%21%3Dh")).await;
         t.get(V1).await;
+    }
+    ["CRD-11"] "an established definition keeps an authority for its webhook" => |t| {
+        let webhook = Webhook::start(|request| converted(request, |_| {}));
+        t.hide(webhook.url(), "{webhook}");
+        let path = format!("{DEFINITIONS}/dogs.{{own}}");
+        let mut body = definition(&webhook);
+        let good = body["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"].clone();
+        body["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"] = json!("YWJj");
+        t.make(DEFINITIONS, body).await;
+        let established = |answer: &Answer| {
+            let conditions = answer.body["status"]["conditions"].as_array();
+            conditions.into_iter().flatten().find(|one| one["type"] == "Established").cloned().unwrap_or_default()
+        };
+        let refused = t.until(&path, |answer| established(answer)["reason"] == "InvalidCABundle").await;
+        let refused = established(&refused);
+        t.note("condition", json!([refused["status"], refused["reason"], refused["message"]]));
+        t.get(V1).await;
+        let bundle = |bundle: &str| json!({"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": bundle}}}}});
+        let damaged = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCllXSmoKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=";
+        let good = good.as_str().expect("a bundle");
+        for text in ["IA==", damaged, good] {
+            let answer = t.setup_any("PATCH", &path, &[("content-type", MERGE)], bundle(text)).await;
+            t.note("before", json!([answer.code, answer.body["message"]]));
+        }
+        t.until(&path, |answer| established(answer)["status"] == "True").await;
+        for text in ["YWJj", "IA==", damaged, "%%%", "", good] {
+            let answer = t.setup_any("PATCH", &path, &[("content-type", MERGE)], bundle(text)).await;
+            t.note("after", json!([answer.code, answer.body["message"], answer.body["details"]["causes"]]));
+        }
+        t.until(V1, |answer| answer.code == 200).await;
+        t.post(V2, dog("v2", "a", json!({"host": "h", "port": "1"}))).await;
     }
     ["CRD-11"] "the webhook of a definition is checked" => |t| {
         let webhook = Webhook::start(|request| converted(request, |_| {}));

@@ -4,7 +4,9 @@ pub mod kinds;
 
 mod accepted;
 mod access;
+mod answers;
 mod builtin;
+mod connections;
 mod conversions;
 mod definitions;
 mod delete;
@@ -46,6 +48,8 @@ pub fn all() -> Vec<Entry> {
         lists::cases(),
         watches::cases(),
         webhooks::cases(),
+        answers::cases(),
+        connections::cases(),
         policies::cases(),
         writes::cases(),
         patches::cases(),

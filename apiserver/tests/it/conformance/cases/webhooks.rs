@@ -8,12 +8,12 @@ use super::{cases, config_map, labelled, widget};
 use crate::conformance::case::{APPLY, Case, MERGE};
 use crate::conformance::webhook::{PROBE, Reply, Webhook, allow, deny, patch};
 
-const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
-const MUTATING: &str = "MutatingWebhookConfiguration";
-const VALIDATING: &str = "ValidatingWebhookConfiguration";
+pub(super) const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
+pub(super) const MUTATING: &str = "MutatingWebhookConfiguration";
+pub(super) const VALIDATING: &str = "ValidatingWebhookConfiguration";
 
 /// A webhook for every write to ConfigMaps.
-fn hook(name: &str, webhook: &Webhook) -> Value {
+pub(super) fn hook(name: &str, webhook: &Webhook) -> Value {
     with(
         name,
         webhook,
@@ -22,7 +22,7 @@ fn hook(name: &str, webhook: &Webhook) -> Value {
 }
 
 /// A webhook with these fields.
-fn with(name: &str, webhook: &Webhook, fields: Value) -> Value {
+pub(super) fn with(name: &str, webhook: &Webhook, fields: Value) -> Value {
     let mut hook = json!({
         "name": format!("{name}.example.com"),
         "clientConfig": webhook.config(&format!("/{name}")),
@@ -37,12 +37,18 @@ fn with(name: &str, webhook: &Webhook, fields: Value) -> Value {
     hook
 }
 
-fn rule(operations: &[&str], group: &str, version: &str, resources: &[&str]) -> Value {
+pub(super) fn rule(operations: &[&str], group: &str, version: &str, resources: &[&str]) -> Value {
     json!({"operations": operations, "apiGroups": [group], "apiVersions": [version], "resources": resources, "scope": "Namespaced"})
 }
 
 /// Stores a configuration, and waits until it is in use.
-async fn configure(t: &mut Case, kind: &str, name: &str, webhook: &Webhook, hooks: &[Value]) {
+pub(super) async fn configure(
+    t: &mut Case,
+    kind: &str,
+    name: &str,
+    webhook: &Webhook,
+    hooks: &[Value],
+) {
     t.hide(webhook.url(), "{webhook}");
     let probe = format!("probe-{}-{name}", kind[..3].to_lowercase());
     let of_probe = with(
@@ -70,7 +76,7 @@ async fn configure(t: &mut Case, kind: &str, name: &str, webhook: &Webhook, hook
 }
 
 /// Records the reviews that a webhook got, without the user, which differs from server to server.
-fn record(t: &mut Case, webhook: &Webhook) {
+pub(super) fn record(t: &mut Case, webhook: &Webhook) {
     for mut question in webhook.asked() {
         let review = question["review"].take();
         let mut request = review["request"].clone();
@@ -87,7 +93,7 @@ fn record(t: &mut Case, webhook: &Webhook) {
 }
 
 /// Reads a collection. A real server updates objects from a cache, which has the last write after this.
-async fn settle(t: &Case, collection: &str) {
+pub(super) async fn settle(t: &Case, collection: &str) {
     t.setup("GET", collection, Value::Null).await;
 }
 
