@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use jiff::SignedDuration;
-use preprod_guard::commands::{self, Access, Credentials, Names, Removal, Scope};
+use preprod_guard::commands::{self, Access, Credentials, Filter, Names, Removal, Scope, Tail};
 use preprod_guard::config::Config;
 use preprod_guard::install::{self, Place};
 use preprod_guard::program::{self, BoxError, Settings};
@@ -20,6 +20,9 @@ use reeve_controller::Manager;
 use reeve_controller::options::{Options, Program};
 
 const PROGRAM: Program = Program::new("preprod-guard", env!("CARGO_PKG_VERSION"));
+
+/// The time between two reads of a followed file.
+const BETWEEN_READS: Duration = Duration::from_millis(250);
 
 /// Keeps pre-release callers from changing production objects.
 #[derive(Debug, Parser)]
@@ -45,6 +48,8 @@ enum Command {
     Check(Check),
     /// Check an installed guard, and the rights of its callers. The exit status of a problem is 1.
     Doctor(Doctor),
+    /// Read the audit log.
+    Audit(Audit),
 }
 
 #[derive(Debug, clap::Args)]
@@ -190,6 +195,33 @@ struct Doctor {
     url: Option<String>,
 }
 
+#[derive(Debug, clap::Args)]
+struct Audit {
+    #[command(subcommand)]
+    command: AuditCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum AuditCommand {
+    /// Show new lines as they are written, for people. A file that is replaced is followed.
+    Tail {
+        /// The file of `run --audit-log`.
+        file: PathBuf,
+        /// Only lines of this caller.
+        #[arg(long, value_name = "NAME")]
+        user: Option<String>,
+        /// Only lines of this verdict.
+        #[arg(long, value_parser = ["allow", "deny"])]
+        verdict: Option<String>,
+        /// Begin with the lines that are in the file.
+        #[arg(long)]
+        all: bool,
+        /// End after the lines that are in the file, and begin with them.
+        #[arg(long)]
+        no_follow: bool,
+    },
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
     match perform(Arguments::parse().command).await {
@@ -252,6 +284,7 @@ async fn perform(command: Command) -> Result<ExitCode, BoxError> {
                 return Ok(ExitCode::FAILURE);
             }
         }
+        Command::Audit(Audit { command }) => tail(command).await?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -302,6 +335,35 @@ async fn run(arguments: Run) -> Result<(), BoxError> {
         tracing::info!(%address, "serving webhooks");
     }
     Ok(manager.run_until_signal().await?)
+}
+
+async fn tail(command: AuditCommand) -> Result<(), BoxError> {
+    let AuditCommand::Tail {
+        file,
+        user,
+        verdict,
+        all,
+        no_follow,
+    } = command;
+    if no_follow && !file.exists() {
+        return Err(format!("cannot read {}: it does not exist", file.display()).into());
+    }
+    let filter = Filter { user, verdict };
+    let mut tail = Tail::new(file);
+    if !all && !no_follow {
+        tail.skip()?;
+    }
+    loop {
+        for line in tail.lines()? {
+            if let Some(line) = filter.readable(&line) {
+                print(&format!("{line}\n"))?;
+            }
+        }
+        if no_follow {
+            return Ok(());
+        }
+        tokio::time::sleep(BETWEEN_READS).await;
+    }
 }
 
 async fn kubeconfig(arguments: Kubeconfig) -> Result<(), BoxError> {

@@ -1,15 +1,19 @@
 //! Checks of an installed guard: its configurations, and the rights that would pass by a webhook.
 
 use jiff::SignedDuration;
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
+use kube_core::params::ListParams;
 use reeve_client::{Client, ObjectKey, optional};
 use reeve_clock::Clock;
 use serde_json::{Value, json};
 
 use super::certs::end_of_certificate;
 use super::rights::rights;
+use super::times::Longest;
 use crate::config::Config;
 use crate::install::{self, Place};
 use crate::program::BoxError;
@@ -51,6 +55,7 @@ pub async fn doctor(
         findings.extend(result(configuration(client, &expected).await));
     }
     findings.extend(result(operation(client, config, clock).await));
+    findings.extend(result(times(client).await.map(|one| vec![one])));
     findings.extend(result(rights(client, config).await));
     findings
 }
@@ -153,6 +158,24 @@ async fn configuration(client: &Client, expected: &Value) -> Result<Vec<Finding>
         findings.push(good(format!("configuration {name}")));
     }
     Ok(findings)
+}
+
+/// The time that the webhooks of all configurations can hold a write of a Pod.
+async fn times(client: &Client) -> Result<Finding, BoxError> {
+    let all = ListParams::default();
+    let mutating = client
+        .list::<MutatingWebhookConfiguration>(None, &all)
+        .await?;
+    let validating = client
+        .list::<ValidatingWebhookConfiguration>(None, &all)
+        .await?;
+    let mutating: Vec<Value> = mutating.items.iter().map(|one| json!(one)).collect();
+    let validating: Vec<Value> = validating.items.iter().map(|one| json!(one)).collect();
+    let longest = Longest::of(&mutating, &validating);
+    Ok(Finding {
+        good: !longest.is_too_long(),
+        text: longest.text(),
+    })
 }
 
 /// The fields of an entry that let requests pass, or production callers wait.

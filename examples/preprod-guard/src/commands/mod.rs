@@ -6,6 +6,8 @@ mod doctor;
 mod kubeconfig;
 mod rights;
 mod signing;
+mod tail;
+mod times;
 mod uninstall;
 
 pub use certs::{Names, authority_and_leaf, client, write_key};
@@ -13,4 +15,5 @@ pub use check::check;
 pub use doctor::{Finding, doctor, version};
 pub use kubeconfig::{Access, Credentials, access_of, kubeconfig, token, verify};
 pub use signing::signed;
+pub use tail::{Filter, Tail};
 pub use uninstall::{Removal, Scope, uninstall};

@@ -126,6 +126,14 @@ async fn scenario(world: World) {
     ];
     assert_eq!(lines, expected);
 
+    let log = guard.audit.display().to_string();
+    let lines = ["audit", "tail", "--no-follow", "--user=hbox-pre", &log];
+    let shown = world.guard_command(&lines).await;
+    let denied = "deny  hbox-pre DELETE pods/hbox/try-0: Pre-release environment not allowed to DELETE too old pod (rule age)\n";
+    assert!(shown.ends_with(denied), "{shown}");
+    let of_allowed = [&lines[..], &["--verdict=allow"]].concat();
+    assert_eq!(world.guard_command(&of_allowed).await, "");
+
     let url = format!("--url=https://{}", guard.address);
     let doctor = world.try_guard_command(&["doctor", &config, &url]).await;
     // A12, B14, B15: the pre-release callers of this test have all rights.
@@ -134,6 +142,7 @@ async fn scenario(world: World) {
     for expected in [
         "good: configuration hbox-guard\n",
         "good: configuration hbox-guard-records\n",
+        "good: webhooks hold a write of a Pod for 3 s at most\n",
         "PROBLEM: user hbox-pre passes by the webhooks: may delete validatingwebhookconfigurations",
         "deletecollection validatingwebhookconfigurations",
         "impersonate users",
