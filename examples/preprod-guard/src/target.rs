@@ -43,6 +43,10 @@ impl Target {
             // The older form of the subresource: the object has the name of the Pod.
             (resource, subresource) = ("pods".to_owned(), Some("binding".to_owned()));
         }
+        let name = match subresource.as_deref() {
+            Some("proxy") => proxied(&request.name).to_owned(),
+            _ => request.name,
+        };
         let cluster_scoped = resource == "namespaces";
         let namespace = request.namespace.filter(|_| !cluster_scoped);
         let values: Vec<Value> = [request.old_object, request.object]
@@ -57,7 +61,7 @@ impl Target {
                 group: request.resource.group,
                 resource,
                 namespace: namespace.unwrap_or_default(),
-                name: request.name,
+                name,
             },
             subresource,
             states: values.iter().map(|value| Facts::of(value, mark)).collect(),
@@ -78,6 +82,15 @@ impl Target {
     #[must_use]
     pub fn word(&self) -> &str {
         word(&self.key.resource)
+    }
+}
+
+/// The name of the object in the name of a proxy: `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`.
+fn proxied(name: &str) -> &str {
+    let parts: Vec<&str> = name.split(':').collect();
+    match parts[..] {
+        [name, _] | [_, name, _] => name,
+        _ => name,
     }
 }
 

@@ -214,6 +214,21 @@ async fn b13_b14_b17_subresources_of_production_pods_are_denied() {
 }
 
 #[tokio::test]
+async fn b13_a_proxy_with_a_port_and_a_scheme_is_that_of_its_pod() {
+    let to = |name: &str| {
+        let body = json!({"metadata": {"name": name, "namespace": "hbox"}});
+        call(Operation::Connect, ("", "Body", "pods"), None, Some(body))
+            .subresource("", "v1", "pods", "proxy")
+    };
+    for name in ["web-0", "web-0:80", "https:web-0:443", "https:web-0:"] {
+        denied(to(name), "production pod").await;
+    }
+    for name in ["try-0", "try-0:80", "http:try-0:80"] {
+        allowed(to(name)).await;
+    }
+}
+
+#[tokio::test]
 async fn b14_a_binding_in_its_older_form_is_that_of_its_pod() {
     let bind = |pod: &str| create(("", "Binding", "bindings"), plain_name(pod));
     denied(bind("web-0"), "production pod").await;

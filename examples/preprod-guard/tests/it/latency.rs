@@ -12,7 +12,7 @@ const SIZE: std::ops::Range<usize> = 5_000..5_500;
 /// A production Pod of 5 KB.
 fn pod() -> Value {
     let mut pod = production("web-0");
-    let environment: Vec<Value> = (0..70)
+    let environment: Vec<Value> = (0..82)
         .map(
             |at| json!({"name": format!("SETTING_{at:02}"), "value": "a value of ordinary length"}),
         )
