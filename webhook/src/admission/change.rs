@@ -339,22 +339,20 @@ mod tests {
     /// Two states of a list: some items change, leave or join, and the order is any.
     fn lists() -> impl Strategy<Value = (Vec<Value>, Vec<Value>)> {
         let items = prop::collection::vec((item(), 0..4_u8), 0..8);
-        let states =
-            (items, prop::collection::vec(item(), 0..3)).prop_flat_map(|(items, joining)| {
-                let before: Vec<Value> = items.iter().map(|(item, _)| item.clone()).collect();
-                let mut after = joining;
-                for (item, fate) in items {
-                    let mut item = item;
-                    match fate {
-                        0 => continue,
-                        1 => item["value"] = json!(7),
-                        _ => {}
-                    }
-                    after.push(item);
+        (items, prop::collection::vec(item(), 0..3)).prop_flat_map(|(items, joining)| {
+            let before: Vec<Value> = items.iter().map(|(item, _)| item.clone()).collect();
+            let mut after = joining;
+            for (item, fate) in items {
+                let mut item = item;
+                match fate {
+                    0 => continue,
+                    1 => item["value"] = json!(7),
+                    _ => {}
                 }
-                (Just(before), Just(after).prop_shuffle())
-            });
-        states
+                after.push(item);
+            }
+            (Just(before), Just(after).prop_shuffle())
+        })
     }
 
     proptest! {
