@@ -71,14 +71,19 @@ pub struct Webhook {
     path: String,
     form: Form,
     needs_old: bool,
+    /// The kind of its type, if it has one.
+    expected: Option<Expected>,
     handler: Handler,
 }
 
 /// The kind that a handler takes.
+#[derive(Clone)]
 struct Expected {
     group: String,
     version: String,
     kind: String,
+    #[cfg_attr(not(feature = "testing"), allow(dead_code, reason = "rules of tests"))]
+    plural: String,
 }
 
 // === impl Webhook ===
@@ -150,7 +155,7 @@ impl Webhook {
         F: Fn(Request<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: Outcome<Verdict>> + Send + 'static,
     {
-        let webhook = name.clone();
+        let (webhook, kind) = (name.clone(), expected.clone());
         let answer: Handler = Arc::new(move |body, terms| {
             let read = begin::<K>(&webhook, expected.as_ref(), body, terms);
             let (uid, decision) = match read {
@@ -171,6 +176,7 @@ impl Webhook {
             path,
             form: Form::Validating,
             needs_old: true,
+            expected: kind,
             handler: answer,
         }
     }
@@ -186,7 +192,7 @@ impl Webhook {
         F: Fn(Request<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: Outcome<Mutation<K>>> + Send + 'static,
     {
-        let webhook = name.clone();
+        let (webhook, kind) = (name.clone(), expected.clone());
         let answer: Handler = Arc::new(move |body, terms| {
             let read = begin::<K>(&webhook, expected.as_ref(), body, terms);
             let (request, raw) = match read {
@@ -220,6 +226,7 @@ impl Webhook {
             path,
             form: Form::Mutating,
             needs_old: false,
+            expected: kind,
             handler: answer,
         }
     }
@@ -251,6 +258,19 @@ impl Webhook {
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// The rule for every operation on the objects of its type.
+    #[cfg(feature = "testing")]
+    pub(crate) fn rule(&self) -> Option<Value> {
+        let expected = self.expected.as_ref()?;
+        Some(serde_json::json!({
+            "apiGroups": [expected.group],
+            "apiVersions": [expected.version],
+            "resources": [expected.plural],
+            "operations": ["*"],
+            "scope": "*",
+        }))
     }
 
     /// Whether it validates or mutates.
@@ -386,6 +406,7 @@ impl Expected {
             group: K::group(&()).into_owned(),
             version: K::version(&()).into_owned(),
             kind: K::kind(&()).into_owned(),
+            plural: K::plural(&()).into_owned(),
         }
     }
 

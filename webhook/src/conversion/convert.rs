@@ -116,6 +116,11 @@ impl<H> Conversion<H> {
         &self.kind
     }
 
+    #[cfg(feature = "testing")]
+    pub(crate) fn group(&self) -> &str {
+        &self.group
+    }
+
     /// The names of the versions, in order.
     #[must_use]
     pub fn versions(&self) -> Vec<&str> {

@@ -24,14 +24,14 @@ const LONGEST_TEXT: usize = 512;
 
 /// What answers the calls of one path.
 #[derive(Clone, Debug)]
-pub(super) enum Target {
+pub(crate) enum Target {
     Admission(Webhook),
     Conversion(Conversion),
 }
 
 /// What the calls of a server share.
 #[derive(Clone, Debug)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     pub(super) metrics: Metrics,
     /// One permit a call in work.
     pub(super) places: Arc<Semaphore>,
@@ -48,7 +48,7 @@ struct Refusal {
 // === impl Target ===
 
 impl Target {
-    pub(super) fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         match self {
             Self::Admission(webhook) => webhook.path(),
             Self::Conversion(conversion) => conversion.path(),
@@ -85,16 +85,40 @@ impl Target {
             let (target, shared) = (Arc::clone(&target), shared.clone());
             Box::pin(async move {
                 let begun = Instant::now();
-                let in_flight = shared.metrics.begin(target.path());
-                let result = perform(&target, &shared, request, limit, begun).await;
-                let answer = result.unwrap_or_else(Refusal::into_answer);
-                drop(in_flight);
-                let (path, code) = (target.path(), answer.status());
-                shared.metrics.answered(path, code, begun.elapsed());
-                answer
+                let performed = perform(&target, &shared, request, limit, begun);
+                measured(&target, &shared, begun, performed).await
             })
         })
     }
+
+    /// The answer to a call that did not come over a connection: this body, with the query of its URI.
+    #[cfg(feature = "testing")]
+    pub(crate) async fn answer_to(
+        &self,
+        shared: &Shared,
+        query: Option<&str>,
+        body: &[u8],
+    ) -> Answer {
+        let begun = Instant::now();
+        let time = deadline::of_query(query);
+        let performed = decide(self, shared, body, begun + time, time);
+        measured(self, shared, begun, performed).await
+    }
+}
+
+/// Counts a call.
+async fn measured(
+    target: &Target,
+    shared: &Shared,
+    begun: Instant,
+    performed: impl Future<Output = Result<Answer, Refusal>>,
+) -> Answer {
+    let in_flight = shared.metrics.begin(target.path());
+    let answer = performed.await.unwrap_or_else(Refusal::into_answer);
+    drop(in_flight);
+    let (path, code) = (target.path(), answer.status());
+    shared.metrics.answered(path, code, begun.elapsed());
+    answer
 }
 
 async fn perform(
@@ -107,16 +131,28 @@ async fn perform(
     check(&request)?;
     let time = deadline::of_query(request.uri().query());
     let deadline = begun + time;
-    let late = |_| Refusal::of(target, &late(target, time));
     let read = shared.budget.read(request.into_body(), limit);
-    let body = timeout_at(deadline, read).await.map_err(late)??;
+    let body = timeout_at(deadline, read).await;
+    let body = body.map_err(|_| Refusal::of(target, &late(target, time)))??;
+    decide(target, shared, &body, deadline, time).await
+}
+
+/// Answers a call whose body was read.
+async fn decide(
+    target: &Target,
+    shared: &Shared,
+    body: &[u8],
+    deadline: Instant,
+    time: Duration,
+) -> Result<Answer, Refusal> {
+    let late = |_| Refusal::of(target, &late(target, time));
     if body.is_empty() {
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "the body is empty"));
     }
     // Only a whole body takes a place: slow senders keep no call of the API server out.
     let _place = shared.places.try_acquire().map_err(|_| Refusal::busy())?;
     // The handler may panic before its first await, so it is called inside of the future.
-    let answered = async { target.answer(&body, deadline).await };
+    let answered = async { target.answer(body, deadline).await };
     let answered = timeout_at(deadline, AssertUnwindSafe(answered).catch_unwind());
     let bytes = match answered.await.map_err(late)? {
         Ok(result) => result.map_err(|failure| Refusal::of(target, &failure))?,

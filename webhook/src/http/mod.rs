@@ -7,6 +7,8 @@ mod metrics;
 mod readiness;
 mod server;
 
+#[cfg(feature = "testing")]
+pub(crate) use call::{Shared, Target};
 pub use error::Error;
 pub use metrics::Metrics;
 pub use readiness::Readiness;

@@ -268,11 +268,7 @@ impl Server {
     /// # Errors
     /// When two of them have one path.
     pub fn handler(&self) -> Result<Handler, Error> {
-        let shared = Shared {
-            metrics: self.metrics.clone(),
-            places: Arc::new(Semaphore::new(self.most_calls)),
-            budget: Budget::mebibytes(self.memory),
-        };
+        let shared = self.shared();
         let health = self.readiness.health().handler();
         let mut router = Router::new()
             .with("/readyz", Arc::clone(&health))?
@@ -287,6 +283,26 @@ impl Server {
             router = router.with(path, handler)?;
         }
         Ok(router.into_handler())
+    }
+
+    /// The server without a socket, a certificate and limits of bodies, for tests: see [`InProcess`](crate::testing::InProcess).
+    ///
+    /// # Errors
+    /// When two webhooks have one path.
+    #[cfg(feature = "testing")]
+    pub fn in_process(&self) -> Result<crate::testing::InProcess, Error> {
+        self.handler()?;
+        let targets = self.targets.clone();
+        Ok(crate::testing::InProcess::new(targets, self.shared()))
+    }
+
+    /// What the calls of one server share.
+    fn shared(&self) -> Shared {
+        Shared {
+            metrics: self.metrics.clone(),
+            places: Arc::new(Semaphore::new(self.most_calls)),
+            budget: Budget::mebibytes(self.memory),
+        }
     }
 
     /// The time to linger, and the limits with the time to drain.

@@ -29,10 +29,12 @@
 
 mod call;
 mod filled;
+mod in_process;
 mod reply;
 mod round_trips;
 
 pub use call::Call;
 pub use filled::filled;
+pub use in_process::InProcess;
 pub use reply::Reply;
 pub use round_trips::{Loss, RoundTrips};

@@ -3,6 +3,7 @@
 mod admission;
 mod client;
 mod conversion;
+mod migration;
 mod rollout;
 mod rotation;
 mod server;
