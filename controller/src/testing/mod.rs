@@ -47,6 +47,7 @@
 //! | hours to pass | [`tokio::time::sleep`] |
 //! | the wall clock set | [`Clock::jump`] of [`Cluster::clock`] |
 //! | its own server: RBAC, tokens, history | [`Setup::api_server`] |
+//! | its admission webhooks and conversions called | `Cluster::webhooks`, `webhooks_as`, with the feature `webhook` |
 //! | its own manager | [`Cluster::manager`], [`Cluster::start`] |
 //! | a process that is killed | [`Running::crash`] |
 //!
@@ -57,6 +58,8 @@ mod cluster;
 pub mod rbac;
 mod running;
 mod wait;
+#[cfg(feature = "webhook")]
+mod webhooks;
 
 use std::time::Duration;
 

@@ -14,7 +14,9 @@ use reeve_controller::testing::{Cluster, Server, Setup};
 use reeve_controller::webhook::admission::{Mutation, Request, Verdict};
 use reeve_controller::webhook::certificates::{Lifetimes, Rotation};
 use reeve_controller::webhook::{self, Webhook};
-use reeve_controller::{Manager, ObjectKey, leader_election};
+use reeve_controller::{
+    Context, Controller, Manager, ObjectKey, Outcome, leader_election, reconcile,
+};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -43,7 +45,7 @@ fn server() -> webhook::Server {
                 return Mutation::unchanged();
             };
             let labels = map.metadata.labels.get_or_insert_default();
-            labels.insert("team".into(), request.user.username);
+            labels.insert("team".into(), request.user.username.replace(':', "."));
             Mutation::changed(map)
         },
     );
@@ -222,6 +224,88 @@ fn a_short_grace_period_is_shared_by_the_linger_time_and_the_calls_in_work() {
         running.end().await;
         let took = begun.elapsed().as_secs_f64();
         assert!((5.5..7.0).contains(&took), "{took}");
+    });
+}
+
+#[test]
+fn a_test_of_a_controller_sees_its_own_admission() {
+    Setup::new().server(Server::BuiltIn).run(async |cluster| {
+        cluster.webhooks(&server()).await;
+        // The controller's own writes are admitted, too.
+        let reconciler = reconcile::function(
+            |ctx: Context, request: reeve_controller::Request| async move {
+                let lock = kube_core::params::Patch::Merge(json!({"immutable": true}));
+                if request.name.starts_with("lock") {
+                    ctx.client().patch::<ConfigMap>(&request, &lock).await?;
+                }
+                Ok::<_, reconcile::Error>(Outcome::done())
+            },
+        );
+        let controller = Controller::builder("locker").for_kind::<ConfigMap>();
+        let running = cluster
+            .run([controller.complete(reconciler).unwrap()])
+            .await;
+        let made = cluster.client().create(&map("open", false)).await.unwrap();
+        assert!(made.metadata.labels.unwrap().contains_key("team"));
+        cluster
+            .client()
+            .create(&map("lock-me", false))
+            .await
+            .unwrap();
+        cluster
+            .eventually("the write of the controller is denied", async || {
+                let queues = running.manager().queues().report(usize::MAX);
+                let mut items = queues.into_iter().flat_map(|queue| queue.items);
+                items.find_map(|item| {
+                    let error = item.last_error?.message;
+                    error.contains("no UPDATE of lock-me").then_some(())
+                })
+            })
+            .await;
+        // A failing webhook fails the call, and nothing but it.
+        let error = cluster
+            .client()
+            .create(&map("bug", false))
+            .await
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("locked.example.com panicked"),
+            "{error}"
+        );
+        running.end().await;
+    });
+}
+
+#[test]
+fn a_test_uses_the_manifests_of_the_program() {
+    Setup::new().server(Server::BuiltIn).run(async |cluster| {
+        let manifest = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "guard"},
+            "webhooks": [{
+                "name": "locked.example.com",
+                "clientConfig": {"service": {
+                    "namespace": "ops", "name": "guard", "path": "/validate--v1-configmap",
+                }},
+                "rules": [{
+                    "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
+                    "operations": ["DELETE"],
+                }],
+                "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            }],
+        });
+        cluster.webhooks_as(&server(), [manifest]).await;
+        // The rule has deletions alone.
+        cluster.client().create(&map("kept", true)).await.unwrap();
+        let key = ObjectKey::namespaced("default", "kept");
+        let delete = DeleteParams::default();
+        let error = cluster
+            .client()
+            .delete::<ConfigMap>(&key, &delete)
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("no DELETE of kept"), "{error}");
     });
 }
 
