@@ -30,7 +30,7 @@
 //! | limits, readiness, the order of a stop | [`Server`] |
 //! | metrics | [`Metrics`] |
 //! | certificates that a program makes and renews | `certificates`, with the feature `rotation` |
-//! | from a rule to a cluster | `guide`, in the documentation of the crate |
+//! | from a rule to a cluster; versions of a kind and their stored objects | `guide`, in the documentation of the crate |
 //! | calls without a server, round trips of conversions | `testing`, with the feature of that name |
 //!
 //! # What the API server gets
