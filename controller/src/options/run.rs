@@ -8,7 +8,7 @@ use clap::{CommandFactory, FromArgMatches};
 use super::{Options, Program};
 use crate::manager::Manager;
 
-// The command line of a program without flags of its own. A doc comment would be in `--help`.
+/// The command line of a program without flags of its own.
 #[derive(Debug, clap::Parser)]
 struct Arguments {
     #[command(flatten)]
@@ -130,6 +130,8 @@ impl Program {
         arguments: impl IntoIterator<Item = OsString>,
     ) -> Result<Options, clap::Error> {
         let command = Arguments::command().name(self.name).version(self.version);
+        // Otherwise it is the comment of the options.
+        let command = command.about(None::<&str>).long_about(None::<&str>);
         let matches = command.try_get_matches_from(arguments)?;
         Ok(Arguments::from_arg_matches(&matches)?.options)
     }
