@@ -16,6 +16,9 @@ use crate::resource::Scale;
 use crate::status::Status;
 use crate::store::Object;
 
+/// The number that a patch sees of an object without one. (apiextensions-apiserver: `invalidSpecReplicas`.)
+const UNSET: i64 = -2_147_483_648;
+
 /// GET of a scale.
 ///
 /// # Errors
@@ -136,8 +139,12 @@ pub(crate) async fn patch(
     }
     let format = format(request, content_type)?;
     change(core, request, scale, &writer, &|live, is_set| {
-        let mut wanted = patched(request, format, live, body)?;
-        if !is_set && request.info.custom && wanted["spec"]["replicas"].is_null() {
+        let mut shown = live.clone();
+        if !is_set && request.info.custom {
+            shown["spec"]["replicas"] = UNSET.into();
+        }
+        let mut wanted = patched(request, format, &shown, body)?;
+        if wanted["spec"]["replicas"] == UNSET {
             return Err(Status::bad_request(format!(
                 "the spec replicas field {} cannot be empty",
                 quote(&scale.spec_replicas)

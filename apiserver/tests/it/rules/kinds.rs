@@ -524,7 +524,7 @@ async fn an_autoscaler_is_one_object_in_two_versions() {
 async fn only_the_approval_of_a_certificate_request_sets_its_approval() {
     const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let server = server().await;
-    let request = json!({"metadata": {"name": "r"}, "spec": {"signerName": "example.com/s", "usages": ["client auth"], "request": "YQ==", "username": "mallory"}});
+    let request = json!({"metadata": {"name": "r"}, "spec": {"signerName": "example.com/s", "usages": ["client auth"], "request": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0=", "username": "mallory"}});
     let stored = post(&server, REQUESTS, &request).await.expect_ok();
     assert_ne!(stored["spec"]["username"], "mallory");
     let approved =

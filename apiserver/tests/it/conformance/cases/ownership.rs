@@ -58,9 +58,8 @@ cases! { "ownership";
         t.keep_managed_fields();
         let mut body = widget("a", json!({"color": "red"}));
         body["status"] = json!({"phase": "Up"});
-        t.patch(APPLY, "{w}/a?fieldManager=one", body.clone()).await;
-        t.patch(APPLY, "{w}/a/status?fieldManager=one", status(json!({"phase": "Down"}))).await;
         t.patch(APPLY, "{w}/a?fieldManager=one", body).await;
+        t.patch(APPLY, "{w}/a/status?fieldManager=one", status(json!({"phase": "Down"}))).await;
         t.put("{w}/a/status?fieldManager=two", {
             let mut body = t.setup("GET", "{w}/a", Value::Null).await.body;
             body["spec"]["color"] = "blue".into();
