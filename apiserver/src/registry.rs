@@ -9,9 +9,7 @@ use crate::connect;
 use crate::field::quote;
 use crate::kinds::data::Data;
 use crate::resource::ResourceInfo;
-
-/// The place of Go's table of types, as its texts name it.
-pub(crate) const SCHEME: &str = "scheme \"pkg/runtime/scheme.go:111\"";
+use crate::status::SCHEME;
 
 /// The served resources, by group, version and plural.
 #[derive(Debug, Default)]

@@ -61,6 +61,9 @@ pub(crate) struct Cause {
     pub(crate) field: String,
 }
 
+/// The place of Go's table of types, as its texts name it.
+pub(crate) const SCHEME: &str = "scheme \"pkg/runtime/scheme.go:111\"";
+
 /// A resource of a group, as texts show it: `plural` or `plural.group`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupResource<'a> {

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::field::quote;
 use crate::json_text::{self, Node};
 use crate::meta::string;
-use crate::registry::SCHEME;
 use crate::schema::{ObjectSchema, Schema};
+use crate::status::SCHEME;
 
 /// The kinds of `v1` that every client of a webhook knows.
 const OF_META: &[&str] = &[
