@@ -232,14 +232,14 @@ async fn takeovers(world: &World) {
 
 /// A kind that the API server does not serve keeps the guard unready, and the log names it.
 async fn unready(world: &World) {
-    let kinds = "kinds: [{group: example.com, version: v1, kind: Missing, plural: missings}]";
+    let kinds = "kinds: [{group: example.com, version: v1, kind: Absent, plural: absents}]";
     std::fs::write(world.file("guard.yaml"), format!("{CONFIG}{kinds}\n")).unwrap();
     let flag = format!("--tls={}", world.file("pki").display());
     let guard = world.start("unready", &[&flag]);
     guard.until("serving webhooks").await;
     guard.until("the first lists are not complete").await;
     let end = Instant::now() + PATIENCE;
-    while !guard.log().contains("missings") {
+    while !guard.log().contains("absents") {
         assert!(Instant::now() < end, "{}", guard.log());
         sleep(Duration::from_millis(100)).await;
     }
