@@ -459,6 +459,19 @@ mod tests {
         assert!(certificates.reload().await.unwrap());
         assert_eq!(certificates.chain(), [der(&second.0)]);
         assert!(!certificates.reload().await.unwrap(), "nothing new");
+
+        // Two swaps in a row, and the kubelet has removed the first of them: the last one counts.
+        put("..2026_3");
+        let fourth = put("..2026_4");
+        fs::remove_dir_all(directory.file("..2026_3")).unwrap();
+        assert!(certificates.reload().await.unwrap());
+        assert_eq!(certificates.chain(), [der(&fourth.0)]);
+        // Each swap is followed, not only the first after a read.
+        for version in ["..2026_5", "..2026_6"] {
+            let next = put(version);
+            assert!(certificates.reload().await.unwrap());
+            assert_eq!(certificates.chain(), [der(&next.0)]);
+        }
     }
 
     #[test]
