@@ -135,7 +135,8 @@ pub(super) fn decode(info: &ResourceInfo, object: &mut Value) -> Result<(), Stat
 
 /// Drops metadata of another type, as the accessors of an unstructured object do. (apimachinery: `unstructured`.)
 fn drop_untyped_metadata(object: &mut Value) {
-    let Some(metadata) = object["metadata"].as_object_mut() else {
+    let metadata = object.get_mut("metadata");
+    let Some(metadata) = metadata.and_then(Value::as_object_mut) else {
         return;
     };
     if let Some(owners) = metadata

@@ -1,6 +1,6 @@
 //! Checks of an expression before it is evaluated, without the types of its parts.
 
-use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue};
+use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 
 use super::compile::compile_then;
 use super::functions::is_known_function;
@@ -137,12 +137,29 @@ fn undeclared<'e>(
             undeclared(&select.operand, declared, bound)
         }
         Expr::Call(call) => {
-            if !is_known_function(&call.func_name) {
+            let count = binds(call);
+            if count == 0 && !is_known_function(&call.func_name) {
                 let (_, wrong) = reference(&call.func_name)?;
                 return Some((format!("{}(", call.func_name), wrong));
             }
-            let mut parts = call.target.as_deref().into_iter().chain(&call.args);
-            parts.find_map(|part| undeclared(part, declared, bound))
+            let (names, parts) = call.args.split_at(count);
+            // The value of `cel.bind` does not see its name.
+            let (outside, inside) = parts.split_at(usize::from(count == 1));
+            let mut outside = call.target.as_deref().into_iter().chain(outside);
+            let found = outside.find_map(|part| undeclared(part, declared, bound));
+            if found.is_some() {
+                return found;
+            }
+            let before = bound.len();
+            bound.extend(names.iter().filter_map(|name| match &name.expr {
+                Expr::Ident(name) => Some(name.as_str()),
+                _ => None,
+            }));
+            let found = inside
+                .iter()
+                .find_map(|part| undeclared(part, declared, bound));
+            bound.truncate(before);
+            found
         }
         Expr::List(list) => {
             let mut elements = list.elements.iter();
@@ -184,6 +201,40 @@ fn undeclared<'e>(
             bound.truncate(before);
             found
         }
+    }
+}
+
+/// The number of arguments that name variables: of the macros that the parser does not have. (cel-go: `ext.Bindings`,
+/// `ext.TwoVarComprehensions`.)
+fn binds(call: &CallExpr) -> usize {
+    const OF_TWO: &[&str] = &[
+        "all",
+        "exists",
+        "existsOne",
+        "exists_one",
+        "transformList",
+        "transformMap",
+        "transformMapEntry",
+    ];
+    let is_name = |argument: &IdedExpr| matches!(argument.expr, Expr::Ident(_));
+    let target = call.target.as_deref().map(|target| &target.expr);
+    match call.args.as_slice() {
+        [name, _, _]
+            if call.func_name == "bind"
+                && matches!(target, Some(Expr::Ident(cel)) if cel == "cel")
+                && is_name(name) =>
+        {
+            1
+        }
+        [one, two, _, ..]
+            if OF_TWO.contains(&call.func_name.as_str())
+                && target.is_some()
+                && is_name(one)
+                && is_name(two) =>
+        {
+            2
+        }
+        _ => 0,
     }
 }
 

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use kube_cel::cel::common::ast::{Expr, IdedExpr};
 use kube_cel::cel::{Context, ExecutionError, FunctionContext, Value as CelValue};
 
+use super::optionals::Optional;
 use super::rewrite::{COLLECT, COMBINE, COPY, PAY, operand_name, rewrite};
 
 /// Limit of one evaluation of one rule, in units. (apiserver: `cel.PerCallLimit`.)
@@ -206,6 +207,10 @@ fn size(value: &CelValue) -> u64 {
             let fields = map.map.values().map(|value| size(value) + 1);
             fields.sum::<u64>() + 1
         }
+        CelValue::Opaque(opaque) => {
+            let optional = opaque.downcast_ref::<Optional>();
+            optional.and_then(Optional::inner).map_or(0, size) + 1
+        }
         _ => 1,
     }
 }
@@ -235,7 +240,7 @@ mod tests {
     }
 
     fn metered(text: &str) -> Metered {
-        Metered::new(Program::compile(text).unwrap().expression())
+        Metered::new(&super::super::compile::compile(text).unwrap())
     }
 
     #[test]
@@ -309,12 +314,25 @@ mod tests {
     }
 
     #[test]
+    fn loops_in_loops_are_rewritten_once() {
+        let nested = (0..40).fold("true".to_owned(), |inner, at| {
+            format!("[0].all(x{at}, {inner})")
+        });
+        // Twice the work at each level would not end.
+        let outcome = metered(&nested).evaluate(&context(), PER_CALL);
+        assert_eq!(outcome.result, Some(Ok(CelValue::Bool(true))));
+    }
+
+    #[test]
     fn what_costs_too_much_is_broken_off() {
         let mut context = context();
         let many = CelValue::List(Arc::new((0..2000).map(CelValue::Int).collect()));
         context.add_variable_from_value("many", many);
         let text = CelValue::String(Arc::new("x".repeat(1 << 20)));
         context.add_variable_from_value("text", text);
+        let of = serde_json::json!({"big": "x".repeat(1 << 20)});
+        let of = super::super::values::to_cel(&of, &crate::schema::Schema::default(), &context);
+        context.add_variable_from_value("of", of);
         let doubled = "[text]".to_owned() + &".map(x, x + x)".repeat(8);
         for text in [
             "many.all(x, many.all(y, x + y >= 0))",
@@ -329,6 +347,10 @@ mod tests {
             "text.replace('', text).size() > 0",
             "many.map(x, string(x)).join(text).size() > 0",
             "[text].map(x, x).distinct().size() > 0",
+            "many.all(x, of.?big.hasValue())",
+            "many.all(x, of[?'big'].hasValue())",
+            "many.all(x, of.?big.?nothing.hasValue() || true)",
+            "[optional.of(many)].all(o, many.all(x, o == o))",
             &doubled,
         ] {
             let outcome = metered(text).evaluate(&context, 100_000);

@@ -3,11 +3,13 @@
 //! The interpreter has a type of its own for them, whose values are equal to nothing and lose their wrapper when they are
 //! copied. This type is used in its place. (cel-go: `common/types/optional.go`, `cel/library.go`.)
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use kube_cel::cel::common::types::{CelString, MAP_TYPE};
 use kube_cel::cel::extractors::This;
 use kube_cel::cel::objects::{Opaque, OptionalValue};
-use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
+use kube_cel::cel::{Context, ExecutionError, FunctionContext, Value as CelValue};
 
 use super::equality::{equal, key, member};
 use super::rewrite::{OPTIONAL_INDEX, UNWRAP};
@@ -43,6 +45,12 @@ impl Optional {
     }
 }
 
+impl Optional {
+    pub(super) fn inner(&self) -> Option<&CelValue> {
+        self.0.as_ref()
+    }
+}
+
 impl PartialEq for Optional {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
@@ -69,8 +77,28 @@ fn optional(value: &CelValue) -> Result<&Option<CelValue>, ExecutionError> {
     .ok_or(ExecutionError::NoSuchOverload)
 }
 
-/// `@optional_index(value, key)`: the member of a list, a map or an optional one, or none.
-fn index(of: CelValue, at: CelValue) -> Answer {
+/// `@optional_index(value, key)`: the member of a list, a map or an optional one, or none. Of a map that a variable has, only
+/// the member is copied.
+fn index(function: &FunctionContext<'_, '_>) -> Answer {
+    let [of, at] = function.args else {
+        return Err(ExecutionError::NoSuchOverload);
+    };
+    let at = function.ptx.resolve(at)?;
+    let of = CelValue::resolve_val(of, function.ptx)?;
+    if let (Cow::Borrowed(map), CelValue::String(name)) = (&of, &at)
+        && map.get_type() == MAP_TYPE
+        && let Some(map) = map.as_indexer()
+    {
+        let name = CelString::from(name.as_str());
+        return Ok(match map.get(&name) {
+            Ok(member) => Optional::of(member.as_ref().try_into()?),
+            Err(_) => Optional::none(),
+        });
+    }
+    member_of(of.as_ref().try_into()?, at)
+}
+
+fn member_of(of: CelValue, at: CelValue) -> Answer {
     let of = match optional(&of) {
         Ok(None) => return Ok(Optional::none()),
         Ok(Some(inner)) => inner,
@@ -86,7 +114,8 @@ fn index(of: CelValue, at: CelValue) -> Answer {
             };
             at.and_then(|at| items.get(at))
         }
-        _ => return Err(ExecutionError::NoSuchOverload),
+        // (cel-go: `refQualify`, a test for presence.)
+        _ => None,
     };
     Ok(found.cloned().map_or_else(Optional::none, Optional::of))
 }

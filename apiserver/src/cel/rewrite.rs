@@ -106,9 +106,9 @@ pub(super) fn rewrite(source: &IdedExpr) -> (IdedExpr, u64) {
             let (operand, weight) = rewrite(&select.operand);
             let name = literal(LiteralValue::String(select.field.as_str().into()));
             match (is_optional(&select.operand), select.test) {
-                (true, false) => of(call(OPTIONAL_INDEX, vec![operand, name]), weight + 1),
+                (true, false) => of(optional_index(operand, name), weight + 1),
                 (true, true) => {
-                    let member = ided(call(OPTIONAL_INDEX, vec![operand, name]));
+                    let member = ided(optional_index(operand, name));
                     of(call("hasValue", vec![member]), weight + 1)
                 }
                 (false, true) => {
@@ -187,9 +187,13 @@ fn rewrite_call(source: &CallExpr) -> (Expr, u64) {
     };
     let target = target.map(&mut unpack);
     let arguments: Vec<IdedExpr> = arguments.map(&mut unpack).collect();
+    let function = function_of(source);
+    if let (OPTIONAL_INDEX, [of, at]) = (function, arguments.as_slice()) {
+        return (optional_index(of.clone(), at.clone()), weight);
+    }
     if !combines(source) {
         let call = CallExpr {
-            func_name: function_of(source).to_owned(),
+            func_name: function.to_owned(),
             target: target.map(Box::new).or(name_space),
             args: arguments,
         };
@@ -221,6 +225,11 @@ fn function_of(source: &CallExpr) -> &str {
     replaced.map_or(name, |(_, function)| function)
 }
 
+/// The member of a value, or none. The function copies the member, which is charged.
+fn optional_index(of: IdedExpr, at: IdedExpr) -> Expr {
+    call(COPY, vec![ided(call(OPTIONAL_INDEX, vec![of, at]))])
+}
+
 /// Whether the value is optional: `a.?b`, and each member of it.
 fn is_optional(source: &IdedExpr) -> bool {
     match &source.expr {
@@ -241,8 +250,10 @@ fn is_optional(source: &IdedExpr) -> bool {
 fn rewrite_loop(source: &ComprehensionExpr) -> (Expr, u64) {
     let (range, range_weight) = copied(&source.iter_range);
     if let Some((function, predicate)) = decides(source) {
-        let units = rewrite(&source.loop_cond).1 + rewrite(&source.loop_step).1;
-        let (predicate, _) = rewrite(predicate);
+        // The step is `result && predicate`. It is rewritten as its part and not as a whole too: loops in loops would double
+        // the work at each level.
+        let (predicate, weight) = rewrite(predicate);
+        let units = rewrite(&source.loop_cond).1 + 1 + weight;
         let variable = ided(Expr::Ident(source.iter_var.clone()));
         let parts = vec![number(units), range, variable, predicate];
         return (call(function, parts), range_weight + 1);
@@ -349,7 +360,8 @@ fn copied(source: &IdedExpr) -> (IdedExpr, u64) {
         Expr::Call(call) => !SMALL_RESULTS.contains(&call.func_name.as_str()),
         Expr::Ident(_) | Expr::List(_) | Expr::Map(_) | Expr::Comprehension(_) => true,
     };
-    if may_be_large {
+    let is_charged = matches!(&rewritten.expr, Expr::Call(call) if call.func_name == COPY);
+    if may_be_large && !is_charged {
         (ided(call(COPY, vec![rewritten])), weight)
     } else {
         (rewritten, weight)

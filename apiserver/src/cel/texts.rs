@@ -20,7 +20,10 @@ fn string(This(value): This<CelValue>) -> Answer {
     let text = match value {
         CelValue::Bool(bool) => bool.to_string(),
         CelValue::Timestamp(time) => times::text(&time.to_rfc3339()),
-        CelValue::Duration(time) => times::seconds(time.num_nanoseconds().unwrap_or_default()),
+        CelValue::Duration(time) => times::seconds(
+            time.num_nanoseconds()
+                .ok_or_else(|| ExecutionError::function_error("string", "duration overflow"))?,
+        ),
         CelValue::Bytes(bytes) => String::from_utf8(bytes.to_vec()).map_err(|_| {
             let why = "invalid UTF-8 in bytes, cannot convert to string";
             ExecutionError::function_error("string", why)

@@ -603,6 +603,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn selectors_may_bind_names() {
+        for valid in [
+            "cel.bind(dra, device.attributes['dra.example.com'], dra.someBool && dra.anotherBool)",
+            "device.attributes.all(domain, some, some.exists(name, value, value == domain))",
+            "device.attributes.transformList(domain, some, some.size() > 0, domain).size() == 1",
+        ] {
+            assert_eq!(cel::selector_problem(valid), None, "{valid}");
+        }
+        for (wrong, name) in [
+            ("cel.bind(dra, dra.a, true)", "dra"),
+            ("cel.bind(dra, device, true) && dra.a", "dra"),
+            ("device.attributes.all(domain, some, other)", "other"),
+        ] {
+            let problem = cel::selector_problem(wrong).expect(wrong);
+            let expected = format!("undeclared reference to '{name}'");
+            assert!(problem.contains(&expected), "{wrong}: {problem}");
+        }
+    }
+
+    #[test]
     fn versions_are_those_of_semver() {
         for valid in ["1.2.3", "0.0.0", "1.2.3-a.1+b.01", "1.0.0-0a", "1.0.0+a-b"] {
             assert!(is_semantic_version(valid), "{valid}");

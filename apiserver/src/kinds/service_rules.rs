@@ -238,7 +238,6 @@ fn external_addresses(spec: &Value, old: Option<&Value>, path: &Path, errors: &m
     }
 }
 
-/// Checks the families of the addresses.
 /// Checks the families of addresses. Without them no addresses can be allocated, which comes before the other checks.
 pub(super) fn families(service: &Value, errors: &mut Errors) {
     const POLICIES: &[&str] = &["PreferDualStack", "RequireDualStack", "SingleStack"];

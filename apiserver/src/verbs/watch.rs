@@ -260,7 +260,7 @@ impl Watch {
         }
         while self.initial.len() > 0 && out.is_empty() && !self.ended {
             let initial = self.initial.by_ref().take(BATCH).collect();
-            match self.shown(initial).await {
+            match self.selectable(initial).await {
                 Ok(initial) => {
                     let matching = initial
                         .into_iter()
@@ -374,7 +374,7 @@ impl Watch {
             let previous = event.previous.iter().cloned();
             std::iter::once(event.object.clone()).chain(previous)
         });
-        let mut objects = self.shown(objects.collect()).await?.into_iter();
+        let mut objects = self.selectable(objects.collect()).await?.into_iter();
         for event in &mut events {
             for object in std::iter::once(&mut event.object).chain(&mut event.previous) {
                 if let Some(shown) = objects.next() {
@@ -385,15 +385,27 @@ impl Watch {
         Ok(events)
     }
 
+    /// Objects in the version of the request, if the selection of this watch depends on that.
+    async fn selectable(&self, objects: Vec<Arc<Object>>) -> Result<Vec<Arc<Object>>, Status> {
+        if self.selection.is_of_version() {
+            return self.shown(objects).await;
+        }
+        Ok(objects)
+    }
+
     /// Objects in the version of the request.
     async fn shown(&self, objects: Vec<Arc<Object>>) -> Result<Vec<Arc<Object>>, Status> {
         conversion::shown(self.core.network(), self.presenter.info(), objects).await
     }
 
-    /// Writes frames, with the objects in the version of the request.
+    /// Writes frames of [selectable](Self::selectable) objects, in the version of the request.
     async fn deliver(&mut self, frames: Vec<(&'static str, Arc<Object>)>, out: &mut BytesMut) {
         let (kinds, objects): (Vec<_>, Vec<_>) = frames.into_iter().unzip();
-        let objects = match self.shown(objects).await {
+        let objects = match self.selection.is_of_version() {
+            true => Ok(objects),
+            false => self.shown(objects).await,
+        };
+        let objects = match objects {
             Ok(objects) => objects,
             Err(status) => return self.fail(&status, out),
         };

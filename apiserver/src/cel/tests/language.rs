@@ -147,6 +147,10 @@ fn optional_values_are_equal_by_value_and_stay_optional_in_loops() {
             "!has(object.?none.x) && has(object.containers[?1].name)",
             "[?object.?a, ?object.?none] == [1]",
             "optional.ofNonZeroValue(0) == optional.none()",
+            // Null and scalars have no members.
+            "!null.?a.hasValue() && !object.class.?a.hasValue() && !object.a[?0].hasValue()",
+            "oldObject.?metadata.?labels.?team.orValue('none') == 'none'",
+            "object.containers.all(c, c.?securityContext.?privileged.orValue(false) || c.name != 'b')",
         ],
     );
     all_fail(&[("object.?none.value()", "error: optional.none() dereference")]);
