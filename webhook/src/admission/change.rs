@@ -14,8 +14,12 @@ use std::hash::Hash;
 
 use json_patch::jsonptr::{Pointer, PointerBuf};
 use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, ReplaceOperation};
+use serde::de::Error as _;
 use serde_json::value::RawValue;
-use serde_json::{Map, Number, Result, Value};
+use serde_json::{Error, Map, Number, Result, Value};
+
+/// The most levels of lists and objects in a changed value, those of serde_json. Texts that are only passed over may have more.
+const DEEPEST: usize = 127;
 
 /// The fields of an object, with values that are not read yet.
 type Fields<'a> = BTreeMap<String, &'a RawValue>;
@@ -48,6 +52,8 @@ fn descend(place: &mut PointerBuf, texts: [&str; 3], patch: &mut Patch) -> Resul
         match (raw.get(name), before.get(name), after.get(name)) {
             (_, Some(old), Some(new)) if old.get() == new.get() => {}
             (None, _, None) => {}
+            // A map has any order in its text.
+            (None, Some(old), Some(new)) if is_equal(old, new)? => {}
             (Some(_), _, None) => patch.0.push(PatchOperation::Remove(RemoveOperation {
                 path: place.clone(),
             })),
@@ -65,6 +71,10 @@ fn descend(place: &mut PointerBuf, texts: [&str; 3], patch: &mut Patch) -> Resul
         place.pop_back();
     }
     Ok(())
+}
+
+fn is_equal(one: &RawValue, other: &RawValue) -> Result<bool> {
+    Ok(value(one.get())? == value(other.get())?)
 }
 
 /// Adds what differs between two values at `place`.
@@ -87,15 +97,24 @@ fn fields(text: &str) -> Result<Fields<'_>> {
 /// The value of a text. serde_json reads some numbers with 17 digits as the number beside them, which would be a change
 /// that the handler did not make.
 fn value(text: &str) -> Result<Value> {
+    value_at(text, 0)
+}
+
+fn value_at(text: &str, depth: usize) -> Result<Value> {
+    if depth > DEEPEST {
+        return Err(Error::custom("recursion limit exceeded"));
+    }
     Ok(match text.as_bytes().first() {
         Some(b'{') => {
             let fields = fields(text)?.into_iter();
-            let fields = fields.map(|(name, text)| Ok((name, value(text.get())?)));
+            let fields = fields.map(|(name, text)| Ok((name, value_at(text.get(), depth + 1)?)));
             Value::Object(fields.collect::<Result<_>>()?)
         }
         Some(b'[') => {
             let items: Vec<&RawValue> = serde_json::from_str(text)?;
-            let items = items.into_iter().map(|text| value(text.get()));
+            let items = items
+                .into_iter()
+                .map(|text| value_at(text.get(), depth + 1));
             Value::Array(items.collect::<Result<_>>()?)
         }
         _ => {
@@ -226,6 +245,30 @@ mod tests {
         let before = r#"{"a":{"x":1,"y":2},"b":[{"x":1,"y":2}]}"#;
         let after = r#"{"b":[{"y":2,"x":1}],"a":{"y":2,"x":1}}"#;
         assert_eq!(patch(raw, before, after).unwrap(), Patch::default());
+        // The type adds it, and the request does not have it.
+        assert_eq!(patch("{}", before, after).unwrap(), Patch::default());
+    }
+
+    #[test]
+    fn an_unknown_field_that_is_too_deep_is_an_error() {
+        let deep = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        let of_levels = |levels: usize| {
+            let raw = format!(
+                r#"{{"list": [{{"name": "a", "unknown": {}}}]}}"#,
+                deep(levels)
+            );
+            patch(
+                &raw,
+                r#"{"list":[{"name":"a"}]}"#,
+                r#"{"list":[{"name":"b"}]}"#,
+            )
+        };
+        assert_eq!(of_levels(100).unwrap().0.len(), 1);
+        let error = of_levels(100_000).unwrap_err().to_string();
+        assert_eq!(error, "recursion limit exceeded");
+        // Beside the change it is not read.
+        let raw = format!(r#"{{"a": 1, "unknown": {}}}"#, deep(100_000));
+        assert_eq!(patch(&raw, r#"{"a":1}"#, r#"{"a":2}"#).unwrap().0.len(), 1);
     }
 
     #[test]
