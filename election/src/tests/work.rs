@@ -58,9 +58,13 @@ async fn work_runs_under_the_lease_and_is_dropped_before_the_lease_is_given_up()
     }
 }
 
+/// A signal reaches every test of this process that waits for one.
+static SIGNALS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 #[cfg(unix)]
 #[tokio::test(start_paused = true)]
 async fn a_signal_drops_the_work_and_releases_the_lease() {
+    let _alone = SIGNALS.lock().await;
     for name in ["TERM", "INT"] {
         let fixture = Fixture::new();
         let one = fixture.candidate("one");
@@ -86,6 +90,7 @@ async fn a_signal_drops_the_work_and_releases_the_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn work_that_ends_needs_no_signal_and_a_lost_lease_is_an_error() {
+    let _alone = SIGNALS.lock().await;
     let fixture = Fixture::new();
     let one = fixture.candidate("one");
     let ended = one.elector.run_until_signal(async { 7 }).await;
