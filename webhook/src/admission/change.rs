@@ -254,13 +254,13 @@ mod tests {
         let deep = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
         let of_levels = |levels: usize| {
             let raw = format!(
-                r#"{{"list": [{{"name": "a", "unknown": {}}}]}}"#,
+                r#"{{"list": [{{"name": "a", "value": 1, "unknown": {}}}]}}"#,
                 deep(levels)
             );
             patch(
                 &raw,
-                r#"{"list":[{"name":"a"}]}"#,
-                r#"{"list":[{"name":"b"}]}"#,
+                r#"{"list":[{"name":"a","value":1}]}"#,
+                r#"{"list":[{"name":"a","value":2}]}"#,
             )
         };
         assert_eq!(of_levels(100).unwrap().0.len(), 1);
