@@ -348,7 +348,9 @@ impl Case {
 
     /// Gets `path` without a record until `condition` holds.
     pub async fn until(&self, path: &str, condition: impl Fn(&Answer) -> bool) -> Answer {
-        for _ in 0..300 {
+        // The namespace controller of a real server waits up to a minute after failures, which the cases of definitions with broken
+        // webhooks cause in all namespaces.
+        for _ in 0..1_800 {
             let reply = self.raw("GET", path, &[], &Value::Null).await;
             let answer = Answer {
                 code: reply.status.as_u16(),
@@ -359,7 +361,7 @@ impl Case {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("GET {path} did not become what it should in 15 s");
+        panic!("GET {path} did not become what it should in 90 s");
     }
 
     /// Records a value that the case computed.
