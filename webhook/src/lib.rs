@@ -55,6 +55,8 @@ pub mod conversion;
 #[cfg(any(doc, doctest))]
 pub mod guide;
 mod http;
+#[cfg(test)]
+mod sample;
 #[cfg(feature = "testing")]
 pub mod testing;
 

@@ -399,7 +399,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(512))]
+        #![proptest_config(crate::sample::cases(512))]
 
         #[test]
         fn items_keep_what_the_type_does_not_have_whatever_their_names_and_order(

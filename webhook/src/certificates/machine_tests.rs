@@ -726,7 +726,7 @@ fn apply(world: &mut World, step: &Step) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(crate::sample::cases(64))]
 
     #[test]
     fn races_and_crashes_at_any_point_leave_no_ready_replica_with_an_untrusted_leaf(

@@ -26,7 +26,6 @@ impl Caches {
 
     /// Whether every cache is filled and kept up to date. It tolerates a failure shorter than 30 s, a namespace that
     /// came to a filled cache less than 30 s ago, and a kind that the server does not have, if no watch requires it.
-    /// do without.
     ///
     /// # Errors
     /// A line for each that is not, with the cause.
