@@ -38,7 +38,8 @@ struct Arguments {
     kubeconfig: Option<PathBuf>,
 
     /// `AlwaysAllow`: everyone may everything. `RBAC`: requests are checked against the stored roles and
-    /// bindings; requests without credentials are system:anonymous.
+    /// bindings; requests without credentials are system:anonymous. It implies --tls, because clients such as
+    /// kubectl send credentials over HTTPS only.
     #[arg(long, value_enum, default_value = "AlwaysAllow", value_name = "MODE")]
     authorization_mode: AuthorizationMode,
 
@@ -78,6 +79,14 @@ enum Error {
     Signal(std::io::Error),
 }
 
+// === impl Arguments ===
+
+impl Arguments {
+    fn serves_tls(&self) -> bool {
+        self.tls || self.authorization_mode == AuthorizationMode::Rbac
+    }
+}
+
 /// The command line, for completions and the manual page.
 #[must_use]
 pub fn command() -> clap::Command {
@@ -107,6 +116,7 @@ async fn run(arguments: Arguments) -> Result<(), Error> {
     if !arguments.listen.ip().is_loopback() && !arguments.allow_remote {
         return Err(Error::Remote(arguments.listen));
     }
+    let with_tls = arguments.serves_tls();
     let mut builder = ApiServer::builder().record_requests(false);
     if let Some(directory) = arguments.data_dir {
         builder = builder.data_dir(directory);
@@ -115,7 +125,7 @@ async fn run(arguments: Arguments) -> Result<(), Error> {
         builder = builder.rbac();
     }
     let server = builder.start().await?;
-    let serving = if arguments.tls {
+    let serving = if with_tls {
         server.serve_tls(arguments.listen).await?
     } else {
         server.serve(arguments.listen).await?
@@ -161,4 +171,28 @@ async fn stop_asked() -> std::io::Result<()> {
 #[cfg(not(unix))]
 async fn stop_asked() -> std::io::Result<()> {
     tokio::signal::ctrl_c().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_are_checked_over_https_only() {
+        for (line, expected) in [
+            ("", false),
+            ("--tls", true),
+            ("--authorization-mode RBAC", true),
+            ("--authorization-mode AlwaysAllow", false),
+        ] {
+            let words = ["reeve-apiserver"]
+                .into_iter()
+                .chain(line.split_whitespace());
+            assert_eq!(
+                Arguments::parse_from(words).serves_tls(),
+                expected,
+                "{line}"
+            );
+        }
+    }
 }

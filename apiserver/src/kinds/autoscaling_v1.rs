@@ -120,7 +120,11 @@ pub(super) fn to_v1(object: &mut Value) {
     if !others.is_empty() {
         annotations.push((METRICS, format!("[{}]", others.join(","))));
     }
-    if let Some(behavior) = spec.remove("behavior") {
+    // What an apply removes from a behaviour leaves a null, not a behaviour without rules.
+    if let Some(behavior) = spec
+        .remove("behavior")
+        .filter(|behavior| !behavior.is_null())
+    {
         annotations.push((BEHAVIOR, behavior_text(&behavior)));
     }
     let status = meta::map_at(map, "status");

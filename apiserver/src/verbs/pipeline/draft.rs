@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::admission::{AdmissionRequest, Old, Operation, Reinvocation};
 use crate::meta;
 use crate::request::Request;
+use crate::resource::{Conversion, ResourceInfo};
 use crate::store::{Expected, Key, Object};
 
 /// A write on its way, with what each step found.
@@ -25,6 +26,8 @@ pub(crate) struct Draft {
     pub(crate) generated: bool,
     /// The part that the request shows in a type of its own, such as a Scale.
     pub(crate) part: Option<Part>,
+    /// `new` is `old` with an applied object merged into it.
+    pub(crate) merged: bool,
 }
 
 /// A part of an object, in a type of its own.
@@ -88,6 +91,22 @@ impl Draft {
         }
     }
 
+    /// The stored form of `new` after an apply that changed at most the owners, `None` after any other write. Such an apply
+    /// does not convert the object, and so keeps what the version of the request has no field for.
+    pub(super) fn kept(&self, info: &ResourceInfo) -> Option<Value> {
+        let (live, old, new) = (self.live.as_ref()?, self.old.as_ref()?, self.new.as_ref()?);
+        let converts = info.conversion == Conversion::BuiltIn
+            && live.api_version() == info.stored_in
+            && info.api_version() != info.stored_in;
+        if !self.merged || !converts || !differ_in_owners(old, new) {
+            return None;
+        }
+        let mut stored = live.value().clone();
+        meta::set_managers(&mut stored, new["metadata"].get("managedFields").cloned());
+        meta::object_mut(&mut stored).insert("apiVersion".to_owned(), live.api_version().into());
+        Some(stored)
+    }
+
     /// The precondition of the commit: the object is as it was loaded.
     pub(crate) fn expected(&self) -> Expected {
         match &self.live {
@@ -95,4 +114,14 @@ impl Draft {
             None => Expected::Absent,
         }
     }
+}
+
+/// Whether two objects are equal but for the owners of their fields.
+fn differ_in_owners(one: &Value, other: &Value) -> bool {
+    let without_owners = |object: &Value| {
+        let mut object = object.clone();
+        meta::set_managers(&mut object, None);
+        object
+    };
+    without_owners(one) == without_owners(other)
 }

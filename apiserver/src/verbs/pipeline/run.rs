@@ -198,7 +198,9 @@ async fn attempt(
         let asked = draft.asked(operation, asks, verb.options(asks, operation));
         core.admission.validate(&server, &asked).await?;
     }
-    if let Some(new) = draft.new.take() {
+    if let Some(stored) = draft.kept(info) {
+        draft.new = Some(stored);
+    } else if let Some(new) = draft.new.take() {
         let (live, from) = (draft.live.as_deref(), verb.form(request, &draft));
         draft.new = Some(conversion::to_stored(core.network(), info, live, &from, new).await?);
     }

@@ -124,6 +124,7 @@ impl Write for Save<'_> {
         // As decoding does on a real server, defaults are set before ownership and admission see the object.
         let new = match changed {
             Changed::Owned(new) => {
+                draft.merged = true;
                 let mut decoded = ownership::as_decoded(request, &new);
                 ownership::leave_shared(request, &new, &mut decoded);
                 decoded

@@ -2,6 +2,7 @@
 
 mod access;
 mod answers;
+mod autoscalers;
 mod clients;
 mod connections;
 mod conversions;
