@@ -67,7 +67,7 @@ async fn a_behaviour_that_its_manager_empties_is_gone_though_another_one_writes_
     apply(&server, V2, "m1", spec(Some(rules))).await;
     let replicas = json!({"spec": {"minReplicas": 2}});
     apply(&server, V1, "m2", replicas).await;
-    let applied = apply(&server, V2, "m1", spec(None)).await;
+    let applied = apply(&server, V2, "m1", spec(Some(json!({})))).await;
     assert_eq!(applied["spec"]["behavior"], Value::Null);
     let seen = get(&server, V1).await.expect_ok();
     assert_eq!(seen["metadata"]["annotations"], Value::Null);
