@@ -56,10 +56,10 @@ pub(super) struct Arguments {
     #[arg(long, default_value_t = 32, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     workers: u16,
 
-    /// Allow a gateway (or a notification hook) on a loopback address: for development, or an agent on the
+    /// Allow gateways and notification hooks on a loopback address: for local trials, or an agent on the
     /// same host network. Link-local and metadata addresses are always refused.
-    #[arg(long)]
-    allow_loopback_gateway: bool,
+    #[arg(long, alias = "allow-loopback-gateway")]
+    allow_loopback: bool,
 
     /// Serve triggers that have no credentials configured. Every client that reaches them can ban addresses.
     #[arg(long)]
@@ -103,7 +103,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     settings.log_levels = arguments.log.levels();
     settings.health_address = arguments.health_probe_bind_address.address();
     settings.workers = usize::from(arguments.workers);
-    settings.allow_loopback = arguments.allow_loopback_gateway;
+    settings.allow_loopback = arguments.allow_loopback;
     settings.insecure_triggers = arguments.insecure_triggers;
     settings.bearer_over_http = arguments.files.allow_bearer_over_http;
     settings.secrets = Directory::new(arguments.files.secrets_dir);
@@ -171,6 +171,16 @@ mod tests {
         }
         let files = server(&["--metrics-secure", "--metrics-cert-path=/certs"]);
         assert!(files.contains("/certs/tls.crt"), "{files}");
+    }
+
+    #[test]
+    fn one_flag_allows_loopback_and_its_former_name_still_does() {
+        let read = |flags: &[&str]| {
+            let command = Command::try_parse_from(["run"].iter().chain(flags)).unwrap();
+            command.arguments.allow_loopback
+        };
+        assert!(!read(&[]));
+        assert!(read(&["--allow-loopback"]) && read(&["--allow-loopback-gateway"]));
     }
 
     #[test]

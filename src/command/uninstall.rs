@@ -56,8 +56,8 @@ pub(super) struct Arguments {
     bans: Bans,
 
     /// Allow a gateway on a loopback address.
-    #[arg(long)]
-    allow_loopback_gateway: bool,
+    #[arg(long, alias = "allow-loopback-gateway")]
+    allow_loopback: bool,
 
     /// Treat an unknown engine in the ConfigMap as xdp, as the original operator does.
     #[arg(long)]
@@ -99,7 +99,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     let record = Record::new(&arguments.own.namespace);
     let config = configuration(&client, &record, &arguments).await?;
     let engines = Engines::new(Arc::new(Gateways {
-        allow_loopback: arguments.allow_loopback_gateway,
+        allow_loopback: arguments.allow_loopback,
         guard: GuardSettings::default(),
         metrics: engine::Metrics::new(),
     }));
@@ -182,7 +182,7 @@ async fn configuration(
     let map = optional(client.get::<ConfigMap>(&key).await)?;
     let last = record.read(client).await?;
     let options = config::Options {
-        allow_loopback: arguments.allow_loopback_gateway,
+        allow_loopback: arguments.allow_loopback,
         bearer_over_http: arguments.files.allow_bearer_over_http,
         secrets: Directory::new(&arguments.files.secrets_dir),
         takeover: arguments.takeover,

@@ -3,10 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use reeve_controller::cache::Caches;
 use reeve_controller::client::{self, Patch, optional};
 use reeve_controller::{Client, ObjectKey};
 use serde_json::Value;
 
+use super::repeat;
 use crate::api::IPBlock;
 use crate::outbound::BoxFuture;
 
@@ -35,6 +38,12 @@ pub trait Blocks: Send + Sync + fmt::Debug {
         name: &'a str,
         patch: &'a Value,
     ) -> BoxFuture<'a, Result<(), BlocksError>>;
+
+    /// Whether the object was last seen with a ban that is over, and no ban was requested since. Never waits; `false` also
+    /// when the object was not seen.
+    fn has_ended(&self, _namespace: &str, _name: &str, _now: Timestamp) -> bool {
+        false
+    }
 }
 
 /// Why an object is not read or written.
@@ -61,6 +70,7 @@ pub enum BlocksError {
 #[derive(Clone)]
 pub struct KubeBlocks {
     client: Client,
+    caches: Option<Caches>,
 }
 
 // === impl KubeBlocks ===
@@ -72,7 +82,17 @@ impl KubeBlocks {
         let client = Client::new(client)
             .with_deadline(DEADLINE)
             .field_owner(FIELD_MANAGER);
-        Self { client }
+        Self {
+            client,
+            caches: None,
+        }
+    }
+
+    /// Reads what was last seen of a block from `caches`.
+    #[must_use]
+    pub fn cached(mut self, caches: Caches) -> Self {
+        self.caches = Some(caches);
+        self
     }
 }
 
@@ -110,6 +130,15 @@ impl Blocks for KubeBlocks {
             let patched = self.client.patch::<IPBlock>(&key, patch).await;
             patched.map(drop).map_err(classify)
         })
+    }
+
+    fn has_ended(&self, namespace: &str, name: &str, now: Timestamp) -> bool {
+        let lister = self.caches.as_ref().map(Caches::lister::<IPBlock>);
+        let Some(Ok(lister)) = lister else {
+            return false;
+        };
+        let seen = lister.get(&ObjectKey::namespaced(namespace, name));
+        matches!(seen, Ok(Some(block)) if repeat::has_ended(&block, now))
     }
 }
 
@@ -194,6 +223,13 @@ pub(super) mod in_memory {
                 self.put(block.clone());
                 Ok(())
             })
+        }
+
+        fn has_ended(&self, _: &str, name: &str, now: Timestamp) -> bool {
+            let objects = self.objects.lock();
+            objects
+                .get(name)
+                .is_some_and(|block| repeat::has_ended(block, now))
         }
 
         fn patch<'a>(

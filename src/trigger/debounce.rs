@@ -1,4 +1,6 @@
 //! Addresses that were written a moment ago.
+//!
+//! An address is remembered for no longer than its ban lasts: an alert after the end has to ban again.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -31,7 +33,7 @@ impl Debounce {
     pub(super) fn is_recent(&self, target: &Target) -> bool {
         let mut seen = self.seen.lock();
         match seen.get(target) {
-            Some(at) if at.elapsed() < self.window => true,
+            Some(until) if Instant::now() < *until => true,
             Some(_) => {
                 seen.pop(target);
                 false
@@ -40,9 +42,10 @@ impl Debounce {
         }
     }
 
-    /// Remembers `target`. Called only when its object is written.
-    pub(super) fn remember(&self, target: Target) {
-        self.seen.lock().put(target, Instant::now());
+    /// Remembers `target`, whose ban was requested for `ban`. Called only when its object is written.
+    pub(super) fn remember(&self, target: Target, ban: Duration) {
+        let until = Instant::now() + self.window.min(ban);
+        self.seen.lock().put(target, until);
     }
 }
 
@@ -58,7 +61,7 @@ mod tests {
     async fn an_address_is_recent_for_the_window_and_not_longer() {
         let debounce = Debounce::new(Duration::from_secs(60), 10);
         assert!(!debounce.is_recent(&target(1)));
-        debounce.remember(target(1));
+        debounce.remember(target(1), Duration::from_secs(3600));
         tokio::time::advance(Duration::from_millis(59_999)).await;
         assert!(
             debounce.is_recent(&target(1)),
@@ -69,10 +72,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn an_address_is_not_recent_any_more_when_its_ban_is_over() {
+        let debounce = Debounce::new(Duration::from_secs(60), 10);
+        debounce.remember(target(1), Duration::from_secs(5));
+        tokio::time::advance(Duration::from_millis(4_999)).await;
+        assert!(debounce.is_recent(&target(1)));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!debounce.is_recent(&target(1)));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_oldest_goes_when_it_is_full() {
         let debounce = Debounce::new(Duration::from_secs(60), 2);
         for last in [1, 2, 3] {
-            debounce.remember(target(last));
+            debounce.remember(target(last), Duration::from_secs(3600));
         }
         assert!(!debounce.is_recent(&target(1)));
         assert!(debounce.is_recent(&target(2)) && debounce.is_recent(&target(3)));

@@ -93,7 +93,7 @@ impl Intake {
     pub(super) async fn take(&self, wanted: &Wanted) -> Outcome {
         let target = wanted.target;
         let _lock = self.shared.locks.lock(target).await;
-        if self.debounce.is_recent(&target) {
+        if self.debounce.is_recent(&target) && !self.has_ended(wanted) {
             self.shared.metrics.debounced.inc();
             return Outcome::Debounced;
         }
@@ -102,7 +102,9 @@ impl Intake {
             Outcome::Created | Outcome::Triggered | Outcome::Extended => {
                 // An alert whose object is not written must not count as seen. Neither must one that changed
                 // nothing: its ban may end within the window, and the next alert has to renew it.
-                self.debounce.remember(target);
+                let settings = Arc::clone(&self.shared.settings.read());
+                let ban = duration::parse(&lasting(wanted, &settings));
+                self.debounce.remember(target, ban.unwrap_or_default());
             }
             Outcome::LeftAlone
             | Outcome::Stuck
@@ -111,6 +113,16 @@ impl Intake {
             | Outcome::Unavailable(_) => {}
         }
         outcome
+    }
+
+    /// Whether the ban of a recent alert is over already: the next alert has to ban again.
+    fn has_ended(&self, wanted: &Wanted) -> bool {
+        let settings = Arc::clone(&self.shared.settings.read());
+        let namespace = self.namespace.as_deref().unwrap_or(&settings.namespace);
+        let now = self.shared.time.now();
+        [wanted.target.object_name(), object_name(&wanted.raw)]
+            .iter()
+            .any(|name| self.shared.blocks.has_ended(namespace, name, now))
     }
 
     async fn write(&self, wanted: &Wanted) -> Outcome {

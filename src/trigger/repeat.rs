@@ -118,6 +118,14 @@ fn is_overdue(block: &IPBlock, now: Timestamp) -> bool {
     end.is_some_and(|end| end <= now)
 }
 
+/// Whether the ban of `block` is lifted, or about to be, and none is requested. A refused block does not count: it would
+/// be refused again by each alert.
+pub(crate) fn has_ended(block: &IPBlock, now: Timestamp) -> bool {
+    let status = block.status.as_ref();
+    let expired = status.is_some_and(|status| status.is(&Phase::Expired));
+    (expired || is_overdue(block, now)) && block.spec.trigger != Some(true)
+}
+
 /// Whether half of the time has passed within which a ban has to come about, and it has not. After all of it the ban
 /// is given up, though its alerts still come.
 fn is_lapsing(block: &IPBlock, now: Timestamp) -> bool {

@@ -397,3 +397,32 @@ async fn alerts_for_one_address_at_once_make_one_object() {
     let debounced = outcomes.iter().filter(|it| **it == Outcome::Debounced);
     assert_eq!(debounced.count(), 19);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_second_alert_seconds_after_the_end_of_the_ban_bans_again_whatever_the_debounce_is() {
+    let name = "ipblock-6465ec74397c9126";
+    let blocks = Arc::new(InMemory::default());
+    let intake = intake(&blocks);
+    let alert = wanted("1.2.3.4", Some("1h"));
+    assert_eq!(intake.take(&alert).await, Outcome::Created);
+    assert_eq!(intake.take(&alert).await, Outcome::Debounced);
+    // Another client lifted the ban; the API server's object says it.
+    blocks.put(block(name, "1.2.3.4", Some(Phase::Expired)));
+    assert_eq!(intake.take(&alert).await, Outcome::Triggered);
+    assert_eq!(intake.take(&alert).await, Outcome::Debounced);
+    // A refused block would be refused again, so the debounce counts.
+    blocks.put(block(name, "1.2.3.4", Some(Phase::Skipped)));
+    assert_eq!(intake.take(&alert).await, Outcome::Debounced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ban_shorter_than_the_debounce_is_made_again_after_its_end() {
+    let blocks = Arc::new(InMemory::default());
+    let intake = intake(&blocks);
+    let alert = wanted("1.2.3.4", Some("10s"));
+    assert_eq!(intake.take(&alert).await, Outcome::Created);
+    tokio::time::advance(Duration::from_secs(9)).await;
+    assert_eq!(intake.take(&alert).await, Outcome::Debounced);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_ne!(intake.take(&alert).await, Outcome::Debounced);
+}
