@@ -11,7 +11,7 @@
 //!
 //! * [`api`]: the IPBlock kind. [`target`], [`duration`]: what a user may write, in canonical form.
 //! * [`trigger`]: alerts become objects. [`config`]: the ConfigMap, read all or nothing.
-//! * [`policy`]: which targets may be banned at all.
+//! * [`policy`]: which targets may be banned at all. [`prefix`]: values by address range.
 //! * [`decide`]: what is to be done for a block, a pure machine, and what may stand at the gateway.
 //! * [`reconcile`]: the thin shell that performs its steps. [`lock`]: one lock an address.
 //! * [`time`]: the clock that bans end by, compared with the API server's.
@@ -45,6 +45,7 @@ pub mod notify;
 pub mod operator;
 pub mod outbound;
 pub mod policy;
+pub mod prefix;
 pub mod reconcile;
 mod sampled;
 pub mod secret;

@@ -291,7 +291,7 @@ fn assemble(
     let notifications = Notifications::start(settings.clock.clone(), notify_counts);
     let triggers = Arc::new(Triggers::new(
         trigger::Dependencies {
-            blocks: Arc::new(KubeBlocks::new(client)),
+            blocks: Arc::new(KubeBlocks::new(client.clone()).cached(manager.caches().clone())),
             locks: KeyedLocks::new(),
             time: time.clone(),
             metrics: trigger_counts,

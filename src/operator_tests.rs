@@ -36,6 +36,8 @@ mod ends;
 #[path = "operator_gateway_tests.rs"]
 mod gateways;
 
+#[path = "operator_guard_tests.rs"]
+mod guard;
 #[path = "operator_record_tests.rs"]
 mod records;
 #[path = "operator_rights_tests.rs"]

@@ -6,10 +6,12 @@
 //! the IPv6 forms of an IPv4 entry too (mapped, NAT64, 6to4): behind a dual-stack proxy they are the
 //! same client.
 
-use std::net::Ipv6Addr;
+use std::fmt;
+use std::sync::{Arc, LazyLock};
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use jiff::Timestamp;
 
+use crate::prefix::Prefixes;
 use crate::target::Target;
 
 /// No configuration may allow a wider IPv4 range than this.
@@ -20,6 +22,9 @@ pub const FLOOR_V6: u8 = 32;
 pub const DEFAULT_MIN_PREFIX_V4: u8 = 24;
 /// The widest IPv6 range unless configured.
 pub const DEFAULT_MIN_PREFIX_V6: u8 = 48;
+
+/// What a range of the configuration is, in a refusal.
+pub(crate) const CONFIGURED: &str = "protectedRanges";
 
 /// Never banned, anywhere.
 pub const BUILT_IN: &[(&str, &str)] = &[
@@ -46,18 +51,29 @@ pub const PRIVATE: &[(&str, &str)] = &[
 /// What decides whether a target may be banned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Never banned: from the configuration.
-    pub allowlist: Vec<Target>,
+    /// Never banned: from the configuration, without the entries that ended.
+    pub allowlist: Prefixes<Allowed>,
     /// Never banned beside [`BUILT_IN`]: the cluster's own addresses, gateways, configured ranges.
-    pub protected: Vec<Protected>,
+    pub protected: Prefixes<Arc<str>>,
     /// The addresses that the name of the gateway had lately: protected too, and not a configured rule.
-    pub resolved: Vec<Protected>,
+    pub resolved: Prefixes<Arc<str>>,
+    /// The addresses of nodes and Services: protected too, and not a configured rule.
+    pub discovered: Arc<Prefixes<Arc<str>>>,
     /// Whether private ranges are protected too, see [`PRIVATE`]. Default off, as the original.
     pub protect_private: bool,
     /// The shortest IPv4 prefix that may be banned.
     pub min_prefix_v4: u8,
     /// The shortest IPv6 prefix that may be banned.
     pub min_prefix_v6: u8,
+}
+
+/// Until when a range is allowlisted, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// The end of the entry; `None`: it stays.
+    pub until: Option<Timestamp>,
+    /// The reason in the configuration.
+    pub reason: Option<Arc<str>>,
 }
 
 /// A range that must not be banned, and what it is.
@@ -78,13 +94,28 @@ pub struct Refusal {
     pub message: String,
 }
 
+// === impl Allowed ===
+
+impl fmt::Display for Allowed {
+    /// ` (reason, until …)`, or nothing.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.reason, self.until) {
+            (None, None) => Ok(()),
+            (Some(reason), None) => write!(formatter, " ({reason})"),
+            (None, Some(until)) => write!(formatter, " (until {until:.0})"),
+            (Some(reason), Some(until)) => write!(formatter, " ({reason}, until {until:.0})"),
+        }
+    }
+}
+
 // === impl Protected ===
 
-impl Protected {
-    /// Whether a ban of `target` would hit an address of this range, in any form that addresses take on their way.
-    #[must_use]
-    pub fn meets(&self, target: &Target) -> bool {
-        meets(&self.target, target)
+impl FromIterator<Protected> for Prefixes<Arc<str>> {
+    fn from_iter<I: IntoIterator<Item = Protected>>(all: I) -> Self {
+        let entries = all
+            .into_iter()
+            .map(|entry| (entry.target, entry.what.into()));
+        entries.collect()
     }
 }
 
@@ -118,9 +149,10 @@ impl RefusalKind {
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            allowlist: Vec::new(),
-            protected: Vec::new(),
-            resolved: Vec::new(),
+            allowlist: Prefixes::new(),
+            protected: Prefixes::new(),
+            resolved: Prefixes::new(),
+            discovered: Arc::default(),
             protect_private: false,
             min_prefix_v4: DEFAULT_MIN_PREFIX_V4,
             min_prefix_v6: DEFAULT_MIN_PREFIX_V6,
@@ -139,64 +171,78 @@ impl Policy {
             .or_else(|| self.too_wide(target))
     }
 
-    /// Whether `other` was configured as `self` was, whatever the name of the gateway stands for.
+    /// Whether `other` was configured as `self` was, whatever the name of the gateway stands for, whatever is in the
+    /// cluster, and whichever entries of the allowlist ended. Those are compared as they were configured.
     #[must_use]
     pub fn has_rules_of(&self, other: &Self) -> bool {
         // Names every field, so that none is forgotten.
         let Self {
-            allowlist,
+            allowlist: _,
             protected,
             resolved: _,
+            discovered: _,
             protect_private,
             min_prefix_v4,
             min_prefix_v6,
         } = self;
-        *allowlist == other.allowlist
-            && *protected == other.protected
+        *protected == other.protected
             && *protect_private == other.protect_private
             && *min_prefix_v4 == other.min_prefix_v4
             && *min_prefix_v6 == other.min_prefix_v6
     }
 
     fn allowlisted(&self, target: &Target) -> Option<Refusal> {
-        let entry = self.allowlist.iter().find(|entry| meets(entry, target))?;
-        let message = if entry == target {
-            format!("{target} is allowlisted")
+        let (entry, allowed) = self.allowlist.meeting(target)?;
+        let what = if entry == *target {
+            format!("{target} is allowlisted{allowed}")
         } else if entry.contains(target) {
-            format!("{target} is inside the allowlisted range {entry}")
-        } else if target.contains(entry) {
-            format!("{target} contains {entry}, which is allowlisted")
+            format!("{target} is inside the allowlisted range {entry}{allowed}")
+        } else if target.contains(&entry) {
+            format!("{target} contains {entry}, which is allowlisted{allowed}")
         } else {
-            format!("{target} covers an IPv6 form of {entry}, which is allowlisted")
+            format!("{target} covers an IPv6 form of {entry}, which is allowlisted{allowed}")
         };
         Some(Refusal {
             kind: RefusalKind::Allowlisted,
-            message,
+            message: format!("{what}; to ban it, remove the entry from whitelist"),
         })
     }
 
     fn protected_range(&self, target: &Target) -> Option<Refusal> {
-        let named = |entry: Target, what: &str| Refusal {
+        let named = |entry: Target, what: &str, remedy: &str| Refusal {
             kind: RefusalKind::Protected,
             message: if entry.contains(target) {
-                format!("{target} is never banned: it belongs to {what} ({entry})")
+                format!("{target} is never banned: it belongs to {what} ({entry}){remedy}")
             } else if target.contains(&entry) {
-                format!("{target} is never banned: it contains {what} ({entry})")
+                format!("{target} is never banned: it contains {what} ({entry}){remedy}")
             } else {
-                format!("{target} is never banned: it covers an IPv6 form of {what} ({entry})")
+                format!(
+                    "{target} is never banned: it covers an IPv6 form of {what} ({entry}){remedy}"
+                )
             },
         };
-        for (range, what) in built_in(self.protect_private) {
-            if meets(&range, target) {
-                return Some(named(range, what));
-            }
+        if let Some((range, what)) = ALWAYS.meeting(target) {
+            return Some(named(range, what, ""));
         }
-        let entry = self
-            .protected
-            .iter()
-            .chain(&self.resolved)
-            .find(|entry| entry.meets(target))?;
-        Some(named(entry.target, &entry.what))
+        if self.protect_private
+            && let Some((range, what)) = PRIVATE_RANGES.meeting(target)
+        {
+            let remedy = "; to ban it, set protectPrivate to false";
+            return Some(named(range, what, remedy));
+        }
+        if let Some((entry, what)) = self.protected.meeting(target) {
+            let remedy = match &**what {
+                CONFIGURED => "; to ban it, remove the range from protectedRanges",
+                _ => "",
+            };
+            return Some(named(entry, what, remedy));
+        }
+        if let Some((entry, what)) = self.resolved.meeting(target) {
+            return Some(named(entry, what, ""));
+        }
+        let (entry, what) = self.discovered.meeting(target)?;
+        let remedy = "; to ban such addresses, set protectCluster to false";
+        Some(named(entry, what, remedy))
     }
 
     fn too_wide(&self, target: &Target) -> Option<Refusal> {
@@ -215,45 +261,23 @@ impl Policy {
     }
 }
 
-/// Whether a ban of `target` would hit an address of `entry`, in any form that addresses take on their way.
-fn meets(entry: &Target, target: &Target) -> bool {
-    if entry.overlaps(target) {
-        return true;
-    }
-    match (entry.net(), target.net()) {
-        (IpNet::V4(entry), IpNet::V6(target)) => {
-            embedded(entry).any(|form| form.contains(&target) || target.contains(&form))
-        }
-        _ => false,
-    }
-}
+/// [`BUILT_IN`] and [`PRIVATE`] for lookups. The tables are literals, and a test reads every one of them.
+static ALWAYS: LazyLock<Prefixes<&'static str>> = LazyLock::new(|| table(BUILT_IN));
+static PRIVATE_RANGES: LazyLock<Prefixes<&'static str>> = LazyLock::new(|| table(PRIVATE));
 
-/// The IPv6 ranges that stand for the addresses of `v4`: mapped (`::ffff:0:0/96`), NAT64 (`64:ff9b::/96`) and
-/// 6to4 (`2002::/16`).
-fn embedded(v4: Ipv4Net) -> impl Iterator<Item = Ipv6Net> {
-    let bits = u128::from(u32::from(v4.network()));
-    let length = v4.prefix_len();
-    [
-        ((0xffff << 32) | bits, 96 + length),
-        ((0x0064_ff9b << 96) | bits, 96 + length),
-        ((0x2002 << 112) | (bits << 80), 16 + length),
-    ]
-    .into_iter()
-    .filter_map(|(address, length)| Ipv6Net::new(Ipv6Addr::from(address), length).ok())
-}
-
-fn built_in(private: bool) -> impl Iterator<Item = (Target, &'static str)> {
-    BUILT_IN
+fn table(ranges: &[(&str, &'static str)]) -> Prefixes<&'static str> {
+    ranges
         .iter()
-        .chain(if private { PRIVATE } else { &[] })
-        // The tables are literals, and a test reads every one of them.
-        .filter_map(|(range, what)| Some((Target::range(range.parse::<IpNet>().ok()?), *what)))
+        .filter_map(|(range, what)| Some((range.parse().ok()?, *what)))
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use ipnet::IpNet;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn target(text: &str) -> Target {
         text.parse().unwrap()
@@ -261,15 +285,14 @@ mod tests {
 
     fn policy() -> Policy {
         Policy {
-            allowlist: vec![
-                target("198.51.100.0/24"),
-                target("203.0.113.9"),
-                target("2001:db8:a::/48"),
-            ],
-            protected: vec![Protected {
+            allowlist: ["198.51.100.0/24", "203.0.113.9", "2001:db8:a::/48"]
+                .map(target)
+                .into_iter()
+                .collect(),
+            protected: Prefixes::from_iter([Protected {
                 target: target("192.0.2.1"),
                 what: "the API server".into(),
-            }],
+            }]),
             ..Policy::default()
         }
     }
@@ -363,6 +386,31 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_shows_why_and_until_when_the_entry_is_allowlisted_and_what_to_change() {
+        let allowed = Allowed {
+            until: Some("2026-12-31T00:00:00Z".parse().unwrap()),
+            reason: Some("office".into()),
+        };
+        let entry = target("203.0.113.0/24");
+        let discovered: Prefixes<Arc<str>> =
+            Prefixes::from_iter([(target("192.0.2.9"), "node one".into())]);
+        let policy = Policy {
+            allowlist: Prefixes::from_iter([(entry, allowed)]),
+            discovered: Arc::new(discovered),
+            ..Policy::default()
+        };
+        let message = |given| policy.refusal(&target(given)).unwrap().message;
+        assert_eq!(
+            message("203.0.113.7"),
+            "203.0.113.7 is inside the allowlisted range 203.0.113.0/24 (office, until 2026-12-31T00:00:00Z); to ban it, remove the entry from whitelist"
+        );
+        assert_eq!(
+            message("192.0.2.9"),
+            "192.0.2.9 is never banned: it belongs to node one (192.0.2.9); to ban such addresses, set protectCluster to false"
+        );
+    }
+
+    #[test]
     fn everything_else_may_be_banned() {
         for given in [
             "1.2.3.4",
@@ -413,8 +461,8 @@ mod tests {
 
     #[test]
     fn every_built_in_range_is_a_range() {
-        let listed = BUILT_IN.len() + PRIVATE.len();
-        assert_eq!(built_in(true).count(), listed);
+        assert_eq!(ALWAYS.len(), BUILT_IN.len());
+        assert_eq!(PRIVATE_RANGES.len(), PRIVATE.len());
     }
 
     proptest! {
@@ -423,7 +471,7 @@ mod tests {
             let range = |bits: u32, prefix| Target::range(IpNet::new(std::net::IpAddr::V4(bits.into()), prefix).unwrap());
             // Half of the time close to each other, so that overlaps occur.
             let entry = range(if bits & 1 == 0 { bits ^ (entry_bits >> 16) } else { entry_bits }, entry_prefix);
-            let policy = Policy { allowlist: vec![entry], min_prefix_v4: 8, ..Policy::default() };
+            let policy = Policy { allowlist: Prefixes::from_iter([entry]), min_prefix_v4: 8, ..Policy::default() };
             let asked = range(bits, prefix);
             if policy.refusal(&asked).is_none() {
                 let (a, b) = (asked.net(), entry.net());

@@ -5,6 +5,7 @@
 //! always right; only a takeover reads its first one as leniently as the original does ([`parse_first`]). The caller
 //! keeps the last configuration when a new one is wrong.
 
+pub(crate) mod allowlist;
 mod error;
 mod gateways;
 pub mod keys;

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Config, EngineConfig, Errors, Options, gateways, keys};
+use super::{Config, EngineConfig, Errors, Options, allowlist, gateways, keys};
 use crate::api::Place;
 use crate::duration;
 use crate::engine::{Endpoint, Kind};
 use crate::mounted::MountedFile;
 use crate::outbound::AddressPolicy;
 use crate::policy::{self, Policy, Protected};
+use crate::prefix::Prefixes;
 use crate::target::Target;
 use crate::trigger::{Definition, RawTrigger, Repeat};
 
@@ -142,6 +144,7 @@ fn read(
     }
     Ok(Config {
         engine,
+        allowlist: policy.allowlist.clone(),
         policy,
         default_duration,
         max_duration,
@@ -254,9 +257,6 @@ impl Reader<'_> {
         for (line, entry) in entries(text) {
             match entry.parse() {
                 Ok(target) => targets.push(target),
-                Err(error) if self.lenient && key == keys::WHITELIST => {
-                    self.dropped.add(key, Some(line), error);
-                }
                 Err(error) => self.errors.add(key, Some(line), error),
             }
         }
@@ -341,7 +341,7 @@ impl Reader<'_> {
             };
             if !policy.allows(address) {
                 let hint = if address.is_loopback() {
-                    "; for development, run with --allow-loopback-gateway"
+                    "; for development, run with --allow-loopback"
                 } else {
                     ""
                 };
@@ -356,7 +356,10 @@ impl Reader<'_> {
     }
 
     fn policy(&mut self, options: &Options, engine: Option<&EngineConfig>) -> Policy {
-        let allowlist = self.targets(keys::WHITELIST);
+        let text = self.data.get(keys::WHITELIST).map(String::as_str);
+        let dropped = self.lenient.then_some(&mut self.dropped);
+        let text = text.unwrap_or_default();
+        let allowlist = allowlist::read(text, keys::WHITELIST, &mut self.errors, dropped);
         let configured = self.targets(keys::PROTECTED_RANGES);
         let mut protected = options.infrastructure.clone();
         if let Some(address) = engine
@@ -370,12 +373,13 @@ impl Reader<'_> {
         }
         protected.extend(configured.into_iter().map(|target| Protected {
             target,
-            what: "protectedRanges".into(),
+            what: policy::CONFIGURED.into(),
         }));
         Policy {
             allowlist,
-            protected,
-            resolved: Vec::new(),
+            protected: protected.into_iter().collect(),
+            resolved: Prefixes::new(),
+            discovered: Arc::default(),
             protect_private: self.switch(keys::PROTECT_PRIVATE),
             min_prefix_v4: self.prefix(
                 keys::MIN_PREFIX_V4,
@@ -441,10 +445,17 @@ fn text<'a>(data: &'a BTreeMap<String, String>, key: &str) -> Option<&'a str> {
 
 /// The entries of a text with one a line, with the number of the line; `#` begins a comment.
 pub(super) fn entries(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.lines().enumerate().filter_map(|(position, line)| {
+    lines(text).filter_map(|(number, line)| {
         let entry = line.split('#').next().unwrap_or_default().trim();
-        (!entry.is_empty()).then_some((position + 1, entry))
+        (!entry.is_empty()).then_some((number, entry))
     })
+}
+
+/// The lines of a text with their numbers.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines()
+        .enumerate()
+        .map(|(position, line)| (position + 1, line))
 }
 
 /// Whether requests to `endpoint` can be read on their way: not over TLS, and not inside of one machine.

@@ -6,7 +6,8 @@ use super::NotifyConfig;
 use crate::api::Place;
 use crate::engine::{Endpoint, Kind};
 use crate::mounted::{self, Directory, MountedFile};
-use crate::policy::{Policy, Protected};
+use crate::policy::{Allowed, Policy, Protected};
+use crate::prefix::Prefixes;
 use crate::trigger::{Definition, Repeat};
 
 /// The name of the ConfigMap, as the original's.
@@ -19,6 +20,8 @@ pub struct Config {
     pub engine: Result<EngineConfig, String>,
     /// Allowlist, protected ranges, widest range.
     pub policy: Policy,
+    /// The allowlist as configured: `policy` has the entries that did not end.
+    pub allowlist: Prefixes<Allowed>,
     /// How long a ban lasts when its alert has no duration.
     pub default_duration: Duration,
     /// The longest ban; `None`: no limit.
@@ -146,6 +149,7 @@ impl Config {
         Changes {
             blocks: engine
                 || !self.policy.has_rules_of(&before.policy)
+                || self.allowlist != before.allowlist
                 || self.former != before.former
                 || self.withdrawn != before.withdrawn
                 || self.max_duration != before.max_duration

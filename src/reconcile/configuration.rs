@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use reeve_controller::events::EventType;
@@ -16,16 +17,21 @@ use super::gateway::{self, Answers, Resolver};
 use super::live::{Live, State};
 use super::record::{Record, is_forbidden};
 use super::sweep::Affected;
-use crate::config::{self, Changes, Config, Errors, NotifyConfig, Options, keys};
+use crate::config::{self, Changes, Config, Errors, NotifyConfig, Options, allowlist, keys};
 use crate::metrics::Metrics;
 use crate::mounted::Stamp;
 use crate::notify::Notifications;
 use crate::outbound::Outbound;
+use crate::policy::Allowed;
+use crate::target::Target;
 use crate::time::Time;
 use crate::trigger::{self, Triggers};
 
 /// How soon a listener that could not be bound is tried again.
 const LISTEN_AGAIN: Duration = Duration::from_secs(10);
+
+/// The shortest wait for the end of an entry of the allowlist.
+const SOON: Duration = Duration::from_millis(1);
 
 /// How often the name of the gateway is resolved again, the files that the ConfigMap names are checked, and a record
 /// that was deleted is written again.
@@ -88,6 +94,8 @@ struct Memory {
     stamps: Vec<Stamp>,
     /// The addresses that the gateway's name had lately.
     answers: Answers,
+    /// The entries of the allowlist whose end was reported.
+    ending: Vec<(Target, Allowed)>,
 }
 
 /// A configuration to put in force.
@@ -126,6 +134,13 @@ impl Memory {
         let news = self.refused != version;
         self.refused = version;
         news
+    }
+
+    /// Those of `ending` that were not reported yet.
+    fn ending_news(&mut self, ending: &[(Target, Allowed)]) -> Vec<(Target, Allowed)> {
+        let known = std::mem::replace(&mut self.ending, ending.to_vec());
+        let news = ending.iter().filter(|entry| !known.contains(entry));
+        news.cloned().collect()
     }
 
     /// Whether `problems` differ from those of the last run: a problem that lasts is reported once.
@@ -171,6 +186,10 @@ impl ConfigurationReconciler {
         let mended = right && self.memory.lock().accept();
         let before = self.consumers.live.config();
         let unresolved = self.resolve(&mut config).await;
+        let now = self.consumers.time.now();
+        let (allowlist, next_end) = allowlist::at(&config.allowlist, now);
+        config.policy.allowlist = allowlist;
+        self.warn_of_ends(ctx, map, &config, now);
         let config = Arc::new(config);
         let unrecorded = self.record(ctx, map, data, &config, unread).await;
         let changes = match &before {
@@ -202,11 +221,34 @@ impl ConfigurationReconciler {
         if right && (mended || !changes.is_empty()) {
             self.announce(ctx, map, &config, changes, again);
         }
-        Ok(Outcome::requeue_after(if problems.is_empty() {
+        let again = if problems.is_empty() {
             CHECK_AGAIN
         } else {
             LISTEN_AGAIN
-        }))
+        };
+        let next_end = next_end.map(|end| self.consumers.time.until(end));
+        // Zero would be "done" to the queue.
+        let again = next_end.map_or(again, |end| again.min(end.max(SOON)));
+        Ok(Outcome::requeue_after(again))
+    }
+
+    /// Reports the entries of the allowlist that end within a day, each once.
+    fn warn_of_ends(
+        &self,
+        ctx: &Context,
+        map: Option<&ConfigMap>,
+        config: &Config,
+        now: Timestamp,
+    ) {
+        let ending = allowlist::ending(&config.policy.allowlist, now);
+        let news = self.memory.lock().ending_news(&ending);
+        for (target, allowed) in news {
+            let note = format!(
+                "whitelist: {target}{allowed} ends within a day; blocks for it are banned then if their time is not over. Change or remove the line"
+            );
+            tracing::warn!(configmap = %self.request, "{note}");
+            self.warn(ctx, map, "AllowlistEnds", &note);
+        }
     }
 
     /// Protects the addresses behind the gateway's name. Returns why they are not known.

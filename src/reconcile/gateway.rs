@@ -162,7 +162,7 @@ mod tests {
         let mut config = behind("gw.example:8080");
         answers.protect(&mut config, host, Ok(addresses(answer)));
         let resolved = config.policy.resolved.iter();
-        resolved.map(|entry| entry.target.to_string()).collect()
+        resolved.map(|(target, _)| target.to_string()).collect()
     }
 
     #[tokio::test]

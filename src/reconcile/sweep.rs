@@ -10,7 +10,8 @@ use reeve_workqueue::LOW_PRIORITY;
 use crate::api::{IPBlock, Phase};
 use crate::config::Config;
 use crate::decide::{self, run::DUE_FIRST};
-use crate::policy::{Policy, Protected};
+use crate::policy::Policy;
+use crate::prefix::Prefixes;
 use crate::target::Target;
 
 /// Blocks that are decoded at the same time.
@@ -29,8 +30,9 @@ pub(super) enum Affected {
     /// Every one: the configuration was edited. The first one too, for blocks may have been decided about while there was
     /// none.
     All,
-    /// Those that meet one of these addresses: the gateway's name resolves to others.
-    Meeting(Vec<Protected>),
+    /// Those that meet one of these ranges: the gateway's name resolves to others, the cluster has others, or an entry of
+    /// the allowlist ended.
+    Meeting(Prefixes<()>),
 }
 
 // === impl Pages ===
@@ -58,12 +60,12 @@ impl Pages {
 // === impl Affected ===
 
 impl Affected {
-    /// Those that meet an address which only one of the two policies has for the gateway's name.
+    /// Those that meet a range which only one of the two policies has, beside the configured rules.
     pub(super) fn meeting(before: &Policy, after: &Policy) -> Self {
-        let (before, after) = (&before.resolved, &after.resolved);
-        let gone = before.iter().filter(|entry| !after.contains(entry));
-        let new = after.iter().filter(|entry| !before.contains(entry));
-        Self::Meeting(new.chain(gone).cloned().collect())
+        let resolved = between(&before.resolved, &after.resolved);
+        let discovered = between(&before.discovered, &after.discovered);
+        let allowed = between(&before.allowlist, &after.allowlist);
+        Self::Meeting(resolved.chain(discovered).chain(allowed).collect())
     }
 
     /// Queues them. A ban that `config` refuses is lifted before new ones are made; the others wait behind changes of
@@ -74,7 +76,7 @@ impl Affected {
         config: &Config,
         blocks: &Sender<Request>,
     ) -> Result<(), reconcile::Error> {
-        if matches!(self, Self::Meeting(addresses) if addresses.is_empty()) {
+        if matches!(self, Self::Meeting(ranges) if ranges.is_empty()) {
             return Ok(());
         }
         let mut pages = Pages::new(ctx.lister::<IPBlock>()?);
@@ -102,11 +104,23 @@ impl Affected {
     fn has(&self, targets: &[Target]) -> bool {
         match self {
             Self::All => true,
-            Self::Meeting(addresses) => addresses
-                .iter()
-                .any(|entry| targets.iter().any(|target| entry.meets(target))),
+            Self::Meeting(ranges) => {
+                let mut targets = targets.iter();
+                targets.any(|target| ranges.meeting(target).is_some())
+            }
         }
     }
+}
+
+/// The ranges that only one of two sets has.
+fn between<'a, T>(
+    before: &'a Prefixes<T>,
+    after: &'a Prefixes<T>,
+) -> impl Iterator<Item = Target> + 'a {
+    let gone = before.iter().map(|(target, _)| target);
+    let gone = gone.filter(|target| after.get(target).is_none());
+    let new = after.iter().map(|(target, _)| target);
+    gone.chain(new.filter(|target| before.get(target).is_none()))
 }
 
 fn priority(block: &IPBlock, targets: &[Target], policy: &Policy) -> i32 {
@@ -154,6 +168,7 @@ pub(super) fn request_named(key: &str) -> Option<Request> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Protected;
 
     fn policy(addresses: &[&str]) -> Policy {
         let resolved = addresses.iter().map(|address| Protected {
@@ -184,7 +199,7 @@ mod tests {
         }
         assert_eq!(
             Affected::meeting(&after, &after),
-            Affected::Meeting(Vec::new())
+            Affected::Meeting(Prefixes::new())
         );
     }
 }

@@ -298,7 +298,7 @@ fn the_annotation_gives_any_object_a_retention_of_its_own() {
 fn skipped_failed_and_the_originals_objects_are_deleted_too() {
     let late = now() + seconds(8 * DAY);
     let mut skipped = Case::new("192.0.2.7", "10m");
-    skipped.policy.allowlist = vec!["192.0.2.7".parse().unwrap()];
+    skipped.policy.allowlist = allowed("192.0.2.7");
     let mut failed = Case::new("192.0.2.7", "2h");
     failed.max = Some(Duration::from_secs(3_600));
     for (name, mut case) in [

@@ -80,7 +80,7 @@ fn what_may_stand_at_an_unknown_gateway_waits_for_the_engine_instead_of_being_le
         }),
         ("unblock", |case| case.block.spec.unblock = Some(true)),
         ("allowlisted", |case| {
-            case.policy.allowlist = vec!["192.0.2.0/24".parse().unwrap()];
+            case.policy.allowlist = allowed("192.0.2.0/24");
         }),
         ("due", |case| {
             case.block.status.as_mut().unwrap().blocked_at = Some("2026-01-01T00:00:00Z".into());
@@ -143,7 +143,7 @@ fn a_lift_waits_for_a_dead_gateway_that_was_replaced_for_ten_minutes_from_its_fi
     type Ask = (&'static str, fn(&mut Case));
     let asks: [Ask; 5] = [
         ("allowlisted", |case| {
-            case.policy.allowlist = vec!["192.0.2.0/24".parse().unwrap()];
+            case.policy.allowlist = allowed("192.0.2.0/24");
         }),
         ("unblock", |case| case.block.spec.unblock = Some(true)),
         ("wrong spec", |case| case.block.spec.ip = "nonsense".into()),
@@ -194,7 +194,7 @@ fn a_lift_waits_for_a_dead_gateway_that_was_replaced_for_ten_minutes_from_its_fi
 #[test]
 fn a_lift_that_failed_and_is_not_wanted_any_more_leaves_no_trace() {
     let mut case = Case::active("192.0.2.7", "7d", 60);
-    case.policy.allowlist = vec!["192.0.2.7".parse().unwrap()];
+    case.policy.allowlist = allowed("192.0.2.7");
     fail_to_lift(&mut case, &here(), now());
     assert!(case.status().condition("Lifted").is_some());
     case.policy.allowlist.clear();

@@ -21,7 +21,9 @@ use crate::api::{
     ConditionStatus, FINALIZER, INTENT, IPBlock, IPBlockSpec, IPBlockStatus, Intent, Phase, Place,
     RELEASE_ANNOTATION, ResultCode, Standing, TRIGGER_ANNOTATION,
 };
-use crate::policy::Policy;
+use crate::policy::{Allowed, Policy};
+use crate::prefix::Prefixes;
+use crate::target::Target;
 
 const RESYNC: Duration = Duration::from_secs(300);
 const DAY: i64 = 24 * 3600;
@@ -40,6 +42,10 @@ fn here() -> Place {
 
 fn there() -> Place {
     Place::new("iptables", "new-gateway:9521")
+}
+
+fn allowed(target: &str) -> Prefixes<Allowed> {
+    std::iter::once(target.parse::<Target>().unwrap()).collect()
 }
 
 fn standing(target: &str, place: Place) -> Standing {

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_trigger_never_passes_the_allowlist() {
     let mut case = Case::new("192.0.2.7", "10m");
-    case.policy.allowlist = vec!["192.0.2.0/28".parse().unwrap()];
+    case.policy.allowlist = allowed("192.0.2.0/28");
     case.block.spec.trigger = Some(true);
     let plan = case.decide();
     assert!(plan.calls().is_empty() && plan.before().is_none());
@@ -18,7 +18,7 @@ fn a_trigger_never_passes_the_allowlist() {
 #[test]
 fn an_active_block_that_becomes_allowlisted_is_lifted_and_comes_back_within_its_time() {
     let mut case = Case::active("192.0.2.7", "10m", 60);
-    case.policy.allowlist = vec!["192.0.2.7".parse().unwrap()];
+    case.policy.allowlist = allowed("192.0.2.7");
     let plan = case.decide();
     assert_eq!(operations(&plan), [unban("192.0.2.7")]);
     let settled = case.apply(&plan, now());
@@ -41,7 +41,7 @@ fn an_active_block_that_becomes_allowlisted_is_lifted_and_comes_back_within_its_
 #[test]
 fn a_block_whose_range_holds_an_allowlisted_address_is_skipped() {
     let mut case = Case::new("192.0.2.0/24", "10m");
-    case.policy.allowlist = vec!["192.0.2.7".parse().unwrap()];
+    case.policy.allowlist = allowed("192.0.2.7");
     let settled = settle(&case.decide());
     assert_eq!(phase(&settled), Phase::Skipped);
     assert!(
