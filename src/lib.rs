@@ -18,6 +18,7 @@
 //! * [`mounted`]: which files the ConfigMap may name.
 //! * [`engine`]: what makes an address blocked. [`outbound`]: HTTP requests, with limits and address checks.
 //! * [`notify`]: notifications. [`metrics`]: counters.
+//! * [`why`]: whether an address is banned, and why.
 //! * [`operator`]: all of it put together. [`command`]: the command line. [`manifest`]: CRD and access rules.
 //! * `dev`: everything in one process without a cluster, with the gateway of [`ipblock_simulator`].
 
@@ -52,6 +53,7 @@ pub mod secret;
 pub mod target;
 pub mod time;
 pub mod trigger;
+pub mod why;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -234,6 +234,27 @@ impl fmt::Display for Quoted {
     }
 }
 
+/// A target inside JSON.
+pub(crate) mod as_text {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+
+    use super::Target;
+
+    pub(crate) fn serialize<S: Serializer>(
+        target: &Target,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(target)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Target, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

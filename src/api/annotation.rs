@@ -24,6 +24,20 @@ pub const TRIGGER_ANNOTATION: &str = "ops.yiiong.top/trigger";
 /// Set by a user to a duration or to `never`: how long this object is kept after its ban ended, whatever made it.
 pub const RETENTION_ANNOTATION: &str = "ops.yiiong.top/retention";
 
+/// Written by a trigger: the alert that asked for the latest ban. See [`Alert`].
+pub const ALERT_ANNOTATION: &str = "ops.yiiong.top/alert";
+
+/// The alert behind a block, as its sender identifies it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alert {
+    /// The name of the rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// The fingerprint of the alert's labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+}
+
 /// An engine and the gateway it calls.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
@@ -38,7 +52,7 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Standing {
     /// What is banned.
-    #[serde(with = "as_text")]
+    #[serde(with = "crate::target::as_text")]
     pub target: Target,
     /// Where.
     #[serde(flatten)]
@@ -80,6 +94,29 @@ pub struct Intent {
 #[derive(Debug, thiserror::Error)]
 #[error("the annotation {INTENT} cannot be read: {0}; remove it and the operator writes a new one")]
 pub struct Unreadable(#[from] serde_json::Error);
+
+// === impl Alert ===
+
+impl fmt::Display for Alert {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("alert")?;
+        if let Some(rule) = &self.rule {
+            write!(formatter, " {rule}")?;
+        }
+        if let Some(fingerprint) = &self.fingerprint {
+            write!(formatter, " ({fingerprint})")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Alert {
+    type Err = serde_json::Error;
+
+    fn from_str(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+}
 
 // === impl Place ===
 
@@ -140,27 +177,6 @@ impl FromStr for Intent {
 
     fn from_str(text: &str) -> Result<Self, Unreadable> {
         Ok(serde_json::from_str(text)?)
-    }
-}
-
-/// A target inside JSON.
-mod as_text {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
-
-    use crate::target::Target;
-
-    pub(super) fn serialize<S: Serializer>(
-        target: &Target,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(target)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Target, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(D::Error::custom)
     }
 }
 

@@ -143,6 +143,32 @@ impl IPBlock {
             .map(String::as_str)
     }
 
+    /// The field manager that wrote `spec.ip`; `None` where `managedFields` is not there, as in caches.
+    #[must_use]
+    pub fn creator(&self) -> Option<&str> {
+        self.managers()
+            .find(|(_, fields)| fields.pointer("/f:spec/f:ip").is_some())
+            .map(|(manager, _)| manager)
+    }
+
+    /// The field manager that wrote the spec last; `None` where `managedFields` is not there, as in caches.
+    #[must_use]
+    pub fn last_editor(&self) -> Option<&str> {
+        let entries = self.metadata.managed_fields.iter().flatten();
+        let entries = entries.filter(|entry| {
+            let fields = entry.fields_v1.as_ref();
+            let of_spec = fields.is_some_and(|fields| fields.0.get("f:spec").is_some());
+            of_spec && entry.subresource.as_deref().unwrap_or_default().is_empty()
+        });
+        let last = entries.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?;
+        last.manager.as_deref()
+    }
+
+    fn managers(&self) -> impl Iterator<Item = (&str, &serde_json::Value)> {
+        let entries = self.metadata.managed_fields.iter().flatten();
+        entries.filter_map(|entry| Some((entry.manager.as_deref()?, &entry.fields_v1.as_ref()?.0)))
+    }
+
     /// Whether the operator's finalizer holds this object.
     #[must_use]
     pub fn is_held(&self) -> bool {

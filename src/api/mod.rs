@@ -11,8 +11,8 @@ mod schema;
 mod status;
 
 pub use annotation::{
-    FINALIZER, INTENT, Intent, Place, RELEASE_ANNOTATION, RETENTION_ANNOTATION, Standing,
-    TRIGGER_ANNOTATION,
+    ALERT_ANNOTATION, Alert, FINALIZER, INTENT, Intent, Place, RELEASE_ANNOTATION,
+    RETENTION_ANNOTATION, Standing, TRIGGER_ANNOTATION,
 };
 pub use ipblock::{IPBlock, IPBlockSpec};
 pub use schema::{crd, crd_without_rules};
