@@ -109,7 +109,8 @@ impl Certificates {
 
     /// Accepts only clients with a certificate that one of the authorities in this PEM file signed, for the use
     /// `clientAuth`. The handshake refuses other clients. The file is read again when it changes; open connections go on.
-    /// Sessions are not resumed, so that a change holds for every new connection.
+    /// Sessions are not resumed, so that a change holds for every new connection. A handler finds the certificate as the
+    /// extension [`ClientCertificate`], to check its names.
     ///
     /// # Errors
     /// When the file cannot be used now.
@@ -138,7 +139,14 @@ impl Certificates {
 
     /// The certificate of a client that was asked for one.
     pub(crate) fn client(&self, chain: &[CertificateDer<'_>]) -> Option<ClientCertificate> {
-        self.optional.as_ref()?.verified(chain)
+        match (&self.clients, &self.optional) {
+            // The handshake has verified it.
+            (Some(_), _) => {
+                let chain = chain.iter().map(|certificate| certificate.to_vec());
+                Some(ClientCertificate::new(chain, None))
+            }
+            (None, optional) => optional.as_ref()?.verified(chain),
+        }
     }
 
     /// Counts reads in `metrics`, including the first ones.

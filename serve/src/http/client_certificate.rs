@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// The certificate of a client that was asked for one and has one; an extension of each of its requests
-/// (`Certificates::with_optional_clients`).
+/// (`Certificates::with_client_authorities`, `Certificates::with_optional_clients`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificate {
     chain: Arc<[Vec<u8>]>,
