@@ -16,6 +16,7 @@ use crate::trigger::RawTrigger;
 use crate::{engine, notify, trigger};
 
 const GUIDE: &str = include_str!("../docs/operate.md");
+const TRIGGERS: &str = include_str!("../docs/triggers.md");
 const ALERTS: &str = include_str!("../manifests/monitoring/prometheusrule.yaml");
 
 /// The rows of the table under `header`, each as its cells.
@@ -89,6 +90,33 @@ fn every_field_of_a_trigger_is_documented_and_every_documented_one_exists() {
     };
     let known: BTreeSet<String> = expected.iter().map(ToString::to_string).collect();
     assert_eq!(first_column("| field | meaning | default |"), known);
+}
+
+/// The examples of a page that are keys of the ConfigMap: each `yaml` block that begins with one of them.
+fn examples(page: &'static str) -> Vec<BTreeMap<String, String>> {
+    let blocks = page.split("\n```yaml\n").skip(1);
+    let blocks = blocks.filter_map(|block| block.split("\n```").next());
+    blocks
+        .filter(|block| {
+            let key = block.split(':').next().unwrap_or_default();
+            keys::ALL.contains(&key) || keys::NOTIFY.contains(&key)
+        })
+        .map(|block| serde_saphyr::from_str(block).expect("keys and texts"))
+        .collect()
+}
+
+#[test]
+fn every_example_of_the_guides_is_a_right_configuration() {
+    for (page, least) in [(TRIGGERS, 4)] {
+        let examples = examples(page);
+        assert!(examples.len() >= least, "{} examples", examples.len());
+        for mut data in examples {
+            data.insert("engine".into(), "dry-run".into());
+            let config = config::parse(&data, &config::Options::default());
+            let config = config.unwrap_or_else(|errors| panic!("{data:#?}: {errors}"));
+            assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+        }
+    }
 }
 
 /// All metrics of the operator's own, each with a sample.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
+use reeve_serve::certificates::Certificates;
 pub use reeve_serve::http::{
     Answer, BodyError, Budget, Limits, Request, Running, WholeBody, hang_up,
 };
@@ -45,9 +46,31 @@ pub fn serve<F>(
 where
     F: Future<Output = Answer> + Send + 'static,
 {
+    serve_tls(address, None, limits, handler)
+}
+
+/// As [`serve`], over HTTPS where there are certificates. They are kept up to date while the server runs.
+///
+/// # Errors
+/// When the address cannot be bound, and when TLS cannot be set up.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub fn serve_tls<F>(
+    address: SocketAddr,
+    certificates: Option<Certificates>,
+    limits: Limits,
+    handler: impl Fn(Request) -> F + Send + Sync + 'static,
+) -> io::Result<Running>
+where
+    F: Future<Output = Answer> + Send + 'static,
+{
     let handler: Handler = Arc::new(move |request| Box::pin(handler(request)));
     let name = format!("inbound {address}");
-    let server = Server::on(name, listen(address)?, handler);
+    let mut server = Server::on(name, listen(address)?, handler);
+    if let Some(certificates) = certificates {
+        server = server.tls(certificates, false).map_err(io::Error::other)?;
+    }
     server.limits(limits).start()
 }
 

@@ -228,7 +228,7 @@ fn cause_label(cause: Cause) -> &'static str {
 
 /// Sources are texts of users; only well-known ones become a label: the types of triggers, and these.
 fn source_label(source: Option<&str>) -> &'static str {
-    const OTHERS: [&str; 4] = ["manual", "alertmanager", "webhook", "kubectl"];
+    const OTHERS: [&str; 5] = ["manual", "webhook", "kubectl", "crowdsec", "feed"];
     let Some(source) = source.filter(|source| !source.is_empty()) else {
         return "none";
     };

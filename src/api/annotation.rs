@@ -38,6 +38,12 @@ pub struct Alert {
     pub fingerprint: Option<String>,
 }
 
+/// Written by triggers with `resolved: lift`: the alerts that keep the ban.
+pub const ALERTS: &str = "ops.yiiong.top/alerts";
+
+/// Written when the last alert of a ban was resolved: the time of that.
+pub const RESOLVED: &str = "ops.yiiong.top/resolved-at";
+
 /// An engine and the gateway it calls.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {

@@ -11,7 +11,7 @@ mod schema;
 mod status;
 
 pub use annotation::{
-    ALERT_ANNOTATION, Alert, FINALIZER, INTENT, Intent, Place, RELEASE_ANNOTATION,
+    ALERT_ANNOTATION, ALERTS, Alert, FINALIZER, INTENT, Intent, Place, RELEASE_ANNOTATION, RESOLVED,
     RETENTION_ANNOTATION, Standing, TRIGGER_ANNOTATION,
 };
 pub use ipblock::{IPBlock, IPBlockSpec};

@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use reeve_clock::Clock;
 use reeve_controller::options::LogOptions;
 
-use super::{gateway, run, uninstall};
+use super::{gateway, run, trigger, uninstall};
 use crate::{manifest, mounted};
 
 /// Bans the IP addresses of IPBlock objects at a gateway, and lifts the bans when due.
@@ -37,6 +37,8 @@ enum Command {
     Dev(crate::dev::Arguments),
     /// Run the simulated gateway alone: both gateway APIs, and what it enforces.
     Gateway(gateway::Arguments),
+    /// Try triggers without a cluster.
+    Trigger(trigger::Arguments),
     /// Print the CustomResourceDefinition as YAML.
     Crd {
         /// Leave out the CEL rules, which Kubernetes before 1.31 refuses: the operator alone checks blocks then.
@@ -116,6 +118,11 @@ fn execute(command: Command) -> Result<(), String> {
             print(&crd.map_err(with_causes)?)
         }
         Command::Rbac { own } => print(&manifest::rbac(&own.namespace).map_err(with_causes)?),
+        Command::Trigger(arguments) => {
+            let (report, outcome) = trigger::run(&arguments);
+            print(&report)?;
+            outcome.map_err(with_causes)
+        }
         Command::Run(arguments) => {
             arguments.log.start();
             runtime()?

@@ -4,6 +4,7 @@ mod client;
 mod gateway;
 mod line;
 mod run;
+mod trigger;
 mod uninstall;
 
 pub use line::{command, main};

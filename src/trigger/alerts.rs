@@ -2,62 +2,122 @@
 
 use crate::target::Target;
 
-/// Alerts past this number are not read.
+/// Alerts, and addresses of alerts, past this number are not read.
 pub(super) const MOST_ALERTS: usize = 1000;
 
-/// How a payload is read, and how its sender signs it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Format {
-    /// The name in the configuration.
-    pub(super) name: &'static str,
-    /// The header in which the sender puts its signature unless the configuration names another.
-    pub(super) hmac_header: &'static str,
-    /// Reads a body; the flag is whether ranges may be banned. Pure.
-    pub(super) read: fn(&[u8], bool) -> Result<Alerts, Unreadable>,
-}
+/// Longest reason taken over, in characters.
+const LONGEST_REASON: usize = 1024;
+
+/// Longest name of a requester taken over, in characters; `spec.by` holds 256 bytes.
+const LONGEST_BY: usize = 64;
 
 /// The content of a body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Alerts {
-    pub(super) verdicts: Vec<Verdict>,
+pub(crate) struct Alerts {
+    /// What each alert requests; one with several addresses is listed once for each.
+    pub(crate) judged: Vec<Judged>,
     /// How many alerts the sender left out of this request.
-    pub(super) left_out: u64,
+    pub(crate) left_out: u64,
+}
+
+/// One alert of a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Judged {
+    /// Its place in the body, from 0.
+    pub(crate) position: usize,
+    /// What it requests.
+    pub(crate) verdict: Verdict,
 }
 
 /// The request of an alert.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// To ban an address.
     Ban(Wanted),
-    /// Nothing: resolved, a test, no address.
-    Ignored,
+    /// The alert about an address is over.
+    Resolved(Resolved),
+    /// Nothing: a test, no address.
+    Ignored(String),
     /// It cannot be read.
     Invalid(String),
 }
 
 /// A ban that an alert requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
-    pub(super) target: Target,
+pub(crate) struct Wanted {
+    pub(crate) target: Target,
     /// The label as sent: older objects are named after it.
-    pub(super) raw: String,
+    pub(crate) raw: String,
     /// As sent; `None` is the configured default.
-    pub(super) duration: Option<String>,
-    pub(super) reason: String,
+    pub(crate) duration: Option<String>,
+    pub(crate) reason: String,
+    /// The person or system that the alert names.
+    pub(crate) by: Option<String>,
+    /// Distinguishes this alert from others about the address: see [`firing`](super::firing).
+    pub(crate) alert: String,
     /// A fault of the alert that does not prevent the ban; for the log.
-    pub(super) remark: Option<String>,
+    pub(crate) remark: Option<String>,
 }
+
+/// An alert that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Resolved {
+    pub(crate) target: Target,
+    pub(crate) raw: String,
+    pub(crate) alert: String,
+}
+
+/// Why a text is not an address that may be banned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unusable(pub(super) String);
 
 /// Why a body has no alerts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unreadable {
+pub(crate) enum Unreadable {
     /// It is not the payload of the trigger's type.
-    #[error("the body is not a {payload}: {problem}")]
+    #[error("the body is not an expected {payload}: {problem}")]
     Malformed {
         payload: &'static str,
         problem: String,
     },
     /// More alerts than are read.
-    #[error("more than {MOST_ALERTS} alerts in one request")]
+    #[error("more than {MOST_ALERTS} alerts or addresses in one request")]
     TooMany,
+}
+
+// === impl Alerts ===
+
+impl Alerts {
+    /// Adds the verdicts of the alert at `position`.
+    pub(super) fn add(
+        &mut self,
+        position: usize,
+        verdicts: impl IntoIterator<Item = Verdict>,
+    ) -> Result<(), Unreadable> {
+        let judged = verdicts.into_iter();
+        self.judged
+            .extend(judged.map(|verdict| Judged { position, verdict }));
+        if self.judged.len() > MOST_ALERTS {
+            return Err(Unreadable::TooMany);
+        }
+        Ok(())
+    }
+}
+
+/// A reason in one line of bounded length.
+pub(super) fn reason(text: &str) -> String {
+    clean(text, LONGEST_REASON)
+}
+
+/// A requester in one line of bounded length.
+pub(super) fn by(text: &str) -> String {
+    clean(text, LONGEST_BY)
+}
+
+fn clean(text: &str, longest: usize) -> String {
+    text.trim()
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(longest)
+        .collect()
 }

@@ -269,6 +269,10 @@ pub(super) mod in_memory {
                     }
                 }
             }
+            (into, Value::Object(patch)) => {
+                *into = Value::Object(serde_json::Map::new());
+                merge(into, &Value::Object(patch.clone()));
+            }
             (into, patch) => *into = patch.clone(),
         }
     }

@@ -35,6 +35,8 @@ pub enum Credentials {
         /// Mounted file with the token; one more a line.
         token_file: MountedFile,
     },
+    /// The certificate of the sender, which the handshake verified.
+    Certificate,
     /// Every client may send.
     Insecure,
 }
@@ -74,7 +76,7 @@ impl Credentials {
         now: Timestamp,
     ) -> Result<Check, Refusal> {
         match self {
-            Self::Insecure => Ok(Check::Passed),
+            Self::Certificate | Self::Insecure => Ok(Check::Passed),
             Self::Bearer { token_file } => {
                 let shown = bearer(headers)?;
                 let known = secrets(token_file).await?;
@@ -192,8 +194,9 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     value.to_str().ok()
 }
 
+/// A digest in hex, with the name of the hash before it as some senders write it.
 fn hex(text: &str) -> Option<[u8; 32]> {
-    let text = text.as_bytes();
+    let text = text.strip_prefix("sha256=").unwrap_or(text).as_bytes();
     if text.len() != 64 {
         return None;
     }
@@ -289,8 +292,11 @@ mod tests {
     async fn grafanas_signatures_are_accepted_with_and_without_time() {
         let file = File::new("vectors", "s3cr3t\n");
         let now = 1_700_000_000;
-        let plain = verdict(&hmac(&file, false), &[(SIGNATURE, PLAIN)], now, BODY).await;
-        assert_eq!(plain, Ok(()));
+        let named = format!("sha256={PLAIN}");
+        for shown in [PLAIN, &named] {
+            let plain = verdict(&hmac(&file, false), &[(SIGNATURE, shown)], now, BODY).await;
+            assert_eq!(plain, Ok(()), "{shown}");
+        }
         for (off, good) in [
             (0, true),
             (300, true),
@@ -326,6 +332,25 @@ mod tests {
                 matches!(verdict, Err(Refusal::Unauthorized(_))),
                 "{pairs:?}"
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_captured_request_with_a_signed_time_is_worthless_after_five_minutes() {
+        let file = File::new("replay", "s3cr3t");
+        let sent = 1_700_000_000;
+        // The captured time cannot be moved on: it is signed with the body.
+        for (shown, now, good) in [
+            (sent, sent, true),
+            (sent, sent + 300, true),
+            (sent, sent + 301, false),
+            (sent, sent + 86_400, false),
+            (sent + 86_400, sent + 86_400, false),
+        ] {
+            let time = shown.to_string();
+            let pairs = [(SIGNATURE, TIMED), ("x-time", time.as_str())];
+            let verdict = verdict(&hmac(&file, true), &pairs, now, BODY).await;
+            assert_eq!(verdict.is_ok(), good, "{shown} at {now}: {verdict:?}");
         }
     }
 

@@ -6,10 +6,15 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::config::Options;
-use crate::mounted::Outside;
+use crate::mounted::MountedFile;
 
 use super::credentials::Credentials;
+use super::definition_error::DefinitionError;
 use super::kind::Kind;
+use super::labels::Labels;
+use super::listen::Tls;
+use super::mapping::RawMapping;
+use super::payload::{Form, Payload};
 
 /// One entry of the ConfigMap's `trigger` list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -21,13 +26,14 @@ pub struct RawTrigger {
     pub addr: String,
     /// The path, as `/trigger/grafana`.
     pub path: String,
-    /// The payload that is sent there: `grafana`. Default: the name.
+    /// The payload that is sent there: `grafana`, `alertmanager` or `generic`. Default: the name.
     #[serde(default, rename = "type")]
     pub kind: Option<String>,
     /// A mounted file with the HMAC secret; a second line is a second secret, for rotation.
     #[serde(default)]
     pub hmac_secret_file: Option<String>,
-    /// The header with the signature. Default: the header of the type, `X-Grafana-Alerting-Signature`.
+    /// The header with the signature. Default: the header of the type: `X-Grafana-Alerting-Signature` for `grafana`,
+    /// otherwise `X-Signature`.
     #[serde(default)]
     pub hmac_header: Option<String>,
     /// The header with the time, when the sender signs it too. Then requests without it, or older than
@@ -52,6 +58,48 @@ pub struct RawTrigger {
     /// Bans ranges too, when an alert names one.
     #[serde(default)]
     pub allow_ranges: bool,
+    /// What a resolved alert does: `ignore` (default) or `lift`.
+    #[serde(default)]
+    pub resolved: Option<String>,
+    /// The labels that hold the address, most wanted first. Default `ip`.
+    #[serde(default)]
+    pub ip_labels: Option<Vec<String>>,
+    /// The labels that hold the duration. Default `duration`.
+    #[serde(default)]
+    pub duration_labels: Option<Vec<String>>,
+    /// The annotations that hold the reason. Default `description`, `summary`, then the label `alertname`.
+    #[serde(default)]
+    pub reason_labels: Option<Vec<String>>,
+    /// The labels that name the requester. Default: none.
+    #[serde(default)]
+    pub by_labels: Option<Vec<String>>,
+    /// Where the parts of a ban are in the body of a `generic` trigger.
+    #[serde(default)]
+    pub mapping: Option<RawMapping>,
+    /// A mounted file with the certificate of the listener and its chain, in PEM: it serves HTTPS.
+    #[serde(default)]
+    pub tls_cert_file: Option<String>,
+    /// A mounted file with the key of that certificate.
+    #[serde(default)]
+    pub tls_key_file: Option<String>,
+    /// A mounted file with the authorities that sign the certificates of senders: others are refused in the handshake.
+    #[serde(default, rename = "clientCAFile")]
+    pub client_ca_file: Option<String>,
+    /// The senders that are accepted: common names or DNS names of their certificates. Default: each that `clientCAFile`
+    /// vouches for.
+    #[serde(default)]
+    pub client_names: Vec<String>,
+}
+
+/// What a resolved alert does to the ban that its trigger made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AtResolved {
+    /// Nothing: the ban ends when its time is over. A banned address stops sending, so an alert often resolves because of
+    /// the ban.
+    #[default]
+    Ignore,
+    /// Lifts the ban, unless another alert for the address fires.
+    Lift,
 }
 
 /// A trigger that can be served.
@@ -59,8 +107,14 @@ pub struct RawTrigger {
 pub struct Definition {
     /// The name, for logs, metrics and `spec.source`.
     pub name: String,
-    /// Its payload.
-    pub kind: Kind,
+    /// Its payload, and where the parts of a ban are in it.
+    pub payload: Payload,
+    /// What a resolved alert does.
+    pub resolved: AtResolved,
+    /// The certificates of its listener; `None`: plain HTTP.
+    pub tls: Option<Tls>,
+    /// The names of the certificates of its senders; empty: any.
+    pub client_names: Vec<String>,
     /// Where it listens.
     pub address: SocketAddr,
     /// Its path.
@@ -73,100 +127,6 @@ pub struct Definition {
     pub debounce: Duration,
     /// How many addresses are remembered for that.
     pub debounce_entries: usize,
-    /// Whether ranges are banned.
-    pub allow_ranges: bool,
-}
-
-/// Why an entry of the list cannot be served.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DefinitionError {
-    /// No name.
-    #[error("a trigger has no name")]
-    NoName,
-    /// Unknown type.
-    #[error("trigger {name}: unknown type {kind:?}; use type: {}", Kind::names())]
-    Kind {
-        /// The trigger.
-        name: String,
-        /// The value of the entry.
-        kind: String,
-    },
-    /// No address to listen at.
-    #[error("trigger {name}: {addr:?} is not an address to listen at; use for example :8090")]
-    Address {
-        /// The trigger.
-        name: String,
-        /// The value of the entry.
-        addr: String,
-    },
-    /// No path.
-    #[error("trigger {name}: {path:?} is not a path; use for example /trigger/grafana")]
-    Path {
-        /// The trigger.
-        name: String,
-        /// The value of the entry.
-        path: String,
-    },
-    /// No credentials, and `insecure` is not set.
-    #[error(
-        "trigger {name} has no credentials: set hmacSecretFile or bearerTokenFile, or insecure: true (or run with --insecure-triggers) to accept alerts from every client"
-    )]
-    NoCredentials {
-        /// The trigger.
-        name: String,
-    },
-    /// More than one kind of credentials.
-    #[error("trigger {name}: choose one of hmacSecretFile, bearerTokenFile and insecure")]
-    TwoCredentials {
-        /// The trigger.
-        name: String,
-    },
-    /// An invalid header name.
-    #[error("trigger {name}: {header:?} is not a header name")]
-    Header {
-        /// The trigger.
-        name: String,
-        /// The value of the entry.
-        header: String,
-    },
-    /// A file that may not be read.
-    #[error("trigger {name}: {source}")]
-    File {
-        /// The trigger.
-        name: String,
-        /// The fault of its path.
-        source: Outside,
-    },
-    /// The port is one of the operator's own.
-    #[error("trigger {name}: port {port} is the operator's own ({what}); choose another")]
-    OwnPort {
-        /// The trigger.
-        name: String,
-        /// The port.
-        port: u16,
-        /// What is served there.
-        what: &'static str,
-    },
-    /// The blocks of the trigger would never be reconciled.
-    #[error(
-        "trigger {name}: its blocks would be made in namespace {namespace}, and only {watched} is watched (--watch-namespace); set namespace: {watched}"
-    )]
-    Unwatched {
-        /// The trigger.
-        name: String,
-        /// Where the blocks would be.
-        namespace: String,
-        /// What is watched.
-        watched: String,
-    },
-    /// Two triggers at one place.
-    #[error("triggers {first} and {second} listen at the same address and path")]
-    Same {
-        /// The one that comes first.
-        first: String,
-        /// The other.
-        second: String,
-    },
 }
 
 // === impl RawTrigger ===
@@ -181,11 +141,8 @@ impl RawTrigger {
         if name.is_empty() {
             return Err(DefinitionError::NoName);
         }
-        let kind = self.kind.as_deref().unwrap_or(&name);
-        let Some(kind) = Kind::of(kind) else {
-            let kind = kind.to_owned();
-            return Err(DefinitionError::Kind { name, kind });
-        };
+        let payload = self.payload()?;
+        let kind = payload.kind();
         let Some(address) = address(&self.addr) else {
             let addr = self.addr.clone();
             return Err(DefinitionError::Address { name, addr });
@@ -198,7 +155,21 @@ impl RawTrigger {
         if !path.starts_with('/') || path.contains(['?', '#', ' ']) {
             return Err(DefinitionError::Path { name, path });
         }
-        let credentials = self.credentials(&name, kind, options)?;
+        let tls = self.tls(&name, options)?;
+        let certified = tls.as_ref().is_some_and(|tls| tls.clients.is_some());
+        if !self.client_names.is_empty() && !certified {
+            let (field, other) = ("clientNames", "clientCAFile");
+            return Err(DefinitionError::Needs { name, field, other });
+        }
+        let credentials = self.credentials(&name, kind, certified, options)?;
+        let resolved = match self.resolved.as_deref() {
+            None | Some("ignore") => AtResolved::Ignore,
+            Some("lift") => AtResolved::Lift,
+            Some(other) => {
+                let value = other.to_owned();
+                return Err(DefinitionError::Resolved { name, value });
+            }
+        };
         let namespace = self.namespace.as_deref().unwrap_or(&options.namespace);
         if let Some(watched) = options
             .watch_namespace
@@ -213,13 +184,71 @@ impl RawTrigger {
         }
         Ok(Definition {
             name,
-            kind,
+            payload,
+            resolved,
+            tls,
+            client_names: self.client_names.clone(),
             address,
             path,
             credentials,
             namespace: self.namespace.clone(),
             debounce: Duration::from_secs(self.debounce_seconds.unwrap_or(60)),
             debounce_entries: self.debounce_entries.unwrap_or(1000).clamp(1, 1_000_000),
+        })
+    }
+
+    /// The payload alone: what is needed to read a body, without the listener.
+    ///
+    /// # Errors
+    /// See [`DefinitionError`].
+    pub fn payload(&self) -> Result<Payload, DefinitionError> {
+        let name = self.name.trim().to_owned();
+        let kind = self.kind.as_deref().unwrap_or(&name);
+        let Some(kind) = Kind::of(kind) else {
+            let kind = kind.to_owned();
+            return Err(DefinitionError::Kind { name, kind });
+        };
+        let default = Labels::default();
+        let or = |given: &Option<Vec<String>>, default| given.clone().unwrap_or(default);
+        let labels = Labels {
+            ip: or(&self.ip_labels, default.ip),
+            duration: or(&self.duration_labels, default.duration),
+            reason: or(&self.reason_labels, default.reason),
+            by: or(&self.by_labels, default.by),
+        };
+        let wrong = |field, remedy| DefinitionError::NotForType {
+            name: name.clone(),
+            field,
+            kind: kind.name(),
+            remedy,
+        };
+        let form = match (kind, &self.mapping) {
+            (Kind::Generic, mapping) => {
+                let fields = [
+                    ("ipLabels", &self.ip_labels),
+                    ("durationLabels", &self.duration_labels),
+                    ("reasonLabels", &self.reason_labels),
+                    ("byLabels", &self.by_labels),
+                ];
+                if let Some((field, _)) = fields.into_iter().find(|(_, given)| given.is_some()) {
+                    return Err(wrong(field, "use the pointers of mapping"));
+                }
+                let mapping = mapping.as_ref();
+                let mapping =
+                    mapping.map_or_else(|| RawMapping::default().define(), RawMapping::define);
+                Form::Generic(Box::new(mapping.map_err(|source| {
+                    DefinitionError::Mapping {
+                        name: name.clone(),
+                        source,
+                    }
+                })?))
+            }
+            (_, Some(_)) => return Err(wrong("mapping", "use type: generic")),
+            (Kind::Grafana, None) => Form::Grafana(labels),
+            (Kind::Alertmanager, None) => Form::Alertmanager(labels),
+        };
+        Ok(Payload {
+            form,
             allow_ranges: self.allow_ranges,
         })
     }
@@ -243,6 +272,14 @@ impl RawTrigger {
                     second: next.name,
                 });
             }
+            let other =
+                |other: &&Definition| other.address == next.address && other.tls != next.tls;
+            if let Some(first) = defined.iter().find(other) {
+                return Err(DefinitionError::OtherTls {
+                    first: first.name.clone(),
+                    second: next.name,
+                });
+            }
             defined.push(next);
         }
         Ok(defined)
@@ -252,16 +289,11 @@ impl RawTrigger {
         &self,
         name: &str,
         kind: Kind,
+        certified: bool,
         options: &Options,
     ) -> Result<Credentials, DefinitionError> {
+        let file = |path: &str| file(name, path, options);
         let name = name.to_owned();
-        let file = |path: &str| {
-            let file = options.secrets.file(path);
-            file.map_err(|source| DefinitionError::File {
-                name: name.clone(),
-                source,
-            })
-        };
         let header = |given: &str| {
             http::HeaderName::try_from(given).map_err(|_| DefinitionError::Header {
                 name: name.clone(),
@@ -285,12 +317,43 @@ impl RawTrigger {
             (None, Some(token_file), false) => Ok(Credentials::Bearer {
                 token_file: file(token_file)?,
             }),
-            (None, None, true) => Ok(Credentials::Insecure),
+            (None, None, false) if certified => Ok(Credentials::Certificate),
+            (None, None, true) if !certified => Ok(Credentials::Insecure),
             (None, None, false) if options.insecure_triggers => Ok(Credentials::Insecure),
             (None, None, false) => Err(DefinitionError::NoCredentials { name }),
             _ => Err(DefinitionError::TwoCredentials { name }),
         }
     }
+
+    fn tls(&self, name: &str, options: &Options) -> Result<Option<Tls>, DefinitionError> {
+        let needs = |field, other| DefinitionError::Needs {
+            name: name.to_owned(),
+            field,
+            other,
+        };
+        let file = |path: &String| file(name, path, options);
+        match (&self.tls_cert_file, &self.tls_key_file) {
+            (Some(certificate), Some(key)) => Ok(Some(Tls {
+                certificate: file(certificate)?,
+                key: file(key)?,
+                clients: self.client_ca_file.as_ref().map(file).transpose()?,
+            })),
+            (Some(_), None) => Err(needs("tlsCertFile", "tlsKeyFile")),
+            (None, Some(_)) => Err(needs("tlsKeyFile", "tlsCertFile")),
+            (None, None) if self.client_ca_file.is_some() => {
+                Err(needs("clientCAFile", "tlsCertFile and tlsKeyFile"))
+            }
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+fn file(name: &str, path: &str, options: &Options) -> Result<MountedFile, DefinitionError> {
+    let file = options.secrets.file(path);
+    file.map_err(|source| DefinitionError::File {
+        name: name.to_owned(),
+        source,
+    })
 }
 
 // === impl Definition ===
@@ -300,10 +363,11 @@ impl Definition {
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         match &self.credentials {
+            // A sender that shows a certificate is known by it, and its requests cannot be captured.
             Credentials::Hmac {
                 timestamp_header: None,
                 ..
-            } => Some(format!(
+            } if self.tls.as_ref().is_none_or(|tls| tls.clients.is_none()) => Some(format!(
                 "trigger {}: a captured request can be replayed at any time; set hmacTimestampHeader, and the same header in the sender",
                 self.name
             )),
@@ -349,7 +413,7 @@ mod tests {
         let error = original.define(&options(false)).unwrap_err();
         assert!(error.to_string().contains("--insecure-triggers"), "{error}");
         let defined = original.define(&options(true)).unwrap();
-        assert_eq!(defined.kind, Kind::Grafana);
+        assert_eq!(defined.payload.kind(), Kind::Grafana);
         assert_eq!(defined.address, "[::]:8090".parse().unwrap());
         assert_eq!(defined.path, "/trigger/grafana");
         assert_eq!(defined.credentials, Credentials::Insecure);
@@ -417,5 +481,89 @@ mod tests {
         let twice = raw("{name: grafana, addr: ':1', path: /p}");
         let error = RawTrigger::define_all(&[twice.clone(), twice], &options(true)).unwrap_err();
         assert!(matches!(error, DefinitionError::Same { .. }));
+    }
+
+    #[test]
+    fn the_fields_of_a_payload_are_for_its_type() {
+        let base = "name: x, addr: '127.0.0.1:1', path: /p, insecure: true";
+        for (extra, word) in [
+            ("type: grafana, mapping: {ip: /ip}", "use type: generic"),
+            (
+                "type: generic, ipLabels: [ip]",
+                "ipLabels is not for the type generic",
+            ),
+            ("type: generic", "mapping.ip is missing"),
+            ("type: generic, mapping: {ip: x}", "trigger x: mapping.ip"),
+            (
+                "type: grafana, resolved: unblock",
+                "neither lift nor ignore",
+            ),
+        ] {
+            let error = raw(&format!("{{{base}, {extra}}}")).define(&options(false));
+            let error = error.expect_err(extra).to_string();
+            assert!(error.contains(word), "{extra}: {error}");
+        }
+        let defined = |extra: &str| raw(&format!("{{{base}, {extra}}}")).define(&options(false));
+        let lifts = defined("type: alertmanager, resolved: lift, ipLabels: [src, ip]").unwrap();
+        assert_eq!(lifts.resolved, AtResolved::Lift);
+        let Form::Alertmanager(labels) = &lifts.payload.form else {
+            panic!("{lifts:?}");
+        };
+        assert_eq!(labels.ip, ["src", "ip"]);
+        assert_eq!(labels.duration, Labels::default().duration);
+        let ignores = defined("type: generic, mapping: {ip: /ip}").unwrap();
+        assert_eq!(ignores.resolved, AtResolved::Ignore);
+    }
+
+    #[test]
+    fn certificates_come_in_pairs_and_one_address_has_one() {
+        let base = "type: grafana, addr: '127.0.0.1:1'";
+        let pair = "tlsCertFile: /s/crt, tlsKeyFile: /s/key";
+        for (extra, word) in [
+            (
+                "insecure: true, tlsCertFile: /s/crt",
+                "tlsCertFile needs tlsKeyFile",
+            ),
+            (
+                "insecure: true, tlsKeyFile: /s/key",
+                "tlsKeyFile needs tlsCertFile",
+            ),
+            (
+                "clientCAFile: /s/ca",
+                "clientCAFile needs tlsCertFile and tlsKeyFile",
+            ),
+            (
+                "insecure: true, clientNames: [a]",
+                "clientNames needs clientCAFile",
+            ),
+            (
+                "tlsCertFile: /etc/x, tlsKeyFile: /s/key",
+                "not a file below /s",
+            ),
+            (pair, "no credentials"),
+        ] {
+            let error = raw(&format!("{{name: x, path: /p, {base}, {extra}}}"));
+            let error = error.define(&options(false)).expect_err(extra).to_string();
+            assert!(error.contains(word), "{extra}: {error}");
+        }
+        let with = |name: &str, extra: &str| {
+            raw(&format!("{{name: {name}, path: /{name}, {base}, {extra}}}"))
+        };
+        let mutual = format!("{pair}, clientCAFile: /s/ca, clientNames: [prometheus]");
+        let defined = with("a", &mutual).define(&options(false)).unwrap();
+        assert_eq!(defined.credentials, Credentials::Certificate);
+        assert_eq!(defined.client_names, ["prometheus"]);
+        assert_eq!(defined.tls.unwrap().clients, Some(file("/s/ca")));
+        let both = format!("{mutual}, bearerTokenFile: /s/token");
+        let both = with("b", &both).define(&options(false)).unwrap();
+        assert!(matches!(both.credentials, Credentials::Bearer { .. }));
+        let plain = with("c", "insecure: true");
+        let error = RawTrigger::define_all(&[with("a", &mutual), plain], &options(false));
+        assert!(
+            matches!(error, Err(DefinitionError::OtherTls { .. })),
+            "{error:?}"
+        );
+        let one = with("d", &mutual);
+        assert!(RawTrigger::define_all(&[with("a", &mutual), one], &options(false)).is_ok());
     }
 }

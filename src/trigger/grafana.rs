@@ -1,154 +1,38 @@
-//! Grafana's webhook payload, read as far as the operator uses it. Pure.
+//! Grafana's webhook payload. Pure.
 
-use std::net::Ipv4Addr;
-
-use serde::Deserialize;
-use serde_json::{Map, Value};
-
-use super::alerts::{Alerts, Format, MOST_ALERTS, Unreadable, Verdict, Wanted};
-use super::credentials::GRAFANA_HMAC_HEADER;
-use crate::duration;
-use crate::target::{self, Target};
+use super::alerts::{Alerts, Unreadable};
+use super::labels::{self, Dialect, Labels};
 
 /// Names of alerts that are not about an address: the test button, and rules without data.
-const IGNORED_NAMES: [&str; 3] = ["TestAlert", "DatasourceNoData", "DatasourceError"];
+const IGNORED: &[&str] = &["TestAlert", "DatasourceNoData", "DatasourceError"];
 
-/// Longest reason taken over, in characters.
-const LONGEST_REASON: usize = 1024;
-
-/// Grafana's request. Unknown fields are ignored.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Payload {
-    alerts: Vec<Alert>,
-    /// How many alerts Grafana left out of this request.
-    #[serde(default)]
-    truncated_alerts: Option<u64>,
-}
-
-/// One alert.
-#[derive(Debug, Deserialize)]
-struct Alert {
-    #[serde(default)]
-    status: Option<String>,
-    #[serde(default)]
-    labels: Option<Map<String, Value>>,
-    #[serde(default)]
-    annotations: Option<Map<String, Value>>,
-}
-
-/// Grafana's webhook contact point.
-pub(super) const FORMAT: Format = Format {
-    name: "grafana",
-    hmac_header: GRAFANA_HMAC_HEADER,
-    read,
+const DIALECT: Dialect = Dialect {
+    payload: "Grafana webhook payload",
+    prefix: "Grafana alert: ",
+    versions: &[],
+    ignored: IGNORED,
 };
 
-fn read(body: &[u8], allow_ranges: bool) -> Result<Alerts, Unreadable> {
-    let payload: Payload = serde_json::from_slice(body).map_err(|error| Unreadable::Malformed {
-        payload: "Grafana webhook payload",
-        problem: error.to_string(),
-    })?;
-    if payload.alerts.len() > MOST_ALERTS {
-        return Err(Unreadable::TooMany);
-    }
-    let verdicts = payload.alerts.iter();
-    Ok(Alerts {
-        verdicts: verdicts.map(|alert| verdict(alert, allow_ranges)).collect(),
-        left_out: payload.truncated_alerts.unwrap_or_default(),
-    })
-}
-
-/// Reads the request of `alert`.
-fn verdict(alert: &Alert, allow_ranges: bool) -> Verdict {
-    if alert.status.as_deref() != Some("firing") {
-        return Verdict::Ignored;
-    }
-    let label = |name: &str| text(alert.labels.as_ref(), name);
-    if label("alertname").is_some_and(|name| IGNORED_NAMES.contains(&name)) {
-        return Verdict::Ignored;
-    }
-    let Some(raw) = label("ip") else {
-        return Verdict::Ignored;
-    };
-    let target = match address(raw) {
-        Ok(target) => target,
-        Err(error) => return Verdict::Invalid(error.to_string()),
-    };
-    if !target.is_host() && !allow_ranges {
-        return Verdict::Invalid(format!(
-            "{target} is a range, and this trigger bans single addresses (allowRanges: true changes that)"
-        ));
-    }
-    let (duration, remark) = match label("duration") {
-        None => (None, None),
-        Some(given) => match duration::parse(given) {
-            Ok(_) => (Some(given.to_owned()), None),
-            // The attack is real even when the label is wrong: ban, for the default time.
-            Err(error) => (
-                None,
-                Some(format!("{target}: {error}; the default is used")),
-            ),
-        },
-    };
-    let annotation = |name: &str| text(alert.annotations.as_ref(), name);
-    let reason = annotation("description")
-        .or_else(|| annotation("summary"))
-        .or_else(|| label("alertname"))
-        .unwrap_or("alert without a description");
-    Verdict::Ban(Wanted {
-        target,
-        raw: raw.to_owned(),
-        duration,
-        reason: reason_text(reason),
-        remark,
-    })
-}
-
-fn text<'a>(map: Option<&'a Map<String, Value>>, name: &str) -> Option<&'a str> {
-    let text = map?.get(name)?.as_str()?.trim();
-    (!text.is_empty()).then_some(text)
-}
-
-fn reason_text(text: &str) -> String {
-    let mut reason = String::from("Grafana alert: ");
-    let clean = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(LONGEST_REASON);
-    reason.extend(clean);
-    reason
-}
-
-/// The address in a label: `192.0.2.7`, `192.0.2.7:443`, `[2001:db8::1]`, `[2001:db8::1]:443`.
-fn address(raw: &str) -> Result<Target, target::Error> {
-    if let Some(inner) = raw.strip_prefix('[')
-        && let Some((address, rest)) = inner.split_once(']')
-        && (rest.is_empty() || is_port(rest))
-    {
-        return address.parse();
-    }
-    if let Some((address, _)) = raw.split_once(':')
-        && address.parse::<Ipv4Addr>().is_ok()
-        && is_port(&raw[address.len()..])
-    {
-        return address.parse();
-    }
-    raw.parse()
-}
-
-fn is_port(text: &str) -> bool {
-    text.strip_prefix(':')
-        .is_some_and(|port| port.parse::<u16>().is_ok())
+/// Reads a body. `ranges`: whether they may be banned.
+pub(super) fn read(body: &[u8], names: &Labels, ranges: bool) -> Result<Alerts, Unreadable> {
+    labels::read(body, DIALECT, names, ranges)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::trigger::alerts::{Verdict, Wanted};
+    use serde_json::{Value, json};
+
+    fn judged_with(alert: &Value, ranges: bool) -> Verdict {
+        let body = json!({ "alerts": [alert] }).to_string();
+        let alerts = read(body.as_bytes(), &Labels::default(), ranges).unwrap();
+        assert_eq!(alerts.judged.len(), 1, "{alert}");
+        alerts.judged[0].verdict.clone()
+    }
 
     fn judged(alert: &Value) -> Verdict {
-        verdict(&serde_json::from_value(alert.clone()).unwrap(), false)
+        judged_with(alert, false)
     }
 
     fn banned(alert: &Value) -> Wanted {
@@ -196,14 +80,13 @@ mod tests {
             );
         }
         let range = json!({"status": "firing", "labels": {"ip": "192.0.2.0/24"}});
-        let alert = serde_json::from_value(range).unwrap();
-        assert!(matches!(verdict(&alert, true), Verdict::Ban(_)));
+        assert!(matches!(judged_with(&range, true), Verdict::Ban(_)));
     }
 
     #[test]
-    fn resolved_test_and_addressless_alerts_are_ignored() {
+    fn test_alerts_and_those_without_an_address_are_ignored() {
         for alert in [
-            json!({"status": "resolved", "labels": {"ip": "192.0.2.7"}}),
+            json!({"status": "resolved", "labels": {"ip": "example.com"}}),
             json!({"labels": {"ip": "192.0.2.7"}}),
             json!({"status": "firing", "labels": {"alertname": "TestAlert", "ip": "192.0.2.7"}}),
             json!({"status": "firing", "labels": {"alertname": "DatasourceNoData", "ip": "192.0.2.7"}}),
@@ -213,8 +96,27 @@ mod tests {
             json!({"status": "firing", "labels": null}),
             json!({"status": "firing"}),
         ] {
-            assert_eq!(judged(&alert), Verdict::Ignored, "{alert}");
+            let verdict = judged(&alert);
+            assert!(
+                matches!(verdict, Verdict::Ignored(_)),
+                "{alert}: {verdict:?}"
+            );
         }
+    }
+
+    #[test]
+    fn a_resolved_alert_names_its_address() {
+        let resolved = judged(
+            &json!({"status": "resolved", "labels": {"ip": "192.0.2.7:80"}, "fingerprint": "f1"}),
+        );
+        let Verdict::Resolved(resolved) = resolved else {
+            panic!("{resolved:?}");
+        };
+        assert_eq!(resolved.target.to_string(), "192.0.2.7");
+        assert_eq!(
+            (resolved.raw.as_str(), resolved.alert.as_str()),
+            ("192.0.2.7:80", "f1")
+        );
     }
 
     #[test]
@@ -239,35 +141,13 @@ mod tests {
         let wanted = banned(&json!({
             "status": "firing", "labels": {"ip": "192.0.2.7"}, "annotations": {"summary": long}
         }));
-        assert_eq!(
-            wanted.reason.len(),
-            "Grafana alert: ".len() + LONGEST_REASON
-        );
+        assert_eq!(wanted.reason.len(), "Grafana alert: ".len() + 1024);
     }
 
     proptest::proptest! {
         #[test]
-        fn whatever_a_label_says_only_an_address_comes_out(label in "[0-9a-fA-F:./\\[\\]%x ]{0,48}") {
-            if let Ok(target) = address(label.trim()) {
-                proptest::prop_assert_eq!(address(&target.to_string()), Ok(target));
-            }
-        }
-
-        #[test]
-        fn a_port_changes_nothing(bytes in proptest::prelude::any::<[u8; 16]>(), port in 0_u16.., four in proptest::bool::ANY) {
-            let (plain, with_port) = if four {
-                let v4 = std::net::Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]);
-                (v4.to_string(), format!("{v4}:{port}"))
-            } else {
-                let v6 = std::net::Ipv6Addr::from(bytes);
-                (v6.to_string(), format!("[{v6}]:{port}"))
-            };
-            proptest::prop_assert_eq!(address(&plain), address(&with_port));
-        }
-
-        #[test]
         fn no_payload_makes_the_reader_panic(body in ".{0,200}") {
-            let _ = read(body.as_bytes(), true);
+            let _ = read(body.as_bytes(), &Labels::default(), true);
         }
     }
 }

@@ -7,12 +7,13 @@ use jiff::SignedDuration;
 use parking_lot::RwLock;
 use serde_json::json;
 
-use super::alerts::Wanted;
+use super::alerts::{Resolved, Wanted};
 use super::blocks::{Blocks, BlocksError};
 use super::debounce::Debounce;
+use super::firing::{self, Change, Firing};
 use super::metrics::Metrics;
 use super::repeat::{self, Answer, Repeat, Rules};
-use crate::api::{IPBlock, IPBlockSpec, Place};
+use crate::api::{self, ALERTS, IPBlock, IPBlockSpec, IPBlockStatus, Place, RESOLVED};
 use crate::duration;
 use crate::inbound::Budget;
 use crate::lock::KeyedLocks;
@@ -52,6 +53,8 @@ pub(super) enum Outcome {
     Triggered,
     /// A ban lasts longer: one that stands, or one that is not made yet.
     Extended,
+    /// The alert of a ban was the last one, and is over: the ban ends now.
+    Lifted,
     /// The object needs no change.
     LeftAlone,
     /// The object has been in deletion for long, and its ban is not lifted.
@@ -84,6 +87,10 @@ pub(super) struct Intake {
     /// The trigger's name, as `spec.source`.
     pub(super) source: String,
     pub(super) namespace: Option<String>,
+    /// A resolved alert lifts its ban: then the alerts of each ban are recorded, and no repeat is left out.
+    pub(super) lifts: bool,
+    /// What a repeat does, in place of the configured.
+    pub(super) repeated: Option<Repeat>,
 }
 
 // === impl Intake ===
@@ -93,7 +100,7 @@ impl Intake {
     pub(super) async fn take(&self, wanted: &Wanted) -> Outcome {
         let target = wanted.target;
         let _lock = self.shared.locks.lock(target).await;
-        if self.debounce.is_recent(&target) && !self.has_ended(wanted) {
+        if !self.lifts && self.debounce.is_recent(&target) && !self.has_ended(wanted) {
             self.shared.metrics.debounced.inc();
             return Outcome::Debounced;
         }
@@ -109,6 +116,7 @@ impl Intake {
             Outcome::LeftAlone
             | Outcome::Stuck
             | Outcome::Debounced
+            | Outcome::Lifted
             | Outcome::Rejected(_)
             | Outcome::Unavailable(_) => {}
         }
@@ -125,11 +133,29 @@ impl Intake {
             .any(|name| self.shared.blocks.has_ended(namespace, name, now))
     }
 
+    /// Ends the ban that `resolved` is about, if that was its last alert. Safe to repeat, and to cancel at any point.
+    pub(super) async fn resolve(&self, resolved: &Resolved) -> Outcome {
+        let _lock = self.shared.locks.lock(resolved.target).await;
+        let settings = Arc::clone(&self.shared.settings.read());
+        let namespace = self.namespace.as_deref().unwrap_or(&settings.namespace);
+        self.tried(namespace, || self.ended(resolved, namespace))
+            .await
+    }
+
     async fn write(&self, wanted: &Wanted) -> Outcome {
         let settings = Arc::clone(&self.shared.settings.read());
         let namespace = self.namespace.as_deref().unwrap_or(&settings.namespace);
+        self.tried(namespace, || self.attempt(wanted, namespace, &settings))
+            .await
+    }
+
+    /// Repeats `attempt` while other clients change the object.
+    async fn tried<F>(&self, namespace: &str, attempt: impl Fn() -> F) -> Outcome
+    where
+        F: Future<Output = Result<Outcome, BlocksError>>,
+    {
         for _ in 0..ATTEMPTS {
-            match self.attempt(wanted, namespace, &settings).await {
+            match attempt().await {
                 Ok(outcome) => return outcome,
                 Err(BlocksError::Exists | BlocksError::Conflict) => {}
                 Err(BlocksError::Gone) => {
@@ -152,22 +178,26 @@ impl Intake {
         settings: &Settings,
     ) -> Result<Outcome, BlocksError> {
         let name = wanted.target.object_name();
-        let older = object_name(&wanted.raw);
-        if older != name
-            && let Some(present) = self.shared.blocks.get(namespace, &older).await?
-            && is_for(&present, &wanted.target)
-        {
+        let older = self.older(namespace, &wanted.target, &wanted.raw).await?;
+        if let Some(present) = older {
             return self.existing(&present, wanted, namespace, settings).await;
         }
         let spec = IPBlockSpec {
             ip: wanted.target.to_string(),
             reason: Some(wanted.reason.clone()),
             source: Some(self.source.clone()),
+            by: wanted.by.clone(),
             duration: Some(lasting(wanted, settings)),
             ..IPBlockSpec::default()
         };
         let place = settings.place.as_ref();
-        let block = IPBlock::born(&name, namespace, &wanted.target, place, spec);
+        let mut block = IPBlock::born(&name, namespace, &wanted.target, place, spec);
+        if self.lifts {
+            let duration = lasting(wanted, settings);
+            let firing = Firing::new(&self.source, 1, &duration, &wanted.alert);
+            let annotations = block.metadata.annotations.get_or_insert_default();
+            annotations.insert(ALERTS.to_owned(), firing.text());
+        }
         match self.shared.blocks.create(&block).await {
             Ok(()) => Ok(Outcome::Created),
             Err(BlocksError::Exists) => {
@@ -207,27 +237,122 @@ impl Intake {
         let duration = lasting(wanted, settings);
         let rules = Rules {
             most: settings.max_duration,
-            repeated: settings.repeated_alert,
+            repeated: self.repeated.unwrap_or(settings.repeated_alert),
             grace: settings.unblock_grace,
         };
-        let (spec, outcome) =
-            match repeat::answer(present, &duration, rules, self.shared.time.now()) {
-                Answer::LeaveAlone => return Ok(Outcome::LeftAlone),
-                Answer::Trigger => (
+        let answer = repeat::answer(present, &duration, rules, self.shared.time.now());
+        let (spec, annotations, outcome) = match answer {
+            Answer::LeaveAlone => match self.joined(present, wanted, None) {
+                Some(annotations) => (json!({}), annotations, Outcome::LeftAlone),
+                None => return Ok(Outcome::LeftAlone),
+            },
+            Answer::Trigger => {
+                let bans = present.status.as_ref().map_or(0, IPBlockStatus::bans);
+                let firing = Firing::new(&self.source, bans + 1, &duration, &wanted.alert);
+                let text = self.lifts.then(|| firing.text());
+                (
                     json!({ "trigger": true, "reason": wanted.reason, "duration": duration }),
+                    json!({ ALERTS: text, RESOLVED: null }),
                     Outcome::Triggered,
-                ),
-                Answer::Extend(longer) => (json!({ "duration": longer }), Outcome::Extended),
-            };
-        let patch = json!({
+                )
+            }
+            Answer::Extend(longer) => {
+                let joined = self.joined(present, wanted, Some(&longer));
+                let annotations = joined.unwrap_or_else(|| json!({}));
+                let spec = json!({ "duration": longer });
+                (spec, annotations, Outcome::Extended)
+            }
+        };
+        self.patch(present, &spec, &annotations).await?;
+        Ok(outcome)
+    }
+
+    /// The annotation with this alert beside the others that keep the ban; `None` when it is there, and when the ban is
+    /// not one that resolved alerts lift. Alerts of triggers without `resolved: lift` are recorded, too: they keep the ban.
+    fn joined(
+        &self,
+        present: &IPBlock,
+        wanted: &Wanted,
+        duration: Option<&str>,
+    ) -> Option<serde_json::Value> {
+        let mut firing = Firing::of(present)?;
+        let changed = firing.add(&self.source, &wanted.alert, duration);
+        changed.then(|| json!({ ALERTS: firing.text() }))
+    }
+
+    async fn ended(&self, resolved: &Resolved, namespace: &str) -> Result<Outcome, BlocksError> {
+        let target = &resolved.target;
+        let older = self.older(namespace, target, &resolved.raw).await?;
+        let present = match older {
+            Some(present) => Some(present),
+            None => {
+                let name = target.object_name();
+                self.shared.blocks.get(namespace, &name).await?
+            }
+        };
+        let Some(present) = present.filter(|it| is_for(it, target) && !it.is_deleting()) else {
+            return Ok(Outcome::LeftAlone);
+        };
+        let now = self.shared.time.now();
+        match firing::resolve(&present, &self.source, &resolved.alert, now) {
+            Change::LeaveAlone => Ok(Outcome::LeftAlone),
+            Change::Forget(firing) => {
+                let annotations = json!({ ALERTS: firing.text() });
+                self.patch(&present, &json!({}), &annotations).await?;
+                Ok(Outcome::LeftAlone)
+            }
+            Change::Lift(duration) => {
+                // A ban that is asked for and not made yet is not asked for any more.
+                let trigger = present.spec.trigger.map(|_| false);
+                let mut spec = json!({ "duration": duration });
+                if let Some(trigger) = trigger {
+                    spec["trigger"] = trigger.into();
+                }
+                let annotations = json!({ ALERTS: null, RESOLVED: api::write_time(now) });
+                self.patch(&present, &spec, &annotations).await?;
+                Ok(Outcome::Lifted)
+            }
+        }
+    }
+
+    /// The object that is named after the text of an alert, as the original names it.
+    async fn older(
+        &self,
+        namespace: &str,
+        target: &Target,
+        raw: &str,
+    ) -> Result<Option<IPBlock>, BlocksError> {
+        let older = object_name(raw);
+        if older == target.object_name() {
+            return Ok(None);
+        }
+        let present = self.shared.blocks.get(namespace, &older).await?;
+        Ok(present.filter(|present| is_for(present, target)))
+    }
+
+    async fn patch(
+        &self,
+        present: &IPBlock,
+        spec: &serde_json::Value,
+        annotations: &serde_json::Value,
+    ) -> Result<(), BlocksError> {
+        let mut patch = json!({
             // A precondition: a changed object is read again.
-            "metadata": { "resourceVersion": present.metadata.resource_version },
-            "spec": spec,
+            "metadata": {
+                "resourceVersion": present.metadata.resource_version,
+            },
         });
+        if annotations.as_object().is_some_and(|all| !all.is_empty()) {
+            patch["metadata"]["annotations"] = annotations.clone();
+        }
+        if spec.as_object().is_some_and(|all| !all.is_empty()) {
+            patch["spec"] = spec.clone();
+        }
+        let namespace = present.metadata.namespace.as_deref().unwrap_or_default();
+        let name = present.metadata.name.as_deref().unwrap_or_default();
         match self.shared.blocks.patch(namespace, name, &patch).await {
-            Ok(()) => Ok(outcome),
             Err(BlocksError::Gone) => Err(BlocksError::Conflict),
-            Err(other) => Err(other),
+            other => other,
         }
     }
 }

@@ -1,31 +1,32 @@
 //! The list of payloads that a trigger can receive.
 
-use super::alerts::{Alerts, Format, Unreadable};
-use super::grafana;
+use super::credentials::GRAFANA_HMAC_HEADER;
 
 /// The payload of a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Grafana's webhook contact point.
     Grafana,
+    /// Alertmanager's webhook, version 4.
+    Alertmanager,
+    /// Any JSON document, read by a mapping.
+    Generic,
 }
 
 // === impl Kind ===
 
 impl Kind {
     /// Every payload.
-    pub const ALL: &[Self] = &[Self::Grafana];
-
-    fn format(self) -> Format {
-        match self {
-            Self::Grafana => grafana::FORMAT,
-        }
-    }
+    pub const ALL: &[Self] = &[Self::Grafana, Self::Alertmanager, Self::Generic];
 
     /// The name in the configuration.
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.format().name
+        match self {
+            Self::Grafana => "grafana",
+            Self::Alertmanager => "alertmanager",
+            Self::Generic => "generic",
+        }
     }
 
     /// The payload of this name.
@@ -35,19 +36,18 @@ impl Kind {
     }
 
     /// The names of all payloads, for messages.
-    pub(super) fn names() -> String {
+    pub(crate) fn names() -> String {
         let names: Vec<&str> = Self::ALL.iter().map(|kind| kind.name()).collect();
         names.join(" or ")
     }
 
-    /// The header of the signature, unless the configuration names another.
+    /// The header of the signature, unless the configuration names another. Alertmanager does not sign: it sends a bearer
+    /// token.
     pub(super) fn hmac_header(self) -> &'static str {
-        self.format().hmac_header
-    }
-
-    /// Reads the alerts of a body.
-    pub(super) fn read(self, body: &[u8], allow_ranges: bool) -> Result<Alerts, Unreadable> {
-        (self.format().read)(body, allow_ranges)
+        match self {
+            Self::Grafana => GRAFANA_HMAC_HEADER,
+            Self::Alertmanager | Self::Generic => "X-Signature",
+        }
     }
 }
 

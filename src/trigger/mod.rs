@@ -8,6 +8,7 @@
 //!                                             ├ expired, failed, skipped: set `trigger`, unless unblocked a moment ago
 //!                                             ├ active, in its second half: a longer `duration`
 //!                                             └ anything else: nothing, its run goes on
+//!                       each resolved alert, where configured: the end of the ban (see `firing`)
 //! ```
 //!
 //! The answer is 2xx only when every object is written, and 503 when the API server could not be
@@ -18,28 +19,46 @@
 //! others run. While a secret file cannot be read, requests are refused (503). Nothing is queued here:
 //! the sender repeats a request that was not answered with 2xx.
 
+mod address;
+mod alertmanager;
 mod alerts;
 mod blocks;
 mod credentials;
 mod debounce;
 mod definition;
+mod definition_error;
+mod firing;
+mod generic;
 mod grafana;
 mod intake;
 mod kind;
 #[cfg(all(test, feature = "dev"))]
 mod kube_tests;
+mod labels;
+mod listen;
+mod mapping;
 mod metrics;
+mod payload;
 mod receive;
 pub(crate) mod repeat;
 mod server;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tls_tests;
+mod tried;
 
 pub use blocks::{Blocks, BlocksError, KubeBlocks};
 pub use credentials::{Credentials, GRAFANA_HMAC_HEADER};
-pub use definition::{Definition, DefinitionError, RawTrigger};
+pub use definition::{AtResolved, Definition, RawTrigger};
+pub use definition_error::DefinitionError;
 pub use intake::Settings;
 pub use kind::Kind;
+pub use labels::Labels;
+pub use listen::Tls;
+pub use mapping::{Defaults, Mapping, MappingError, Pointers, RawMapping};
 pub use metrics::Metrics;
+pub use payload::{Form, Payload};
 pub use repeat::Repeat;
 pub use server::{ApplyError, Dependencies, Triggers};
+pub use tried::{Line, Tried};

@@ -6,13 +6,15 @@ use futures::StreamExt;
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::json;
 
-use super::alerts::{Alerts, Unreadable, Verdict, Wanted};
+use super::alerts::{Alerts, Resolved, Unreadable, Verdict, Wanted};
 use super::credentials::Refusal;
 use super::definition::Definition;
 use super::intake::{Intake, Outcome};
+use super::listen;
 use crate::inbound::{Answer, BodyError, Request, json, text};
 use crate::outbound::BoxFuture;
 use crate::sampled::Sampled;
+use reeve_serve::http::ClientCertificate;
 
 /// Largest body, in bytes.
 const LARGEST_BODY: usize = 1024 * 1024;
@@ -35,6 +37,7 @@ struct Tally {
     created: usize,
     triggered: usize,
     extended: usize,
+    lifted: usize,
     left_alone: usize,
     stuck: usize,
     debounced: usize,
@@ -70,6 +73,12 @@ impl Route {
             return Err(answer);
         }
         let refuse = |refusal| self.refuse(&refusal);
+        let names = &self.definition.client_names;
+        let certificate = request.extensions().get::<ClientCertificate>();
+        if !names.is_empty() && !listen::is_named(certificate, names) {
+            let refusal = Refusal::Unauthorized("the certificate has another name");
+            return Err(self.refuse(&refusal));
+        }
         let check = self
             .definition
             .credentials
@@ -88,8 +97,7 @@ impl Route {
             text(status, error.to_string())
         })?;
         check.body(&body).map_err(refuse)?;
-        let definition = &self.definition;
-        let alerts = definition.kind.read(&body, definition.allow_ranges);
+        let alerts = self.definition.payload.read(&body);
         let alerts = alerts.map_err(|error| {
             let status = match error {
                 Unreadable::Malformed { .. } => StatusCode::BAD_REQUEST,
@@ -131,17 +139,21 @@ impl Route {
         }
         let mut tally = Tally::default();
         let mut wanted = Vec::new();
-        for verdict in alerts.verdicts {
-            match verdict {
+        let mut over = Vec::new();
+        for judged in alerts.judged {
+            match judged.verdict {
                 Verdict::Ban(ban) => wanted.push(ban),
-                Verdict::Ignored => tally.ignored += 1,
+                Verdict::Resolved(resolved) if self.intake.lifts => over.push(resolved),
+                Verdict::Resolved(_) | Verdict::Ignored(_) => tally.ignored += 1,
                 Verdict::Invalid(why) => tally.rejected.push(why),
             }
         }
         for remark in wanted.iter().filter_map(|ban| ban.remark.as_deref()) {
             tracing::warn!(%trigger, "{remark}");
         }
+        // An alert of the same request that fires keeps the ban of its address.
         self.write(&wanted, &mut tally).await;
+        self.lift(&over, &mut tally).await;
         tally.answer(trigger)
     }
 
@@ -150,12 +162,30 @@ impl Route {
         for ban in wanted {
             writes.push(Box::pin(self.intake.take(ban)));
         }
+        tally.count_all(writes).await;
+    }
+
+    async fn lift(&self, over: &[Resolved], tally: &mut Tally) {
+        let mut writes: Vec<BoxFuture<'_, Outcome>> = Vec::with_capacity(over.len());
+        for resolved in over {
+            writes.push(Box::pin(self.intake.resolve(resolved)));
+        }
+        tally.count_all(writes).await;
+    }
+}
+
+// === impl Tally ===
+
+impl Tally {
+    async fn count_all(&mut self, writes: Vec<BoxFuture<'_, Outcome>>) {
+        let tally = self;
         let mut outcomes = futures::stream::iter(writes).buffer_unordered(AT_ONCE);
         while let Some(outcome) = outcomes.next().await {
             match outcome {
                 Outcome::Created => tally.created += 1,
                 Outcome::Triggered => tally.triggered += 1,
                 Outcome::Extended => tally.extended += 1,
+                Outcome::Lifted => tally.lifted += 1,
                 Outcome::LeftAlone => tally.left_alone += 1,
                 Outcome::Stuck => tally.stuck += 1,
                 Outcome::Debounced => tally.debounced += 1,
@@ -164,15 +194,12 @@ impl Route {
             }
         }
     }
-}
 
-// === impl Tally ===
-
-impl Tally {
     fn status(&self) -> StatusCode {
         let good = self.created
             + self.triggered
             + self.extended
+            + self.lifted
             + self.left_alone
             + self.stuck
             + self.debounced;
@@ -203,6 +230,7 @@ impl Tally {
             created = self.created,
             triggered = self.triggered,
             extended = self.extended,
+            lifted = self.lifted,
             left_alone = self.left_alone,
             debounced = self.debounced,
             ignored = self.ignored,
@@ -213,6 +241,7 @@ impl Tally {
             "created": self.created,
             "triggered": self.triggered,
             "extended": self.extended,
+            "lifted": self.lifted,
             "leftAlone": self.left_alone,
             "deleting": self.stuck,
             "debounced": self.debounced,

@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
 use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
 use super::blocks::Blocks;
 use super::debounce::Debounce;
-use super::definition::Definition;
+use super::definition::{AtResolved, Definition};
 use super::intake::{Intake, Settings, Shared};
+use super::listen::{Tls, listen};
 use super::metrics::Metrics;
 use super::receive::Route;
-use crate::inbound::{self, Budget, Limits, Running, text};
+use crate::inbound::{Budget, Limits, Running};
 use crate::lock::KeyedLocks;
 use crate::sampled::Sampled;
 use crate::target::Target;
@@ -66,12 +66,13 @@ pub struct ApplyError {
 #[derive(Debug)]
 struct Listening {
     listener: Running,
+    tls: Option<Tls>,
     routes: Arc<Routes>,
 }
 
 /// Routes by path, exchanged under the running listener.
 #[derive(Debug, Default)]
-struct Routes(RwLock<BTreeMap<String, Arc<Route>>>);
+pub(super) struct Routes(RwLock<BTreeMap<String, Arc<Route>>>);
 
 // === impl Triggers ===
 
@@ -111,10 +112,16 @@ impl Triggers {
                 .push(definition);
         }
         let mut listeners = self.listeners.lock().await;
+        // All triggers of an address have the same certificates.
+        let tls = |definitions: &[&Definition]| definitions.first().and_then(|it| it.tls.clone());
+        let is_gone = |(address, running): &(&SocketAddr, &Listening)| {
+            let wanted = wanted.get(*address);
+            wanted.is_none_or(|definitions| tls(definitions) != running.tls)
+        };
         let gone: Vec<SocketAddr> = listeners
-            .keys()
-            .filter(|address| !wanted.contains_key(address))
-            .copied()
+            .iter()
+            .filter(is_gone)
+            .map(|(address, _)| *address)
             .collect();
         // First those that end: another address may need their port.
         let ending = gone.iter().filter_map(|address| listeners.remove(address));
@@ -132,13 +139,19 @@ impl Triggers {
             }
             let routes = Arc::new(Routes::default());
             self.exchange(&routes, &definitions);
-            match listen(address, self.limits, &routes) {
+            let tls = tls(&definitions);
+            match listen(address, tls.as_ref(), self.limits, &routes).await {
                 Ok(listener) => {
                     let at = listener.local_addr();
                     for definition in definitions {
-                        tracing::info!(trigger = %definition.name, address = %at, path = %definition.path, "trigger listens");
+                        tracing::info!(trigger = %definition.name, address = %at, https = tls.is_some(), path = %definition.path, "trigger listens");
                     }
-                    listeners.insert(address, Listening { listener, routes });
+                    let listening = Listening {
+                        listener,
+                        tls,
+                        routes,
+                    };
+                    listeners.insert(address, listening);
                 }
                 Err(source) => {
                     let names: Vec<&str> = definitions.iter().map(|it| it.name.as_str()).collect();
@@ -202,39 +215,18 @@ impl Triggers {
                 debounce,
                 source: definition.name.clone(),
                 namespace: definition.namespace.clone(),
+                lifts: definition.resolved == AtResolved::Lift,
+                repeated: None,
             },
             refusals: Sampled::every(REFUSALS),
         }
     }
 }
 
-fn listen(address: SocketAddr, limits: Limits, routes: &Arc<Routes>) -> io::Result<Running> {
-    let handler = |routes: &Arc<Routes>| {
-        let routes = Arc::clone(routes);
-        move |request: inbound::Request| {
-            let route = routes.0.read().get(request.uri().path()).cloned();
-            async move {
-                match route {
-                    Some(route) => route.receive(request).await,
-                    None => text(StatusCode::NOT_FOUND, "no trigger has this path"),
-                }
-            }
-        }
-    };
-    let bound = inbound::serve(address, limits, handler(routes));
-    match bound {
-        Err(error) if address.ip().is_unspecified() && address.is_ipv6() && no_ipv6(&error) => {
-            let v4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), address.port());
-            inbound::serve(v4, limits, handler(routes))
-        }
-        other => other,
-    }
-}
+// === impl Routes ===
 
-/// `:8090` means every address; a machine without IPv6 still has the others.
-fn no_ipv6(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported
-    ) || error.raw_os_error() == Some(97)
+impl Routes {
+    pub(super) fn at(&self, path: &str) -> Option<Arc<Route>> {
+        self.0.read().get(path).cloned()
+    }
 }

@@ -230,6 +230,50 @@ async fn what_is_malformed_or_too_much_is_refused_and_makes_no_object() {
 }
 
 #[tokio::test]
+async fn a_group_of_alertmanager_bans_and_its_resolved_alerts_lift() {
+    let world = World::new();
+    let lifts = definition(
+        "{name: am, type: alertmanager, addr: '127.0.0.1:0', path: /trigger/grafana, insecure: true, resolved: lift}",
+    );
+    let address = world.serve(&[lifts]).await;
+    let group = |alerts: &[Value]| {
+        let mut group = payload(alerts);
+        group["version"] = json!("4");
+        group
+    };
+    let with = |ip: &str, status: &str, fingerprint: &str| {
+        let mut alert = alert(ip);
+        alert["status"] = json!(status);
+        alert["fingerprint"] = json!(fingerprint);
+        alert
+    };
+    let firing = [
+        with("192.0.2.1", "firing", "a"),
+        with("192.0.2.2", "firing", "b"),
+    ];
+    let (code, text) = world.post(address, &group(&firing)).await;
+    assert_eq!((code, world.blocks.names().len()), (200, 2), "{text}");
+    let resolved = [
+        with("192.0.2.1", "resolved", "a"),
+        with("192.0.2.2", "resolved", "b"),
+        with("192.0.2.2", "firing", "c"),
+        with("192.0.2.9", "resolved", "d"),
+    ];
+    let (code, text) = world.post(address, &group(&resolved)).await;
+    assert_eq!(code, 200, "{text}");
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        answer["lifted"],
+        json!(1),
+        "an alert that fires keeps the second: {text}"
+    );
+    let name = |ip: &str| crate::target::object_name(ip);
+    let duration = |ip| world.blocks.one(&name(ip)).spec.duration;
+    assert_eq!(duration("192.0.2.1").as_deref(), Some("1s"));
+    assert_eq!(duration("192.0.2.2").as_deref(), Some("10m"));
+}
+
+#[tokio::test]
 async fn one_unusable_alert_does_not_lose_the_others() {
     let world = World::new();
     let address = world.serve(&[insecure()]).await;
@@ -359,7 +403,7 @@ async fn a_reload_keeps_what_is_unchanged_and_stops_what_is_gone() {
 
     // A changed trigger keeps its debounce too.
     let mut changed = kept.clone();
-    changed.allow_ranges = true;
+    changed.payload.allow_ranges = true;
     assert_eq!(world.serve(&[changed]).await, address);
     let (_, text) = world.post(address, &body).await;
     assert!(text.contains("\"debounced\":1"), "{text}");

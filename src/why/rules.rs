@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::config::keys;
-use crate::policy::{Policy, Protected};
+use crate::policy::Policy;
+use crate::prefix::Prefixes;
 use crate::target::Target;
 
 /// The rules that an answer is made with.
@@ -66,10 +67,8 @@ fn stands_for(line: &str, target: &Target) -> bool {
     let entry = line.split('#').next().unwrap_or_default();
     let address = entry.split_whitespace().next().unwrap_or_default();
     address.parse().is_ok_and(|entry| {
-        let entry = Protected {
-            target: entry,
-            what: String::new(),
-        };
-        entry.meets(target)
+        let mut only = Prefixes::new();
+        only.add(entry, ());
+        only.meeting(target).is_some()
     })
 }
