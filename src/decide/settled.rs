@@ -76,6 +76,12 @@ impl Plan {
             draft.status.last_handled_trigger = Some(handled.clone());
         }
         match &self.purpose {
+            Purpose::Rest if !untouched => {
+                // The block is as its spec requests, and `kubectl wait` ignores conditions of an earlier generation.
+                for condition in &mut draft.status.conditions {
+                    condition.observed_generation = generation;
+                }
+            }
             Purpose::Rest | Purpose::Collect | Purpose::Orphan => {}
             Purpose::Ban { standing, duration } => draft.banned(standing, *duration),
             Purpose::Keep {

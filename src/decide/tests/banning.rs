@@ -79,6 +79,24 @@ fn editing_reason_or_tags_never_bans_again() {
 }
 
 #[test]
+fn an_edit_that_changes_no_ban_moves_the_conditions_to_its_generation() {
+    let mut case = Case::active("192.0.2.7", "10m", 60);
+    let status = case.block.status.as_mut().unwrap();
+    status.observed_generation = Some(1);
+    status.set_condition("Enforced", ConditionStatus::True, "Banned", "banned", now());
+    case.block.spec.reason = Some("other".into());
+    case.block.metadata.generation = Some(2);
+    let settled = case.decide().settle(now(), &[]).status.unwrap();
+    let enforced = settled.condition("Enforced").unwrap();
+    assert_eq!(
+        enforced.observed_generation,
+        Some(2),
+        "kubectl wait believes no earlier one"
+    );
+    assert_eq!(enforced.status, ConditionStatus::True);
+}
+
+#[test]
 fn a_start_far_ahead_of_the_clock_is_not_believed() {
     let mut case = Case::active("192.0.2.7", "10m", 0);
     case.assert = Assert::In(RESYNC);
