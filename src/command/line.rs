@@ -53,7 +53,7 @@ enum Command {
     /// Release all blocks, so that the operator can be removed: lift their bans or keep them, and remove
     /// the finalizers.
     ///
-    /// Scale the operator to zero first, or it adds the finalizers again.
+    /// Scale the operator to zero first, or it adds the finalizers again: --scale-down does it.
     Uninstall(uninstall::Arguments),
 }
 

@@ -1,5 +1,7 @@
 //! `ipblock-operator uninstall`: no finalizer is left when the operator is removed.
 
+mod scale;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +57,11 @@ pub(super) struct Arguments {
     #[arg(long, value_enum, value_name = "WHAT")]
     bans: Bans,
 
+    /// Scale this Deployment of the operator's namespace to zero first, and wait until its Pods have ended. Needs the
+    /// rights to patch `deployments/scale` and to list Pods.
+    #[arg(long, value_name = "DEPLOYMENT")]
+    scale_down: Option<String>,
+
     /// Allow a gateway on a loopback address.
     #[arg(long, alias = "allow-loopback-gateway")]
     allow_loopback: bool,
@@ -82,6 +89,8 @@ enum Bans {
 pub(super) enum Error {
     #[error(transparent)]
     Client(#[from] connect::Error),
+    #[error(transparent)]
+    Scale(#[from] scale::Error),
     #[error("the API server: {0}")]
     Api(#[from] ClientError),
     #[error(
@@ -96,6 +105,10 @@ pub(super) enum Error {
 
 pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     let client = Client::new(client::client(&arguments.location, &Metrics::new()).await?);
+    if let Some(deployment) = &arguments.scale_down {
+        let deployment = Request::namespaced(arguments.own.namespace.as_str(), deployment.as_str());
+        scale::to_zero(&client, &deployment).await?;
+    }
     let record = Record::new(&arguments.own.namespace);
     let config = configuration(&client, &record, &arguments).await?;
     let engines = Engines::new(Arc::new(Gateways {
