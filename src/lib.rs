@@ -45,6 +45,8 @@ pub mod mounted;
 pub mod notify;
 pub mod operator;
 pub mod outbound;
+#[cfg(test)]
+mod packaging;
 pub mod policy;
 pub mod prefix;
 pub mod reconcile;

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::cluster::{documents, manifest_directory, manifests, yaml};
 use crate::kubectl::{self, Kubectl};
 
-const IMAGE: &str = "ipblock-operator:latest";
+/// The tag is the version, so that a Pod which starts again runs what ran before.
+const IMAGE: &str = concat!("ipblock-operator:", env!("CARGO_PKG_VERSION"));
 
 /// Objects by kind, namespace and name.
 type Objects = BTreeMap<[String; 3], Value>;
@@ -68,10 +69,13 @@ async fn the_manifests_and_their_overlays_yield_what_is_documented() {
         names,
         [
             ["ClusterRole", "", "ipblock-operator"],
+            ["ClusterRole", "", "ipblock-operator-edit"],
+            ["ClusterRole", "", "ipblock-operator-view"],
             ["ClusterRoleBinding", "", "ipblock-operator"],
             ["ConfigMap", "default", "ipblock-operator-config"],
             ["CustomResourceDefinition", "", "ipblocks.ops.yiiong.top"],
             ["Deployment", "default", "ipblock-operator"],
+            ["PodDisruptionBudget", "default", "ipblock-operator"],
             ["Role", "default", "ipblock-operator"],
             ["RoleBinding", "default", "ipblock-operator"],
             ["Service", "default", "ipblock-operator-metrics"],
@@ -99,12 +103,13 @@ async fn the_manifests_and_their_overlays_yield_what_is_documented() {
         assert_eq!(containers[0]["image"], IMAGE);
     }
     let guide = include_str!("../../docs/operate.md");
-    let (name, _) = IMAGE.split_once(':').expect("a tag");
     assert!(
-        guide.contains(&format!("-t {name} .")),
+        guide.contains(&format!("-t {IMAGE} .")),
         "the guide builds the image that is deployed"
     );
     let labels = &template(deployment)["metadata"]["labels"];
+    let budget = &of_kind(&all, "PodDisruptionBudget")["spec"];
+    assert_eq!(budget["selector"], deployment["spec"]["selector"]);
     for (_, service) in all.iter().filter(|([kind, ..], _)| kind == "Service") {
         for (label, value) in service["spec"]["selector"].as_object().expect("a selector") {
             assert_eq!(labels[label], *value, "{service:#}");
@@ -132,6 +137,43 @@ async fn the_manifests_and_their_overlays_yield_what_is_documented() {
     let args = &template(job)["spec"]["containers"][0]["args"];
     assert_eq!(args[0], "uninstall");
     assert_eq!(args[1], "--bans=lift");
+}
+
+/// A component, because a network policy that does not fit the cluster cuts the operator off from its gateway.
+#[tokio::test]
+async fn the_network_policy_selects_the_operator_and_admits_its_ports() {
+    let Some(kubectl) = kubectl::of(PathBuf::from("no-cluster-is-asked")) else {
+        return;
+    };
+    let copy = std::env::temp_dir().join(format!("reeve-e2e-component-{}", std::process::id()));
+    copy_directory(&manifest_directory(), &copy);
+    let path = copy.join("kustomization.yaml");
+    let mut text = std::fs::read_to_string(&path).expect("a file of the copy");
+    text.push_str("components:\n  - components/networkpolicy\n");
+    std::fs::write(&path, text).expect("it can be written");
+    let all = rendered(&kubectl, &copy).await;
+    std::fs::remove_dir_all(&copy).expect("the copy can be removed");
+    let policy = &of_kind(&all, "NetworkPolicy")["spec"];
+    let deployment = of_kind(&all, "Deployment");
+    assert_eq!(policy["podSelector"], deployment["spec"]["selector"]);
+    let ports = |rules: &Value, key: &str| -> Vec<Value> {
+        let rules = rules.as_array().expect("rules").iter();
+        let ports = rules.flat_map(|rule| rule["ports"].as_array().expect("ports"));
+        ports.map(|port| port[key].clone()).collect()
+    };
+    let container = &template(deployment)["spec"]["containers"][0];
+    let listens = ports(&json!([container]), "containerPort");
+    assert_eq!(ports(&policy["ingress"], "port"), listens);
+    let gateway = &of_kind(&all, "ConfigMap")["data"]["gatewayHost"];
+    let (_, gateway) = gateway
+        .as_str()
+        .and_then(|host| host.rsplit_once(':'))
+        .expect("a port");
+    let gateway: u16 = gateway.parse().expect("a number");
+    let egress = ports(&policy["egress"], "port");
+    for port in [53, 443, 6443, gateway] {
+        assert!(egress.contains(&json!(port)), "{port}");
+    }
 }
 
 #[test]

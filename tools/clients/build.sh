@@ -4,7 +4,10 @@
 #
 #     eval "$(tools/clients/build.sh)" && cargo test -p reeve-interop --test walk
 #
-# Only those lines go to stdout. Needs Go and the module proxy. It takes about eight minutes on one core.
+# Only those lines go to stdout. Needs Go and the module proxy. It takes about eight minutes on one core; Helm alone takes about
+# four.
+#
+#   tools/clients/build.sh [NAME...]   the programs to build: kubectl-1.36, kubectl-1.37, helm (default: all)
 #
 #   REEVE_CLIENTS_DIR   the folder to build into (default: ${XDG_CACHE_HOME:-$HOME/.cache}/reeve/clients)
 #   REEVE_CLIENTS_JOBS  how many packages to compile at once (default: Go's default, one for each core)
@@ -19,9 +22,11 @@ if command -v flock > /dev/null; then
     flock 9
 fi
 
-# build VARIABLE NAME MODULE PACKAGE: builds PACKAGE at the versions of the file MODULE.
+chosen=("$@")
+# build VARIABLE NAME MODULE PACKAGE: builds PACKAGE at the versions of the file MODULE, if NAME is chosen.
 build() {
     local variable=$1 name=$2 module=$3 package=$4 stamp program version flags=""
+    ((${#chosen[@]} == 0)) || [[ " ${chosen[*]} " == *" $name "* ]] || return 0
     stamp="$(cat "$here/${module%.mod}".{mod,sum} "$here/kubectl/main.go" | cksum | cut -d' ' -f1)"
     program="$output/$name-$stamp"
     if [[ ! -x "$program" ]]; then

@@ -1,0 +1,105 @@
+{{/* Names, labels and the parts that several templates share. */}}
+
+{{- define "ipblock-operator.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "ipblock-operator.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
+{{- else }}
+{{- $name := include "ipblock-operator.name" . }}
+{{- if contains $name .Release.Name }}
+{{- .Release.Name | trunc 52 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 52 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "ipblock-operator.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "ipblock-operator.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- required "serviceAccount.name: name an account, or set serviceAccount.create" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- define "ipblock-operator.matchLabels" -}}
+app.kubernetes.io/name: {{ include "ipblock-operator.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{- define "ipblock-operator.labels" -}}
+app.kubernetes.io/name: {{ include "ipblock-operator.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "ipblock-operator.image" -}}
+{{- if .Values.image.digest }}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
+{{- else }}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
+{{- end }}
+{{- end }}
+
+{{/* The triggers as a list, also when config.trigger is YAML text. */}}
+{{- define "ipblock-operator.triggers" -}}
+{{- $triggers := .Values.config.trigger }}
+{{- if kindIs "string" $triggers }}
+{{- $triggers = fromYamlArray $triggers }}
+{{- end }}
+{{- dict "list" ($triggers | default list) | toJson }}
+{{- end }}
+
+{{/* The ports of triggers and extraPorts as {"list": [{"name", "port"}]}, each port once. */}}
+{{- define "ipblock-operator.ports" -}}
+{{- $ports := list }}
+{{- $seen := dict }}
+{{- range (include "ipblock-operator.triggers" . | fromJson).list }}
+{{- $port := .addr | toString | splitList ":" | last }}
+{{- if and (regexMatch "^[0-9]+$" $port) (not (hasKey $seen $port)) }}
+{{- $ports = append $ports (dict "name" (ternary "trigger" (printf "trigger-%s" $port) (empty $seen)) "port" (int $port)) }}
+{{- $_ := set $seen $port true }}
+{{- end }}
+{{- end }}
+{{- range .Values.service.extraPorts }}
+{{- if not (hasKey $seen (toString .port)) }}
+{{- $ports = append $ports (dict "name" .name "port" (int .port)) }}
+{{- $_ := set $seen (toString .port) true }}
+{{- end }}
+{{- end }}
+{{- dict "list" $ports | toJson }}
+{{- end }}
+
+{{/* The objects of files/rbac.yaml, which `ipblock-operator rbac` prints, as {"list": […]}. */}}
+{{- define "ipblock-operator.rbac" -}}
+{{- $objects := list }}
+{{- range regexSplit "(?m)^---$" (.Files.Get "files/rbac.yaml") -1 }}
+{{- $objects = append $objects (fromYaml .) }}
+{{- end }}
+{{- dict "list" $objects | toJson }}
+{{- end }}
+
+{{/* The volume with the Secret. */}}
+{{- define "ipblock-operator.secretsVolume" -}}
+name: secrets
+secret:
+  secretName: {{ .Values.secrets.name }}
+  optional: {{ .Values.secrets.optional }}
+  # 0440
+  defaultMode: 288
+{{- end }}
+
+{{/* Objects of `helm uninstall` alone: no account has their rights before it. */}}
+{{- define "ipblock-operator.hook" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
