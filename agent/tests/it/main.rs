@@ -1,0 +1,4 @@
+//! The agent in network namespaces: real packets, Debian's `nft` as a witness, and the program as a process.
+
+mod kernel;
+mod namespace;

@@ -1,0 +1,236 @@
+//! Two network namespaces, joined by a veth pair: a node and a client.
+//!
+//! Sockets are opened by threads that move into a namespace; a socket stays there when its thread ends.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// The node's addresses.
+pub(crate) const NODE: [&str; 2] = ["10.77.0.1", "2001:db8:77::1"];
+/// The client's addresses. The second of each family is never banned by tests of the first.
+pub(crate) const CLIENT: [&str; 4] = ["10.77.0.2", "10.77.0.3", "2001:db8:77::2", "2001:db8:77::3"];
+/// How long a packet may take that is not dropped.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a dropped packet is waited for. It takes microseconds to arrive.
+const DROPPED: Duration = Duration::from_millis(150);
+
+/// A network namespace that lives as long as this process holds it.
+pub(crate) struct Namespace {
+    holder: Child,
+}
+
+/// A node and a client.
+pub(crate) struct Pair {
+    pub(crate) node: Namespace,
+    pub(crate) client: Namespace,
+}
+
+// === impl Namespace ===
+
+impl Namespace {
+    fn new() -> Option<Self> {
+        let mut holder = Command::new("unshare")
+            .args(["--net", "--", "sh", "-c", "echo ready && exec sleep 600"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let mut ready = [0; 6];
+        let read = holder
+            .stdout
+            .as_mut()
+            .is_some_and(|out| std::io::Read::read_exact(out, &mut ready).is_ok());
+        let namespace = Self { holder };
+        read.then_some(namespace)
+    }
+
+    fn pid(&self) -> u32 {
+        self.holder.id()
+    }
+
+    /// A command inside of the namespace.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", self.pid()));
+        command.arg("--").arg(program);
+        command
+    }
+
+    /// Runs a command line, which must succeed, and returns what it prints.
+    pub(crate) fn run(&self, line: &str) -> String {
+        let mut words = line.split(' ');
+        let output = self
+            .command(words.next().unwrap())
+            .args(words)
+            .output()
+            .unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{line}: {error}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Calls `open` in a thread inside of the namespace.
+    pub(crate) fn inside<T: Send>(&self, open: impl FnOnce() -> T + Send) -> T {
+        let path = format!("/proc/{}/ns/net", self.pid());
+        std::thread::scope(|scope| {
+            scope
+                .spawn(|| {
+                    let namespace = File::open(path).unwrap();
+                    let kind = Some(LinkNameSpaceType::Network);
+                    move_into_link_name_space(namespace.as_fd(), kind).unwrap();
+                    open()
+                })
+                .join()
+                .unwrap()
+        })
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+// === impl Pair ===
+
+impl Pair {
+    /// A pair, or `None` where the machine does not allow it: then the list of what did not run has `test`.
+    pub(crate) fn new(test: &str) -> Option<Self> {
+        let pair = Self::made();
+        if pair.is_none() {
+            not_run(&format!(
+                "ipblock-agent, {test}: network namespaces, `ip` and `nft` need root and the packages iproute2 and nftables"
+            ));
+        }
+        pair
+    }
+
+    fn made() -> Option<Self> {
+        for program in ["ip", "nft", "nsenter"] {
+            Command::new(program).arg("--version").output().ok()?;
+        }
+        let (node, client) = (Namespace::new()?, Namespace::new()?);
+        let allowed = node.command("nft").args(["list", "ruleset"]).output();
+        if !allowed.ok()?.status.success() {
+            return None;
+        }
+        let peer = client.pid();
+        node.run(&format!(
+            "ip link add gate type veth peer name gate netns {peer}"
+        ));
+        for (namespace, addresses) in [(&node, &NODE[..]), (&client, &CLIENT[..])] {
+            for address in addresses {
+                if address.contains(':') {
+                    // Without the second in which a new address may not be used.
+                    namespace.run(&format!("ip address add {address}/64 dev gate nodad"));
+                } else {
+                    namespace.run(&format!("ip address add {address}/24 dev gate"));
+                }
+            }
+            namespace.run("ip link set lo up");
+            namespace.run("ip link set gate up");
+        }
+        Some(Self { node, client })
+    }
+
+    /// Whether a datagram from the client's address `from` reaches the node.
+    pub(crate) fn datagram_passes(&self, from: &str) -> bool {
+        let from: IpAddr = from.parse().unwrap();
+        let node: IpAddr = NODE[usize::from(from.is_ipv6())].parse().unwrap();
+        let receiver = self.node.inside(|| UdpSocket::bind((node, 0)).unwrap());
+        let sender = self.client.inside(|| UdpSocket::bind((from, 0)).unwrap());
+        sender
+            .send_to(b"?", receiver.local_addr().unwrap())
+            .unwrap();
+        receiver.set_read_timeout(Some(DROPPED)).unwrap();
+        receiver.recv(&mut [0; 8]).is_ok()
+    }
+
+    /// Whether a datagram passes, at the latest after `within`.
+    pub(crate) fn datagram_passes_within(&self, from: &str, within: Duration) -> bool {
+        let tries = within.as_millis() / DROPPED.as_millis() + 1;
+        (0..tries).any(|_| self.datagram_passes(from))
+    }
+
+    /// Whether a datagram is dropped, at the latest after `within`.
+    pub(crate) fn datagram_drops_within(&self, from: &str, within: Duration) -> bool {
+        let pause = Duration::from_millis(50);
+        let tries = within.as_millis() / pause.as_millis() + 1;
+        (0..tries).any(|_| {
+            let dropped = !self.datagram_passes(from);
+            if !dropped {
+                wait(pause);
+            }
+            dropped
+        })
+    }
+
+    /// A TCP connection from the client's address `from` to the node: both ends.
+    pub(crate) fn connection(&self, from: &str) -> (TcpStream, TcpStream) {
+        let from: IpAddr = from.parse().unwrap();
+        let node: IpAddr = NODE[usize::from(from.is_ipv6())].parse().unwrap();
+        let listener = self.node.inside(|| TcpListener::bind((node, 0)).unwrap());
+        let to = listener.local_addr().unwrap();
+        let client = self.client.inside(|| connect(from, to));
+        (client, listener.accept().unwrap().0)
+    }
+
+    /// Whether what the client sends on a connection arrives.
+    pub(crate) fn stream_passes(client: &mut TcpStream, node: &mut TcpStream) -> bool {
+        client.write_all(b"?").unwrap();
+        node.set_read_timeout(Some(DROPPED)).unwrap();
+        let read = std::io::Read::read(node, &mut [0; 8]);
+        !matches!(&read, Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
+    }
+
+    /// Whether the node answers one ping from `from`.
+    pub(crate) fn ping_passes(&self, from: &str) -> Option<bool> {
+        let node = NODE[usize::from(from.contains(':'))];
+        let ping = self
+            .client
+            .command("ping")
+            .args(["-c1", "-W1", "-I", from, node])
+            .output();
+        // `nsenter` reports a missing program by 127.
+        let status = ping.ok()?.status;
+        (status.code() != Some(127)).then_some(status.success())
+    }
+}
+
+/// Connects from a given address. The route prefers the first address of the interface, and std binds no stream, so the
+/// route to the node gets the address as its source for the moment of the connection.
+fn connect(from: IpAddr, to: SocketAddr) -> TcpStream {
+    let node = to.ip();
+    let family = if node.is_ipv6() { "-6" } else { "-4" };
+    let route = format!("{family} route replace {node} dev gate src {from}");
+    let set = Command::new("ip").args(route.split(' ')).status().unwrap();
+    assert!(set.success(), "ip {route}");
+    TcpStream::connect_timeout(&to, PATIENCE).unwrap()
+}
+
+/// Real time: what the kernel ends cannot be paused.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the kernel's time-outs are real time"
+)]
+pub(crate) fn wait(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// Appends a line to the list of what did not run.
+fn not_run(line: &str) {
+    eprintln!("not run: {line}");
+    let Some(path) = std::env::var_os("REEVE_NOT_RUN") else {
+        return;
+    };
+    let file = File::options().append(true).create(true).open(path);
+    writeln!(file.unwrap(), "{line}").unwrap();
+}
