@@ -62,20 +62,20 @@ fn packets_of_a_banned_address_are_dropped_until_it_is_lifted() {
     };
     let mut kernel = open(&pair, RAW);
     for client in [CLIENT[0], CLIENT[2]] {
-        assert!(pair.datagram_passes(client), "{client} before");
+        assert!(pair.passes(client), "{client} before");
         let (mut ours, mut theirs) = pair.connection(client);
         assert!(Pair::stream_passes(&mut ours, &mut theirs));
         build(&mut kernel, &[(client, None)]);
-        assert!(!pair.datagram_passes(client), "{client} banned");
+        assert!(pair.is_dropped(client), "{client} banned");
         assert!(
             !Pair::stream_passes(&mut ours, &mut theirs),
             "an open connection of {client}"
         );
         assert_ne!(pair.ping_passes(client), Some(true), "{client} banned");
         let other = CLIENT[if client == CLIENT[0] { 1 } else { 3 }];
-        assert!(pair.datagram_passes(other), "{other} is not banned");
+        assert!(pair.passes(other), "{other} is not banned");
         set(&mut kernel, &[]);
-        assert!(pair.datagram_passes(client), "{client} lifted");
+        assert!(pair.passes(client), "{client} lifted");
         assert_ne!(pair.ping_passes(client), Some(false), "{client} lifted");
     }
 }
@@ -95,17 +95,17 @@ fn the_kernel_ends_a_ban_without_the_agent() {
         ],
     );
     drop(kernel);
-    assert!(!pair.datagram_passes(CLIENT[0]) && !pair.datagram_passes(CLIENT[2]));
-    assert!(pair.datagram_passes_within(CLIENT[0], Duration::from_secs(5)));
-    assert!(pair.datagram_passes_within(CLIENT[2], Duration::from_secs(1)));
-    assert!(!pair.datagram_passes(CLIENT[1]), "its time is not over");
+    assert!(pair.is_dropped(CLIENT[0]) && pair.is_dropped(CLIENT[2]));
+    assert!(pair.passes(CLIENT[0]));
+    assert!(pair.passes(CLIENT[2]));
+    assert!(pair.is_dropped(CLIENT[1]), "its time is not over");
     // The address can be banned again where it was.
     let mut kernel = open(&pair, RAW);
     set(
         &mut kernel,
         &[(CLIENT[0], Some(60_000)), (CLIENT[1], Some(60_000))],
     );
-    assert!(!pair.datagram_passes(CLIENT[0]));
+    assert!(pair.is_dropped(CLIENT[0]));
 }
 
 #[test]
@@ -118,16 +118,13 @@ fn a_range_and_an_address_in_it_end_each_at_its_own_time() {
         &mut kernel,
         &[("10.77.0.0/28", Some(1000)), (CLIENT[0], Some(60_000))],
     );
-    assert!(!pair.datagram_passes(CLIENT[0]) && !pair.datagram_passes(CLIENT[1]));
-    assert!(
-        pair.datagram_passes_within(CLIENT[1], Duration::from_secs(5)),
-        "the range has ended"
-    );
-    assert!(!pair.datagram_passes(CLIENT[0]), "the address outlasts it");
+    assert!(pair.is_dropped(CLIENT[0]) && pair.is_dropped(CLIENT[1]));
+    assert!(pair.passes(CLIENT[1]), "the range has ended");
+    assert!(pair.is_dropped(CLIENT[0]), "the address outlasts it");
     set(&mut kernel, &[("2001:db8:77::/64", None)]);
-    assert!(pair.datagram_passes(CLIENT[0]));
+    assert!(pair.passes(CLIENT[0]));
     // The node's own neighbour discovery is link-local, or it would be cut off by its own range.
-    assert!(!pair.datagram_passes(CLIENT[2]) && !pair.datagram_passes(CLIENT[3]));
+    assert!(pair.is_dropped(CLIENT[2]) && pair.is_dropped(CLIENT[3]));
 }
 
 #[test]
@@ -139,7 +136,7 @@ fn a_ban_is_prolonged_in_one_transaction() {
     build(&mut kernel, &[(CLIENT[0], Some(2000))]);
     set(&mut kernel, &[(CLIENT[0], Some(60_000))]);
     wait(Duration::from_millis(2200));
-    assert!(!pair.datagram_passes(CLIENT[0]));
+    assert!(pair.is_dropped(CLIENT[0]));
     let observed = kernel.observe().unwrap();
     assert!(
         observed.v4[0].left > Left::of(Duration::from_secs(50)),
@@ -236,9 +233,9 @@ fn damage_is_seen_and_repaired() {
         let standing = kernel.standing().unwrap();
         assert_eq!(standing.layout, found, "{damage}");
         assert_ne!(standing.generation, intact.generation, "{damage}");
-        assert!(pair.datagram_passes(CLIENT[0]), "{damage}");
+        assert!(pair.passes(CLIENT[0]), "{damage}");
         build(&mut kernel, &[(CLIENT[0], None)]);
-        assert!(!pair.datagram_passes(CLIENT[0]), "{damage}, repaired");
+        assert!(pair.is_dropped(CLIENT[0]), "{damage}, repaired");
     }
     let mut elsewhere = open(&pair, Hook::Prerouting { priority: -150 });
     assert_eq!(
@@ -255,13 +252,11 @@ fn dropped_packets_are_counted_by_the_kernel() {
         return;
     };
     let mut kernel = open(&pair, RAW);
-    // The neighbour is known then, and no solicitation is counted.
-    assert!(pair.datagram_passes(CLIENT[2]));
     build(&mut kernel, &[(CLIENT[0], None), (CLIENT[2], None)]);
     for _ in 0..3 {
-        assert!(!pair.datagram_passes(CLIENT[0]));
+        assert!(pair.is_dropped(CLIENT[0]));
     }
-    assert!(!pair.datagram_passes(CLIENT[2]));
+    assert!(pair.is_dropped(CLIENT[2]));
     let Layout::Intact { v4, v6 } = kernel.standing().unwrap().layout else {
         panic!("damaged")
     };
@@ -276,7 +271,6 @@ fn at_ingress_packets_are_dropped_at_the_named_device() {
         return;
     };
     let devices = vec!["gate".to_owned()];
-    assert!(CLIENT.iter().all(|client| pair.datagram_passes(client)));
     let mut kernel = open(
         &pair,
         Hook::Ingress {
@@ -289,10 +283,11 @@ fn at_ingress_packets_are_dropped_at_the_named_device() {
         kernel.standing().unwrap().layout,
         Layout::Intact { .. }
     ));
-    assert!(!pair.datagram_passes(CLIENT[0]) && !pair.datagram_passes(CLIENT[2]));
-    assert!(pair.datagram_passes(CLIENT[1]) && pair.datagram_passes(CLIENT[3]));
+    assert!(pair.is_dropped(CLIENT[0]) && pair.is_dropped(CLIENT[2]));
+    assert!(pair.passes(CLIENT[1]) && pair.passes(CLIENT[3]));
+    // A name may have 15 characters. A device that does not exist is refused by kernels before 6.16 only.
     let missing = Hook::Ingress {
-        devices: vec!["absent".into()],
+        devices: vec!["a-name-that-is-too-long".into()],
         priority: -500,
     };
     let change = Change {
@@ -302,7 +297,7 @@ fn at_ingress_packets_are_dropped_at_the_named_device() {
     let error = open(&pair, missing).apply(&change).unwrap_err();
     assert_eq!(error.kind(), "netlink_refused", "{error}");
     assert!(
-        !pair.datagram_passes(CLIENT[0]),
+        pair.is_dropped(CLIENT[0]),
         "the old table stays when the new one is refused"
     );
 }

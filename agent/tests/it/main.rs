@@ -2,3 +2,5 @@
 
 mod kernel;
 mod namespace;
+mod operator;
+mod process;

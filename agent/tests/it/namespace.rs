@@ -7,6 +7,7 @@ use std::io::{ErrorKind, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -15,8 +16,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 pub(crate) const NODE: [&str; 2] = ["10.77.0.1", "2001:db8:77::1"];
 /// The client's addresses. The second of each family is never banned by tests of the first.
 pub(crate) const CLIENT: [&str; 4] = ["10.77.0.2", "10.77.0.3", "2001:db8:77::2", "2001:db8:77::3"];
-/// How long a packet may take that is not dropped.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a test waits for what has to happen.
+const PATIENCE: Duration = Duration::from_secs(8);
 /// How long a dropped packet is waited for. It takes microseconds to arrive.
 const DROPPED: Duration = Duration::from_millis(150);
 
@@ -92,6 +93,19 @@ impl Namespace {
     }
 }
 
+impl Namespace {
+    /// Starts a thread inside of the namespace.
+    pub(crate) fn thread(&self, work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+        let path = format!("/proc/{}/ns/net", self.pid());
+        std::thread::spawn(move || {
+            let namespace = File::open(path).unwrap();
+            let kind = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(namespace.as_fd(), kind).unwrap();
+            work();
+        })
+    }
+}
+
 impl Drop for Namespace {
     fn drop(&mut self) {
         let _ = self.holder.kill();
@@ -138,34 +152,36 @@ impl Pair {
             namespace.run("ip link set lo up");
             namespace.run("ip link set gate up");
         }
-        Some(Self { node, client })
+        let pair = Self { node, client };
+        // The neighbours know each other then, so that no packet of a test waits for a solicitation.
+        for client in CLIENT {
+            assert!(pair.passes(client), "a datagram from {client}");
+        }
+        Some(pair)
     }
 
-    /// Whether a datagram from the client's address `from` reaches the node.
-    pub(crate) fn datagram_passes(&self, from: &str) -> bool {
+    /// Whether one datagram from the client's address `from` does not reach the node.
+    pub(crate) fn is_dropped(&self, from: &str) -> bool {
         let from: IpAddr = from.parse().unwrap();
         let node: IpAddr = NODE[usize::from(from.is_ipv6())].parse().unwrap();
         let receiver = self.node.inside(|| UdpSocket::bind((node, 0)).unwrap());
         let sender = self.client.inside(|| UdpSocket::bind((from, 0)).unwrap());
-        sender
-            .send_to(b"?", receiver.local_addr().unwrap())
-            .unwrap();
+        let to = receiver.local_addr().unwrap();
+        sender.send_to(b"?", to).unwrap();
         receiver.set_read_timeout(Some(DROPPED)).unwrap();
-        receiver.recv(&mut [0; 8]).is_ok()
+        receiver.recv(&mut [0; 8]).is_err()
     }
 
-    /// Whether a datagram passes, at the latest after `within`.
-    pub(crate) fn datagram_passes_within(&self, from: &str, within: Duration) -> bool {
-        let tries = within.as_millis() / DROPPED.as_millis() + 1;
-        (0..tries).any(|_| self.datagram_passes(from))
+    /// Whether a datagram reaches the node, now or within [`PATIENCE`].
+    pub(crate) fn passes(&self, from: &str) -> bool {
+        (0..PATIENCE.as_millis() / DROPPED.as_millis()).any(|_| !self.is_dropped(from))
     }
 
-    /// Whether a datagram is dropped, at the latest after `within`.
-    pub(crate) fn datagram_drops_within(&self, from: &str, within: Duration) -> bool {
+    /// Whether datagrams are dropped, now or within [`PATIENCE`].
+    pub(crate) fn becomes_dropped(&self, from: &str) -> bool {
         let pause = Duration::from_millis(50);
-        let tries = within.as_millis() / pause.as_millis() + 1;
-        (0..tries).any(|_| {
-            let dropped = !self.datagram_passes(from);
+        (0..PATIENCE.as_millis() / pause.as_millis()).any(|_| {
+            let dropped = self.is_dropped(from);
             if !dropped {
                 wait(pause);
             }
