@@ -12,20 +12,23 @@ use crate::config::{self, keys};
 use crate::decide::{Cause, Coverage};
 use crate::metrics::Metrics;
 use crate::policy::RefusalKind;
+use crate::sets::RawEngine;
 use crate::trigger::RawTrigger;
-use crate::{engine, notify, trigger};
+use crate::{engine, notify, sets, trigger};
 
 const GUIDE: &str = include_str!("../docs/operate.md");
 const TRIGGERS: &str = include_str!("../docs/triggers.md");
+const ENGINES: &str = include_str!("../docs/engines.md");
 const ALERTS: &str = include_str!("../manifests/monitoring/prometheusrule.yaml");
 
 /// The rows of the table under `header`, each as its cells.
 fn table(header: &str) -> Vec<Vec<&'static str>> {
-    let mut lines = GUIDE.lines().skip_while(|line| *line != header);
-    assert!(
-        lines.next().is_some(),
-        "docs/operate.md has a table {header}"
-    );
+    table_of(GUIDE, header)
+}
+
+fn table_of(page: &'static str, header: &str) -> Vec<Vec<&'static str>> {
+    let mut lines = page.lines().skip_while(|line| *line != header);
+    assert!(lines.next().is_some(), "the page has a table {header}");
     let rows = lines.skip(1).take_while(|line| line.starts_with('|'));
     rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect())
         .collect()
@@ -119,6 +122,19 @@ fn every_example_of_the_guides_is_a_right_configuration() {
     }
 }
 
+#[test]
+fn every_field_of_an_engine_is_documented_and_every_documented_one_exists() {
+    let unknown = "{name: edge, type: list, '?': 1}";
+    let error = serde_saphyr::from_str::<RawEngine>(unknown).expect_err("an unknown field");
+    let serde_saphyr::Error::SerdeUnknownField { expected, .. } = error.without_snippet() else {
+        panic!("{error}");
+    };
+    let known: BTreeSet<String> = expected.iter().map(ToString::to_string).collect();
+    let rows = table_of(ENGINES, "| field of `engines` | meaning | default |");
+    let fields = rows.into_iter().flat_map(|row| code(row[0]));
+    assert_eq!(fields.map(String::from).collect::<BTreeSet<_>>(), known);
+}
+
 /// All metrics of the operator's own, each with a sample.
 fn exposed() -> String {
     let mut registry = Registry::default();
@@ -136,6 +152,12 @@ fn exposed() -> String {
     let engine = engine::Metrics::new();
     engine.register(&mut registry);
     engine.called("xdp", "ban", "ok", Duration::ZERO);
+    let sets = sets::Metrics::default();
+    sets.register(&mut registry);
+    sets.counted(&"edge".into(), sets::Counts::default());
+    sets.batch("edge", true);
+    sets.agents("edge", "current", 1);
+    metrics.drift_repaired("xdp", 1);
     let trigger = trigger::Metrics::default();
     trigger.register(&mut registry);
     trigger.answered("grafana", 200);

@@ -17,6 +17,7 @@
 //! * [`time`]: the clock that bans end by, compared with the API server's.
 //! * [`mounted`]: which files the ConfigMap may name.
 //! * [`engine`]: what makes an address blocked. [`outbound`]: HTTP requests, with limits and address checks.
+//! * [`sets`]: engines that follow a whole set, such as a list over HTTP.
 //! * [`notify`]: notifications. [`metrics`]: counters.
 //! * [`why`]: whether an address is banned, and why.
 //! * [`operator`]: all of it put together. [`command`]: the command line. [`manifest`]: CRD and access rules.
@@ -52,6 +53,7 @@ pub mod prefix;
 pub mod reconcile;
 mod sampled;
 pub mod secret;
+pub mod sets;
 pub mod target;
 pub mod time;
 pub mod trigger;

@@ -25,7 +25,7 @@ pub struct Metrics {
     bans: Family<BanLabels, Counter>,
     unbans: Family<CauseLabel, Counter>,
     expiry_lag: Histogram,
-    drift_repaired: Counter,
+    drift_repaired: Family<EngineLabel, Counter>,
     skipped: Family<ReasonLabel, Counter>,
     released: Counter,
     collected: Counter,
@@ -55,6 +55,22 @@ struct ResultLabel {
     result: &'static str,
 }
 
+/// The name of an engine, as configured.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct EngineLabel {
+    engine: String,
+}
+
+// === impl EngineLabel ===
+
+impl EngineLabel {
+    pub(crate) fn new(engine: &str) -> Self {
+        Self {
+            engine: engine.to_owned(),
+        }
+    }
+}
+
 // === impl Metrics ===
 
 impl Metrics {
@@ -68,7 +84,7 @@ impl Metrics {
                 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0,
                 300.0, 3600.0,
             ]),
-            drift_repaired: Counter::default(),
+            drift_repaired: Family::default(),
             skipped: Family::default(),
             released: Counter::default(),
             collected: Counter::default(),
@@ -97,7 +113,7 @@ impl Metrics {
         );
         registry.register(
             "ipblock_drift_repaired",
-            "Standing bans that the engine had lost and took again",
+            "Bans that an engine had lost and took again, and targets that it had gained, by engine",
             self.drift_repaired.clone(),
         );
         registry.register(
@@ -182,8 +198,10 @@ impl Metrics {
         self.skipped.get_or_create(&ReasonLabel { reason }).inc();
     }
 
-    pub(crate) fn drift_repaired(&self) {
-        self.drift_repaired.inc();
+    /// `count` bans that `engine` had lost, or targets that it had gained.
+    pub(crate) fn drift_repaired(&self, engine: &str, count: u64) {
+        let label = EngineLabel::new(engine);
+        self.drift_repaired.get_or_create(&label).inc_by(count);
     }
 
     pub(crate) fn released(&self) {
@@ -312,7 +330,7 @@ mod tests {
         metrics.banned(Some("192.0.2.7"), true);
         metrics.lifted(Cause::Expired, Some(Duration::from_millis(2)));
         metrics.skipped(RefusalKind::Allowlisted);
-        metrics.drift_repaired();
+        metrics.drift_repaired("xdp", 1);
         metrics.config_read(false);
         metrics.collected();
         metrics.collection_refused();
@@ -324,7 +342,7 @@ mod tests {
             "ipblock_bans_total{source=\"other\",result=\"success\"} 1",
             "ipblock_unbans_total{cause=\"expired\"} 1",
             "ipblock_expiry_lag_seconds_count 1",
-            "ipblock_drift_repaired_total 1",
+            "ipblock_drift_repaired_total{engine=\"xdp\"} 1",
             "ipblock_skipped_total{reason=\"allowlisted\"} 1",
             "ipblock_config_reloads_total{result=\"refused\"} 1",
             "ipblock_collected_total 1",

@@ -32,9 +32,10 @@ use crate::outbound::{self, AddressPolicy, Http};
 use crate::policy::Protected;
 use crate::reconcile::{
     Announcer, BlockReconciler, ConfigurationReconciler, Connector, Consumers, Dependencies,
-    Engines, FIRST_RETRY, Gateways, LONGEST_RETRY, LiftsFirst, Live, Record, Resolver,
-    SystemResolver, alarm, request_all,
+    Engines, FIRST_RETRY, Gateways, LONGEST_RETRY, LiftsFirst, Live, MirrorReconciler, Record,
+    Resolver, Standby, SystemResolver, alarm, request_all,
 };
+use crate::sets::{self, Sets};
 use crate::target::Target;
 use crate::time::{ServerTime, Time, server_time};
 use crate::trigger::{self, KubeBlocks, Triggers};
@@ -118,6 +119,7 @@ pub enum Error {
 pub struct Operator {
     manager: Manager,
     triggers: Arc<Triggers>,
+    sets: Arc<Sets>,
     kept: Kept,
 }
 
@@ -199,10 +201,11 @@ impl Operator {
         }
         let manager = builder.build().await?;
         let kept = Kept::default();
-        let triggers = assemble(&manager, client, &settings, &kept)?;
+        let (triggers, sets) = assemble(&manager, client, &settings, &kept)?;
         Ok(Self {
             manager,
             triggers,
+            sets,
             kept,
         })
     }
@@ -217,6 +220,12 @@ impl Operator {
     #[must_use]
     pub fn triggers(&self) -> &Arc<Triggers> {
         &self.triggers
+    }
+
+    /// The engines that follow the set of bans, for the addresses they are served at.
+    #[must_use]
+    pub fn sets(&self) -> &Arc<Sets> {
+        &self.sets
     }
 
     /// Runs until `stop` is cancelled or something fails.
@@ -251,15 +260,17 @@ fn assemble(
     client: kube_client::Client,
     settings: &Settings,
     kept: &Kept,
-) -> Result<Arc<Triggers>, Error> {
+) -> Result<(Arc<Triggers>, Arc<Sets>), Error> {
     let counts = Metrics::new();
     let engine_counts = engine::Metrics::new();
+    let set_counts = sets::Metrics::default();
     let trigger_counts = trigger::Metrics::default();
     let notify_counts = notify::Metrics::default();
     let coverage = Arc::clone(&kept.coverage);
     manager.metrics().register(|registry| {
         counts.register(registry, &coverage);
         engine_counts.register(registry);
+        set_counts.register(registry);
         trigger_counts.register(registry);
         notify_counts.register(registry);
     });
@@ -282,8 +293,15 @@ fn assemble(
             metrics: engine_counts,
         })
     });
-    let engines = Arc::new(Engines::new(connector));
     let time = Time::new(settings.clock.clone());
+    let sets = Arc::new(Sets::new(sets::Dependencies {
+        time: time.clone(),
+        leading: manager.leading(),
+        metrics: set_counts,
+        counts: counts.clone(),
+    }));
+    let engines = Arc::new(Engines::new(connector).with_sets(Arc::clone(&sets)));
+    let standby = Arc::<Mutex<Standby>>::default();
     let server = settings
         .server_time
         .clone()
@@ -325,7 +343,17 @@ fn assemble(
             announcer: Arc::new(Outside(notifications.clone())),
             metrics: counts.clone(),
             record: Arc::clone(&record),
+            sets: Arc::clone(&sets),
+            standby: Arc::clone(&standby),
         }))?;
+    let mirror = mirror(MirrorReconciler {
+        sets: Arc::clone(&sets),
+        standby,
+        live: live.clone(),
+        record: Arc::clone(&record),
+        time: time.clone(),
+        recalled: Mutex::new(false),
+    })?;
 
     let config_map = Request::namespaced(settings.namespace.as_str(), CONFIG_MAP);
     // Requested once even when there is none: other parts wait for the first configuration.
@@ -376,11 +404,13 @@ fn assemble(
                 record,
                 time: time.clone(),
                 resolver: Arc::clone(&settings.resolver),
+                sets: Arc::clone(&sets),
             },
         ))?;
 
     manager.add_controller(configuration)?;
     manager.add_controller(blocks)?;
+    manager.add_controller(mirror)?;
     manager.add(compared(
         time.clone(),
         server,
@@ -390,7 +420,42 @@ fn assemble(
     manager.add(ends(Arc::clone(&coverage), time, again.clone()))?;
     manager.add(jumps(manager, coverage, again))?;
     manager.add(ending(Arc::clone(&triggers), notifications))?;
-    Ok(triggers)
+    manager.add(set_ends(Arc::clone(&sets)))?;
+    manager.add(set_ending(Arc::clone(&sets)))?;
+    Ok((triggers, sets))
+}
+
+/// Follows the records of blocks on a replica that does not lead.
+fn mirror(reconciler: MirrorReconciler) -> Result<Controller, Error> {
+    // Requested once even when there is no block: set engines wait for the first reading.
+    let (first, requested) = source::channel::<Request>(1);
+    // A name that no block has.
+    first.try_send(Request::cluster("first"))?;
+    Ok(Controller::builder("sets")
+        .for_kind::<IPBlock>()
+        .with_predicate(predicate::resource_version_changed())
+        .watches_source(Source::from(requested).finite())
+        .without_leader_election()
+        .complete(reconciler)?)
+}
+
+/// Removes bans from the set at their ends.
+fn set_ends(sets: Arc<Sets>) -> Runnable {
+    Runnable::new("ends in sets", move |stop| async move {
+        sets.expire(stop).await;
+        Ok::<_, std::convert::Infallible>(())
+    })
+    .without_leader_election()
+}
+
+/// At the end: answers the readers of set engines.
+fn set_ending(sets: Arc<Sets>) -> Runnable {
+    Runnable::new("set engines", move |stop| async move {
+        stop.cancelled().await;
+        sets.stop().await;
+        Ok::<_, std::convert::Infallible>(())
+    })
+    .as_server()
 }
 
 /// Compares the clock with the API server's.

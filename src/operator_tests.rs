@@ -30,6 +30,7 @@ use crate::config::{CONFIG_MAP, EngineConfig};
 use crate::engine::{DryRun, Engine};
 use crate::outbound::BoxFuture;
 use crate::reconcile::{ConnectError, Connector, RECORD, Resolver};
+use crate::sets::Sets;
 
 #[path = "operator_end_tests.rs"]
 mod ends;
@@ -42,6 +43,8 @@ mod guard;
 mod records;
 #[path = "operator_rights_tests.rs"]
 mod rights;
+#[path = "operator_sets_tests.rs"]
+mod sets;
 
 /// The credentials of the operator; the test has those of an administrator.
 const TOKEN: &str = "the operator's";
@@ -84,6 +87,7 @@ struct World {
     takeover: bool,
     kept: Kept,
     manager: Option<Manager>,
+    sets: Option<Arc<Sets>>,
 }
 
 impl World {
@@ -116,6 +120,7 @@ impl World {
             takeover: false,
             kept: Kept::default(),
             manager: None,
+            sets: None,
         }
     }
 
@@ -199,6 +204,7 @@ impl World {
         self.health = Some(operator.manager().health().clone());
         self.kept = operator.kept.clone();
         self.manager = Some(operator.manager().clone());
+        self.sets = Some(Arc::clone(operator.sets()));
         let task = tokio::spawn(async move {
             operator.run(CancellationToken::new()).await.unwrap();
         });

@@ -11,14 +11,15 @@ mod schema;
 mod status;
 
 pub use annotation::{
-    ALERT_ANNOTATION, ALERTS, Alert, FINALIZER, INTENT, Intent, Place, RELEASE_ANNOTATION, RESOLVED,
-    RETENTION_ANNOTATION, Standing, TRIGGER_ANNOTATION,
+    ALERT_ANNOTATION, ALERTS, Alert, FINALIZER, INTENT, Intent, Place, RELEASE_ANNOTATION,
+    RESOLVED, RETENTION_ANNOTATION, Standing, TRIGGER_ANNOTATION,
 };
 pub use ipblock::{IPBlock, IPBlockSpec};
 pub use schema::{crd, crd_without_rules};
 pub(crate) use status::write as write_time;
 pub use status::{
-    Condition, ConditionStatus, IPBlockStatus, Phase, ResultCode, UNBLOCKED, condition,
+    Condition, ConditionStatus, EngineStatus, IPBlockStatus, Phase, ResultCode, UNBLOCKED,
+    condition,
 };
 
 /// The API group.

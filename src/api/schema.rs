@@ -101,6 +101,11 @@ pub(super) fn duration_rules() -> Value {
     ])
 }
 
+/// Engines are distinguished by their name.
+pub(super) fn engine_keys() -> Value {
+    json!(["name"])
+}
+
 /// Conditions are distinguished by their type.
 pub(super) fn condition_keys() -> Value {
     json!(["type"])

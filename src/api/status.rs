@@ -88,6 +88,11 @@ pub struct IPBlockStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
 
+    /// Each engine that follows the set of bans, and whether it has this one; absent while not banned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = schema::engine_keys()))]
+    pub engines: Vec<EngineStatus>,
+
     /// Ready, Enforced, Allowlisted, Lifted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = schema::condition_keys()))]
@@ -96,6 +101,19 @@ pub struct IPBlockStatus {
     /// The value of the trigger annotation that was last acted upon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_handled_trigger: Option<String>,
+}
+
+/// What one engine does about a ban.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EngineStatus {
+    /// The engine's name in the configuration.
+    pub name: String,
+    /// Whether it enforces the ban.
+    pub enforced: bool,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// One aspect of a status, in the form of Kubernetes.

@@ -2,8 +2,10 @@
 
 /// `host:port` of the gateway, or `http://…`, `https://…`.
 pub const GATEWAY_HOST: &str = "gatewayHost";
-/// `iptables`, `xdp` or `dry-run`.
+/// `iptables`, `xdp`, `dry-run`, or `sets`: only those of `engines`.
 pub const ENGINE: &str = "engine";
+/// A YAML list of engines that follow the whole set of bans, beside `engine` or instead of it.
+pub const ENGINES: &str = "engines";
 /// One address or range a line that is never banned; `#` begins a comment.
 pub const WHITELIST: &str = "whitelist";
 /// A YAML list of HTTP servers for alerts.
@@ -95,6 +97,7 @@ pub const ALL: &[&str] = &[
     PROTECT_PRIVATE,
     MIN_PREFIX_V4,
     MIN_PREFIX_V6,
+    ENGINES,
 ];
 
 /// The keys about the engine and its gateway.
@@ -107,6 +110,7 @@ pub const ABOUT_GATEWAY: &[&str] = &[
     GATEWAY_CA_FILE,
     FORMER_GATEWAYS,
     WITHDRAWN_GATEWAYS,
+    ENGINES,
 ];
 
 /// The keys that keep addresses from being banned.

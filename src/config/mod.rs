@@ -6,6 +6,7 @@
 //! keeps the last configuration when a new one is wrong.
 
 pub(crate) mod allowlist;
+mod engines;
 mod error;
 mod gateways;
 pub mod keys;

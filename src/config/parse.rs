@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Config, EngineConfig, Errors, Options, allowlist, gateways, keys};
+use super::{Config, EngineConfig, Errors, Options, allowlist, engines, gateways, keys};
 use crate::api::Place;
 use crate::duration;
 use crate::engine::{Endpoint, Kind};
@@ -13,6 +13,7 @@ use crate::mounted::MountedFile;
 use crate::outbound::AddressPolicy;
 use crate::policy::{self, Policy, Protected};
 use crate::prefix::Prefixes;
+use crate::sets;
 use crate::target::Target;
 use crate::trigger::{Definition, RawTrigger, Repeat};
 
@@ -115,9 +116,10 @@ fn read(
             .errors
             .add(keys::RESYNC_INTERVAL, None, "the minimum is 10s");
     }
-    let engine = reader.engine(options);
-    let policy = reader.policy(options, engine.as_ref().ok());
     let triggers = reader.triggers(options);
+    let engines = engines::read(data, &triggers, options, &mut reader.errors);
+    let engine = reader.engine(options, !engines.is_empty());
+    let policy = reader.policy(options, engine.as_ref().ok());
     let former = gateways::read(data, keys::FORMER_GATEWAYS, &mut reader.errors);
     let place = engine.as_ref().ok().map(|engine| &engine.place);
     let withdrawn = gateways::read_withdrawn(data, place, &former, &mut reader.errors);
@@ -127,6 +129,7 @@ fn read(
         .map(|key| format!("unknown key {key} ignored"))
         .collect();
     warnings.extend(triggers.iter().filter_map(Definition::warning));
+    warnings.extend(engines.iter().filter_map(sets::Definition::warning));
     let about_notifications = data
         .keys()
         .map(String::as_str)
@@ -145,6 +148,7 @@ fn read(
     Ok(Config {
         engine,
         allowlist: policy.allowlist.clone(),
+        engines,
         policy,
         default_duration,
         max_duration,
@@ -274,10 +278,12 @@ impl Reader<'_> {
         }
     }
 
-    fn engine(&mut self, options: &Options) -> Result<EngineConfig, String> {
+    /// The engine that is called for each block. Without one the engines that follow the set enforce all bans.
+    fn engine(&mut self, options: &Options, followed: bool) -> Result<EngineConfig, String> {
         let connect_timeout = self.duration(keys::CONNECT_TIMEOUT).unwrap_or(CONNECT);
         let request_timeout = self.duration(keys::REQUEST_TIMEOUT).unwrap_or(REQUEST);
-        let Some(name) = self.text(keys::ENGINE) else {
+        let name = self.text(keys::ENGINE);
+        let Some(name) = name.or(followed.then(|| Kind::Sets.name())) else {
             let names = Kind::names();
             return Err(format!(
                 "no engine is configured: set engine to {names} in the ConfigMap"
@@ -295,6 +301,11 @@ impl Reader<'_> {
                 return Err(error.to_string());
             }
         };
+        if kind == Kind::Sets && !followed {
+            let message = "sets stands for the engines of the key engines, and there is none";
+            self.errors.add(keys::ENGINE, None, message);
+            return Err(message.to_owned());
+        }
         let endpoint = if kind.capabilities().gateway {
             Some(self.gateway(options)?)
         } else {

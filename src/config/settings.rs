@@ -8,6 +8,7 @@ use crate::engine::{Endpoint, Kind};
 use crate::mounted::{self, Directory, MountedFile};
 use crate::policy::{Allowed, Policy, Protected};
 use crate::prefix::Prefixes;
+use crate::sets;
 use crate::trigger::{Definition, Repeat};
 
 /// The name of the ConfigMap, as the original's.
@@ -18,6 +19,8 @@ pub const CONFIG_MAP: &str = "ipblock-operator-config";
 pub struct Config {
     /// The engine and its gateway, or why there is none.
     pub engine: Result<EngineConfig, String>,
+    /// The engines that follow the whole set of bans.
+    pub engines: Vec<sets::Definition>,
     /// Allowlist, protected ranges, widest range.
     pub policy: Policy,
     /// The allowlist as configured: `policy` has the entries that did not end.
@@ -155,7 +158,8 @@ impl Config {
                 || self.max_duration != before.max_duration
                 || self.retention != before.retention
                 || self.unblock_grace != before.unblock_grace
-                || self.resync_interval != before.resync_interval,
+                || self.resync_interval != before.resync_interval
+                || self.engines != before.engines,
             engine,
             // The place is written into the objects that triggers make.
             triggers: engine || limits || self.triggers != before.triggers,

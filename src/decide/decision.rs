@@ -442,6 +442,7 @@ impl Decision<'_> {
             now: self.now,
             place: self.world.place.ok().cloned(),
             foreign: self.facts.foreign,
+            engines: Vec::new(),
         }
     }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::api::{FINALIZER, INTENT, IPBlock, IPBlockStatus, Intent, Place, Standing};
+use crate::api::{
+    EngineStatus, FINALIZER, INTENT, IPBlock, IPBlockStatus, Intent, Place, Standing,
+};
 use crate::policy::RefusalKind;
 
 use super::coverage::{Neighbour, kept_by};
@@ -36,6 +38,8 @@ pub(super) struct Plan {
     pub(super) place: Option<Place>,
     /// The status was written by the original operator.
     pub(super) foreign: bool,
+    /// What the engines that follow the set of bans do about this one, once they have confirmed it.
+    pub(super) engines: Vec<EngineStatus>,
 }
 
 /// A change of metadata and of the two flags in the spec, one merge patch.
@@ -234,6 +238,7 @@ impl Plan {
             now,
             place: None,
             foreign: false,
+            engines: Vec::new(),
         }
     }
 

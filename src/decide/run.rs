@@ -35,7 +35,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use reeve_workqueue::LOW_PRIORITY;
 
-use crate::api::{IPBlock, IPBlockStatus, Phase, Standing};
+use crate::api::{EngineStatus, IPBlock, IPBlockStatus, Phase, Standing};
 use crate::target::Target;
 
 use super::coverage::{ClaimChange, Neighbour};
@@ -98,6 +98,8 @@ pub enum Outcome {
     Slow,
     /// The call failed.
     Failed(Failure),
+    /// The ban is confirmed by these engines.
+    Confirmed(Vec<EngineStatus>),
 }
 
 /// When the queue hands the block out again.
@@ -214,6 +216,15 @@ impl Run {
                     .into_iter()
                     .for_each(|step| self.next.push_front(step));
             }
+            (Step::Call(call) | Step::Await(call), Outcome::Confirmed(engines)) => {
+                if self
+                    .plan
+                    .claim()
+                    .is_some_and(|(own, _)| own == call.standing)
+                {
+                    self.plan.engines = engines;
+                }
+            }
             (Step::Call(call) | Step::Await(call), _) => {
                 if call.operation == Operation::Unban {
                     self.next.push_front(Step::Recheck(call.standing.target));
@@ -248,7 +259,14 @@ impl Run {
                     self.conflicts = 0;
                 }
             }
-            (_, Outcome::Done | Outcome::Forbidden | Outcome::Slow | Outcome::Failed(_)) => {}
+            (
+                _,
+                Outcome::Done
+                | Outcome::Forbidden
+                | Outcome::Slow
+                | Outcome::Failed(_)
+                | Outcome::Confirmed(_),
+            ) => {}
         }
         self.take_next(now);
         Ok(())

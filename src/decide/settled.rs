@@ -83,7 +83,10 @@ impl Plan {
                 }
             }
             Purpose::Rest | Purpose::Collect | Purpose::Orphan => {}
-            Purpose::Ban { standing, duration } => draft.banned(standing, *duration),
+            Purpose::Ban { standing, duration } => {
+                draft.status.engines.clone_from(&self.engines);
+                draft.banned(standing, *duration);
+            }
             Purpose::Keep {
                 standing,
                 began,
@@ -91,6 +94,7 @@ impl Plan {
                 change,
                 problem,
             } => {
+                draft.status.engines.clone_from(&self.engines);
                 let message = draft.enforce(standing, *began, *until);
                 draft.kept(message, *change, problem.as_deref());
             }
@@ -288,6 +292,7 @@ impl<'a> Draft<'a> {
     fn end(&mut self, phase: Phase, result: ResultCode, message: &str, lifted: bool) {
         self.set(phase, result, message);
         self.status.expires_at = None;
+        self.status.engines.clear();
         if lifted {
             self.status.unblocked_at = Some(write_time(self.at));
         }

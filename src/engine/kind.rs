@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{DryRun, Endpoint, Error, Iptables, Xdp};
+use super::{DryRun, Endpoint, Error, Follows, Iptables, Xdp};
 use crate::outbound::{BoxFuture, Outbound};
 use crate::target::Target;
 
@@ -88,6 +88,8 @@ pub enum Kind {
     Xdp,
     /// Records and does nothing.
     DryRun,
+    /// None of its own: the engines of [`crate::sets`] follow.
+    Sets,
 }
 
 /// The configuration names an engine that does not exist.
@@ -141,7 +143,7 @@ impl Capabilities {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: &[Self] = &[Self::Xdp, Self::Iptables, Self::DryRun];
+    pub const ALL: &[Self] = &[Self::Xdp, Self::Iptables, Self::DryRun, Self::Sets];
 
     /// What engines of this kind can do.
     #[must_use]
@@ -162,6 +164,13 @@ impl Kind {
             },
             Self::DryRun => Capabilities {
                 name: "dry-run",
+                gateway: false,
+                ipv6: true,
+                ranges: true,
+            },
+            // Each of them says what it cannot express.
+            Self::Sets => Capabilities {
+                name: "sets",
                 gateway: false,
                 ipv6: true,
                 ranges: true,
@@ -200,6 +209,7 @@ impl Kind {
             Self::Iptables => Arc::new(Iptables::new(endpoint()?, outbound)),
             Self::Xdp => Arc::new(Xdp::new(endpoint()?, outbound)),
             Self::DryRun => Arc::new(DryRun::new()),
+            Self::Sets => Arc::new(Follows),
         };
         Ok(engine)
     }
@@ -270,6 +280,9 @@ mod tests {
         let unknown = "nft".parse::<Kind>().unwrap_err();
         assert_eq!(unknown, UnknownEngine("nft".into()));
         let text = unknown.to_string();
-        assert!(text.ends_with("use xdp, iptables or dry-run"), "{text}");
+        assert!(
+            text.ends_with("use xdp, iptables, dry-run or sets"),
+            "{text}"
+        );
     }
 }

@@ -11,10 +11,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::block::BlockReconciler;
+use super::engines::Answered;
 use super::record::is_forbidden;
 use crate::api::{IPBlock, IPBlockStatus};
 use crate::config::Config;
-use crate::decide::{Call, Failure, Outcome, Run, Step, Wake};
+use crate::decide::{Call, ClaimChange, Failure, Outcome, Run, Step, Wake};
 use crate::engine::Ban;
 
 /// The status shows an engine call that takes longer.
@@ -32,7 +33,7 @@ pub(super) struct Act<'a> {
 
 /// An engine call without an answer yet.
 struct InFlight<'a> {
-    answer: Pin<Box<dyn Future<Output = Result<Option<Ban>, Failure>> + Send + 'a>>,
+    answer: Pin<Box<dyn Future<Output = Result<Answered, Failure>> + Send + 'a>>,
     /// This process had asserted the ban before the call.
     asserted: bool,
 }
@@ -92,8 +93,15 @@ impl<'a> Act<'a> {
             Step::Await(call) => return Ok(self.answer(call, None).await),
             Step::CheckFence => self.ctx.check_fence("engine call")?,
             Step::Claim(change) => {
-                let mut coverage = parts.coverage.lock();
-                coverage.apply(self.key, change, Instant::now());
+                let removed = {
+                    let mut coverage = parts.coverage.lock();
+                    let claim = coverage.claim(self.key).map(|claim| claim.standing.target);
+                    coverage.apply(self.key, change, Instant::now());
+                    claim.filter(|_| *change == ClaimChange::Remove)
+                };
+                if let Some(target) = removed {
+                    self.reconciler.leave(&target);
+                }
             }
             Step::Recheck(target) => self.reconciler.recheck(target, self.key),
             Step::Report(report) => self.reconciler.report(self.ctx, block, report),
@@ -166,12 +174,14 @@ impl<'a> Act<'a> {
         };
         let target = &call.standing.target;
         match answered {
-            Ok(Some(Ban::Added)) if in_flight.asserted => {
-                tracing::info!(%target, "gateway had lost the ban and took it again");
-                self.reconciler.parts.metrics.drift_repaired();
-                Outcome::Done
+            Ok(answered) => {
+                if answered.ban == Some(Ban::Added) && in_flight.asserted {
+                    tracing::info!(%target, "gateway had lost the ban and took it again");
+                    let engine = &call.standing.place.engine;
+                    self.reconciler.parts.metrics.drift_repaired(engine, 1);
+                }
+                Outcome::Confirmed(answered.engines)
             }
-            Ok(_) => Outcome::Done,
             Err(failure) => {
                 if !call.required {
                     tracing::warn!(%target, place = %call.standing.place, reason = failure.reason,

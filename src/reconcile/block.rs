@@ -14,9 +14,10 @@ use tokio::time::Instant;
 use super::act::Act;
 use super::engines::Engines;
 use super::live::{Live, State};
+use super::mirror::{Recorded, Standby};
 use super::record::{Record, is_forbidden};
 use super::sweep::{Pages, request_named};
-use crate::api::{INTENT, IPBlock};
+use crate::api::{INTENT, IPBlock, Place};
 use crate::config::Config;
 use crate::decide::{
     Announcement, Coverage, Effect, Report, Run, Wake, World, decide, recorded_claim, targets,
@@ -25,6 +26,7 @@ use crate::lock::{Guard, KeyedLocks};
 use crate::metrics::Metrics;
 use crate::policy::{self, Policy};
 use crate::sampled::Sampled;
+use crate::sets::Sets;
 use crate::target::Target;
 use crate::time::Time;
 
@@ -72,6 +74,10 @@ pub struct Dependencies {
     pub metrics: Metrics,
     /// The gateways that intents are followed to.
     pub record: Arc<Record>,
+    /// The engines that follow the set of bans.
+    pub sets: Arc<Sets>,
+    /// The part that follows the records while this replica does not lead.
+    pub(crate) standby: Arc<Mutex<Standby>>,
 }
 
 /// Brings one block's ban in line with its spec.
@@ -137,6 +143,8 @@ impl BlockReconciler {
         let place = config.and_then(|config| config.place().ok());
         let now = self.parts.time.now();
         let mut due = 0;
+        let mut recorded = Recorded::default();
+        let mut standby = self.parts.standby.lock();
         let mut coverage = self.parts.coverage.lock();
         let mut pages = Pages::new(ctx.lister::<IPBlock>()?);
         loop {
@@ -155,10 +163,12 @@ impl BlockReconciler {
                     due += 1;
                 }
                 if let Some((standing, until)) = claim {
+                    recorded.add(&standing, until, now);
                     coverage.recall(&key, standing, until);
                 }
             }
         }
+        standby.lead(&self.parts.sets, recorded);
         tracing::info!(active = coverage.len(), due, "loaded the blocks");
         *seeded = true;
         Ok(())
@@ -195,6 +205,7 @@ impl BlockReconciler {
             tracing::info!(target = %standing.target, place = %standing.place,
                 "block is gone, and its gateway is withdrawn: its ban counts as lifted");
             self.parts.coverage.lock().remove(&key);
+            self.leave(&standing.target);
             return Ok(Outcome::done());
         }
         let _guard = self.parts.locks.lock(standing.target).await;
@@ -209,6 +220,21 @@ impl BlockReconciler {
             tracing::info!(target = %standing.target, "lifted the ban of a block that was gone without its finalizer");
         }
         Ok(conclude(wake, ctx.attempt()))
+    }
+
+    /// After a block has dropped its claim: the set keeps `target` only where another block claims it. Not every such block
+    /// had its ban lifted by a call: its gateway may be withdrawn, or its annotation released it.
+    pub(super) fn leave(&self, target: &Target) {
+        let coverage = self.parts.coverage.lock();
+        let others = coverage.neighbours(&[*target], "");
+        let others = others.iter().map(|other| &other.standing);
+        let places: Vec<&Place> = others
+            .filter(|standing| standing.target == *target)
+            .map(|standing| &standing.place)
+            .collect();
+        self.parts
+            .sets
+            .keep(*target, |place| places.contains(&place));
     }
 
     /// After a lift: requests the blocks that overlap, whatever the engine does about overlaps.
@@ -395,6 +421,13 @@ mod tests {
             announcer: Arc::new(Silent),
             metrics: Metrics::new(),
             record: Arc::new(Record::new("default")),
+            sets: Arc::new(Sets::new(crate::sets::Dependencies {
+                time: Time::new(reeve_clock::Clock::simulated(start, 1)),
+                leading: tokio::sync::watch::channel(true).1,
+                metrics: crate::sets::Metrics::default(),
+                counts: Metrics::new(),
+            })),
+            standby: Arc::default(),
         });
         let standing = crate::api::Standing {
             target: "192.0.2.0/24".parse().unwrap(),

@@ -23,6 +23,7 @@ use crate::mounted::Stamp;
 use crate::notify::Notifications;
 use crate::outbound::Outbound;
 use crate::policy::Allowed;
+use crate::sets::Sets;
 use crate::target::Target;
 use crate::time::Time;
 use crate::trigger::{self, Triggers};
@@ -62,6 +63,8 @@ pub struct Consumers {
     pub time: Time,
     /// How the name of a gateway is resolved.
     pub resolver: Arc<dyn Resolver>,
+    /// The engines that follow the set of bans.
+    pub sets: Arc<Sets>,
 }
 
 /// Reads the ConfigMap `request` and puts it in force. Runs on every replica.
@@ -500,6 +503,8 @@ impl ConfigurationReconciler {
         // One listener that cannot be bound must not take the replica out of the Service of the others.
         let deaf = !failed.is_empty() && consumers.triggers.addresses().await.is_empty();
         consumers.live.serves(deaf.then(|| problems.join("; ")));
+        let resync = config.resync_interval;
+        problems.extend(consumers.sets.apply(&config.engines, resync).await);
         if changes.notify {
             let connect = |notify: &NotifyConfig| {
                 let connected = notify.connect(&consumers.outbound, ctx.clock());

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::api::Place;
+use crate::api::{EngineStatus, Place};
 use crate::config::EngineConfig;
 use crate::decide::{Call, Failure, Operation};
 use crate::engine::{self, Ban, Endpoint, Engine, GuardSettings, Guarded, Kind, Remaining};
 use crate::mounted::{MountedFile, Stamp};
 use crate::outbound::{AddressPolicy, Http, Limits};
 use crate::secret::Secret;
+use crate::sets::Sets;
 
 /// How many engines are kept connected: there are never more than a handful of gateways at once, and edited annotations
 /// cannot add others.
@@ -81,6 +82,17 @@ pub struct Engines {
     connector: Arc<dyn Connector>,
     /// The latest used at the back.
     kept: Mutex<VecDeque<Kept>>,
+    /// The engines that follow the set of bans.
+    sets: Option<Arc<Sets>>,
+}
+
+/// A call that succeeded.
+#[derive(Debug, Default)]
+pub(crate) struct Answered {
+    /// The result of a ban.
+    pub(crate) ban: Option<Ban>,
+    /// The engines that follow the set, if there are any, and what they do about a ban.
+    pub(crate) engines: Vec<EngineStatus>,
 }
 
 #[derive(Debug)]
@@ -171,7 +183,15 @@ impl Engines {
         Self {
             connector,
             kept: Mutex::default(),
+            sets: None,
         }
+    }
+
+    /// Takes each call into the set of `sets` too, and has it confirmed by their engines.
+    #[must_use]
+    pub fn with_sets(mut self, sets: Arc<Sets>) -> Self {
+        self.sets = Some(sets);
+        self
     }
 
     /// The engine of `place`.
@@ -216,8 +236,39 @@ impl Engines {
         Ok(engine)
     }
 
-    /// Makes `call`, with the credentials of the `configured` gateway if it goes there. Only a ban has a result.
+    /// Makes `call`, with the credentials of the `configured` gateway if it goes there, while the set engines follow.
     pub(crate) async fn call(
+        &self,
+        call: &Call,
+        configured: Option<&EngineConfig>,
+    ) -> Result<Answered, Failure> {
+        let Some(sets) = &self.sets else {
+            let ban = self.call_one(call, configured).await?;
+            let engines = Vec::new();
+            return Ok(Answered { ban, engines });
+        };
+        let changed = sets.record(call);
+        let limit = configured.map_or(Limits::default().total, |config| config.request_timeout);
+        let confirmed = sets.confirm(&changed, limit);
+        let (ban, followed) = tokio::join!(self.call_one(call, configured), confirmed);
+        let (ban, mut engines) = (ban?, followed?);
+        let place = &call.standing.place;
+        let own = place.engine != Kind::Sets.name();
+        if !own && ban.is_some() && engines.iter().all(|engine| !engine.enforced) {
+            return Err(nowhere(&engines));
+        }
+        if own && !engines.is_empty() {
+            let first = EngineStatus {
+                name: place.engine.clone(),
+                enforced: ban.is_some(),
+                message: None,
+            };
+            engines.insert(0, first);
+        }
+        Ok(Answered { ban, engines })
+    }
+
+    async fn call_one(
         &self,
         call: &Call,
         configured: Option<&EngineConfig>,
@@ -243,6 +294,22 @@ impl Engines {
     /// Connects `place` again when it is next used: its time-outs or credentials changed.
     pub fn forget(&self, place: &Place) {
         self.kept.lock().retain(|known| known.place != *place);
+    }
+}
+
+/// No engine can take a ban.
+fn nowhere(engines: &[EngineStatus]) -> Failure {
+    let why = engines.iter().filter_map(|it| it.message.as_deref());
+    let why: Vec<&str> = why.collect();
+    let why = if why.is_empty() {
+        "none is configured".to_owned()
+    } else {
+        why.join("; ")
+    };
+    Failure {
+        reason: "Unsupported".into(),
+        message: format!("no set engine can take the ban: {why}"),
+        may_have_happened: false,
     }
 }
 

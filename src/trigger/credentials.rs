@@ -43,7 +43,7 @@ pub enum Credentials {
 
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// The sender shows no credentials, or wrong ones.
     #[error("{0}")]
     Unauthorized(&'static str),
@@ -151,7 +151,7 @@ impl Check {
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
     only(headers, &http::header::AUTHORIZATION)
         .and_then(|value| value.split_once(' '))
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
@@ -162,7 +162,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
 }
 
 /// Compares digests, so that the time does not depend on the secret's length either.
-fn is_one_of(shown: &str, known: &[Secret]) -> bool {
+pub(crate) fn is_one_of(shown: &str, known: &[Secret]) -> bool {
     let shown = Sha256::digest(shown.as_bytes());
     let mut found = subtle::Choice::from(0);
     for secret in known {
@@ -209,7 +209,7 @@ fn hex(text: &str) -> Option<[u8; 32]> {
 }
 
 /// Reads a mounted secret again for each request: a rotated one counts at once.
-async fn secrets(file: &MountedFile) -> Result<Vec<Secret>, Refusal> {
+pub(crate) async fn secrets(file: &MountedFile) -> Result<Vec<Secret>, Refusal> {
     let unreadable = |why: String| Refusal::NoSecret(format!("{file}: {why}"));
     let mounted = file.clone();
     let read = tokio::task::spawn_blocking(move || mounted.text()).await;

@@ -377,7 +377,7 @@ impl Definition {
 }
 
 /// `:8090` listens everywhere, on both families where the system has both.
-fn address(text: &str) -> Option<SocketAddr> {
+pub(crate) fn address(text: &str) -> Option<SocketAddr> {
     let text = text.trim();
     if let Some(port) = text.strip_prefix(':') {
         let port = port.parse().ok()?;

@@ -1,0 +1,225 @@
+//! Engines that follow the set of bans, in an operator at work.
+
+use super::*;
+use crate::api::EngineStatus;
+
+/// A list at a free port.
+const LIST: &str = "- name: edge\n  type: list\n  addr: 127.0.0.1:0\n  insecure: true\n";
+
+/// Only the list: blocks need no gateway.
+const ALONE: &[(&str, &str)] = &[("engine", ""), ("engines", LIST)];
+
+impl World {
+    /// What the set engines are to block, of this operator.
+    fn set(&self) -> BTreeSet<String> {
+        targets(self.sets.as_ref().unwrap())
+    }
+
+    async fn set_becomes(&self, expected: &[&str], limit: Duration) {
+        becomes(self.sets.as_ref().unwrap(), expected, limit).await;
+    }
+
+    /// Another replica.
+    async fn replica(&self, identity: &str) -> (Arc<Sets>, AbortOnDropHandle<()>) {
+        let settings = Settings {
+            connector: Some(Arc::clone(&self.places) as Arc<dyn Connector>),
+            resolver: Arc::clone(&self.names) as Arc<dyn Resolver>,
+            identity: Some(identity.to_owned()),
+            ..Settings::new(self.clock.clone())
+        };
+        let client = self.server.client_with(Some(TOKEN));
+        let operator = Operator::build(client, settings).await.unwrap();
+        let sets = Arc::clone(operator.sets());
+        let task = tokio::spawn(async move {
+            operator.run(CancellationToken::new()).await.unwrap();
+        });
+        (sets, AbortOnDropHandle::new(task))
+    }
+}
+
+fn targets(sets: &Sets) -> BTreeSet<String> {
+    let view = sets.desired().view();
+    view.set.iter().map(|it| it.target.to_string()).collect()
+}
+
+async fn becomes(sets: &Sets, expected: &[&str], limit: Duration) {
+    let expected: BTreeSet<String> = expected.iter().map(ToString::to_string).collect();
+    let started = Instant::now();
+    while targets(sets) != expected || !sets.desired().is_read() {
+        let now = targets(sets);
+        assert!(
+            started.elapsed() < limit,
+            "the set is {now:?} after {limit:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn enforced(name: &str) -> EngineStatus {
+    EngineStatus {
+        name: name.to_owned(),
+        enforced: true,
+        message: None,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn blocks_need_no_gateway_when_a_set_engine_has_them() {
+    let mut world = World::new().await;
+    world.configure(ALONE).await;
+    world.start().await;
+    world.create("a", "192.0.2.7", "1m").await;
+    world.create("b", "2001:db8::/48", "1h").await;
+    let status = world.until("a", "active", 5 * SECOND).await;
+    assert_eq!(status.engine.as_deref(), Some("sets"));
+    assert_eq!(status.engines, [enforced("edge")]);
+    world.until("b", "active", 5 * SECOND).await;
+    world
+        .set_becomes(&["192.0.2.7", "2001:db8::/48"], SECOND)
+        .await;
+    let status = world.until("a", "expired", 70 * SECOND).await;
+    assert!(status.engines.is_empty());
+    world.set_becomes(&["2001:db8::/48"], SECOND).await;
+    let delete = DeleteParams::default();
+    world.blocks.delete("b", &delete).await.unwrap();
+    world.set_becomes(&[], 5 * SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_and_a_set_engine_have_a_status_each() {
+    let mut world = World::new().await;
+    world.configure(&[("engines", LIST)]).await;
+    world.start().await;
+    world.create("a", "192.0.2.7", "1h").await;
+    let status = world.until("a", "active", 5 * SECOND).await;
+    assert_eq!(status.engines, [enforced("iptables"), enforced("edge")]);
+    world.banned_becomes(GATEWAY, &["192.0.2.7"], SECOND).await;
+    world.set_becomes(&["192.0.2.7"], SECOND).await;
+    // The gateway is given up, and then the list.
+    world.configure(&[("engine", ""), ("engines", LIST)]).await;
+    world.banned_becomes(GATEWAY, &[], 5 * SECOND).await;
+    world.set_becomes(&["192.0.2.7"], SECOND).await;
+    world.configure(&[("engines", "")]).await;
+    tokio::time::sleep(10 * SECOND).await;
+    let status = world.until("a", "active", SECOND).await;
+    assert!(status.engines.is_empty());
+    world.banned_becomes(GATEWAY, &["192.0.2.7"], SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restarted_operator_has_the_set_before_any_engine_may_act() {
+    let mut world = World::new().await;
+    world.configure(ALONE).await;
+    world.start().await;
+    world.create("a", "192.0.2.7", "1h").await;
+    world.create("due", "192.0.2.8", "1m").await;
+    world.until("a", "active", 5 * SECOND).await;
+    world.until("due", "active", 5 * SECOND).await;
+    world.kill();
+    tokio::time::sleep(90 * SECOND).await;
+    world.start().await;
+    let sets = Arc::clone(world.sets.as_ref().unwrap());
+    let mut changes = sets.desired().changes();
+    changes.wait_for(Option::is_some).await.unwrap();
+    assert_eq!(targets(&sets), BTreeSet::from(["192.0.2.7".into()]));
+    world.until("due", "expired", 5 * SECOND).await;
+    world.set_becomes(&["192.0.2.7"], SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_has_the_set_of_the_leader_and_keeps_it_when_it_leads() {
+    let mut world = World::new().await;
+    world.configure(ALONE).await;
+    world
+        .start_with(|settings| settings.identity = Some("one".to_owned()))
+        .await;
+    world.create("a", "192.0.2.7", "1h").await;
+    world.create("b", "192.0.2.7/32", "2m").await;
+    world.until("a", "active", 30 * SECOND).await;
+    let (standby, _running) = world.replica("two").await;
+    becomes(&standby, &["192.0.2.7"], 30 * SECOND).await;
+    world.create("c", "198.51.100.7", "2h").await;
+    world.create("d", "198.51.100.8", "1m").await;
+    world.until("d", "active", 5 * SECOND).await;
+    let all = ["192.0.2.7", "198.51.100.7", "198.51.100.8"];
+    becomes(&standby, &all, 5 * SECOND).await;
+    world.until("d", "expired", 70 * SECOND).await;
+    let rest = ["192.0.2.7", "198.51.100.7"];
+    becomes(&standby, &rest, 5 * SECOND).await;
+    world.until("b", "expired", 130 * SECOND).await;
+    world.kill();
+    tokio::time::sleep(30 * SECOND).await;
+    world.create("e", "203.0.113.7", "1h").await;
+    world.until("e", "active", 60 * SECOND).await;
+    let led = ["192.0.2.7", "198.51.100.7", "203.0.113.7"];
+    becomes(&standby, &led, 5 * SECOND).await;
+    let delete = DeleteParams::default();
+    world.blocks.delete("c", &delete).await.unwrap();
+    becomes(&standby, &["192.0.2.7", "203.0.113.7"], 5 * SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_without_blocks_serves_the_empty_list() {
+    let mut world = World::new().await;
+    world.configure(ALONE).await;
+    world.start().await;
+    world.set_becomes(&[], 20 * SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_that_is_released_without_a_lift_leaves_the_set() {
+    let mut world = World::new().await;
+    world.configure(&[("engines", LIST)]).await;
+    world.start().await;
+    world.create("a", "192.0.2.7", "1h").await;
+    world.until("a", "active", 5 * SECOND).await;
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {RELEASE_ANNOTATION: "true"}}}));
+    let params = PatchParams::default();
+    world.blocks.patch("a", &params, &patch).await.unwrap();
+    let delete = DeleteParams::default();
+    world.blocks.delete("a", &delete).await.unwrap();
+    world.set_becomes(&[], 5 * SECOND).await;
+    assert!(
+        !world.banned(GATEWAY).await.is_empty(),
+        "the gateway was not called"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_list_of_engines_is_refused_with_its_line() {
+    let mut world = World::new().await;
+    world.configure(ALONE).await;
+    world.start().await;
+    world.set_becomes(&[], 20 * SECOND).await;
+    for (text, words) in [
+        ("- name: edge\n  type: lisst", "unknown type"),
+        ("- name: edge\n  typ: list", "line 2"),
+        ("- name: edge\n  type: list", "set addr"),
+        (
+            "- name: edge\n  type: list\n  addr: :8093",
+            "no credentials",
+        ),
+    ] {
+        world.configure(&[("engine", ""), ("engines", text)]).await;
+        tokio::time::sleep(SECOND).await;
+        assert!(world.announced("ConfigInvalid", words).await, "{words}");
+    }
+    world.create("a", "192.0.2.7", "1h").await;
+    world.until("a", "active", 5 * SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_cannot_bind_is_reported_and_tried_again() {
+    let mut world = World::new().await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let list = LIST.replace("127.0.0.1:0", &address.to_string());
+    world.configure(&[("engine", ""), ("engines", &list)]).await;
+    world.start().await;
+    tokio::time::sleep(5 * SECOND).await;
+    assert!(world.announced("ConfigPartly", "cannot listen").await);
+    drop(taken);
+    tokio::time::sleep(15 * SECOND).await;
+    let addresses = world.sets.as_ref().unwrap().addresses().await;
+    assert_eq!(addresses, [address]);
+}

@@ -1,0 +1,181 @@
+//! The bans of blocks on a replica that does not lead: what their records show.
+//!
+//! The leader knows its calls before the cache shows them. A standby serves lists too, so it follows the statuses. Each
+//! replica begins as a follower; the first reconcile of a leader reads all blocks once more and ends that.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use reeve_controller::cache::Lister;
+use reeve_controller::{Context, Outcome, Reconciler, Request, reconcile};
+
+use super::live::{Live, State};
+use super::record::{Record, is_forbidden};
+use super::sweep::Pages;
+use crate::api::{IPBlock, Place, Standing};
+use crate::decide::{Coverage, recorded_claim};
+use crate::sets::{Entry, Sets, Until};
+use crate::time::Time;
+
+/// How long the first configuration is waited for: it names the gateway of objects that name none.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whether this process leads, and what the records of blocks show while it does not.
+#[derive(Debug, Default)]
+pub(crate) struct Standby {
+    led: bool,
+    filled: bool,
+    claims: Coverage,
+}
+
+/// Follows the statuses of blocks until this replica leads.
+#[derive(Debug)]
+pub(crate) struct MirrorReconciler {
+    pub(crate) sets: Arc<Sets>,
+    pub(crate) standby: Arc<Mutex<Standby>>,
+    pub(crate) live: Live,
+    pub(crate) record: Arc<Record>,
+    pub(crate) time: Time,
+    pub(crate) recalled: Mutex<bool>,
+}
+
+/// The bans that records show, by place.
+#[derive(Debug, Default)]
+pub(crate) struct Recorded(BTreeMap<Place, Vec<Entry>>);
+
+// === impl Standby ===
+
+impl Standby {
+    /// From now on the calls of engines decide; `recorded` is where they begin.
+    pub(crate) fn lead(&mut self, sets: &Sets, recorded: Recorded) {
+        *self = Self {
+            led: true,
+            filled: true,
+            claims: Coverage::default(),
+        };
+        sets.fill(recorded.0);
+    }
+}
+
+// === impl Recorded ===
+
+impl Recorded {
+    /// Takes a ban in unless it was over at `now`.
+    pub(crate) fn add(&mut self, standing: &Standing, until: Option<Timestamp>, now: Timestamp) {
+        if until.is_none_or(|until| until > now) {
+            let entries = self.0.entry(standing.place.clone()).or_default();
+            entries.push(Entry {
+                target: standing.target,
+                until: Until::new(until),
+            });
+        }
+    }
+}
+
+// === impl MirrorReconciler ===
+
+impl MirrorReconciler {
+    /// Reads the gateways that earlier leaders used, once: bans there count too.
+    async fn recall(&self, ctx: &Context) -> Result<(), reconcile::Error> {
+        if *self.recalled.lock() {
+            return Ok(());
+        }
+        match self.record.read(ctx.client()).await {
+            Err(error) if !is_forbidden(&error) => return Err(error.into()),
+            _ => *self.recalled.lock() = true,
+        }
+        Ok(())
+    }
+
+    fn claim(&self, block: &Arc<IPBlock>) -> Option<(Standing, Option<Timestamp>)> {
+        let config = self.live.config();
+        let place = config.as_ref().and_then(|config| config.place().ok());
+        let (block, _) = self.record.believe(block);
+        recorded_claim(&block, place)
+    }
+
+    /// Reads every block.
+    fn fill(&self, standby: &mut Standby, lister: Lister<IPBlock>) -> Result<(), reconcile::Error> {
+        let now = self.time.now();
+        let mut recorded = Recorded::default();
+        let mut pages = Pages::new(lister);
+        loop {
+            let page = pages.next()?;
+            if page.is_empty() {
+                break;
+            }
+            for block in page {
+                if let Some((standing, until)) = self.claim(&block) {
+                    recorded.add(&standing, until, now);
+                    standby.claims.set(&block.key(), standing, until);
+                }
+            }
+        }
+        tracing::info!(
+            active = standby.claims.len(),
+            "loaded the blocks for set engines"
+        );
+        self.sets.fill(recorded.0);
+        standby.filled = true;
+        Ok(())
+    }
+
+    /// Brings the sets in line with one block.
+    fn follow(
+        &self,
+        standby: &mut Standby,
+        lister: &Lister<IPBlock>,
+        request: &Request,
+    ) -> Result<(), reconcile::Error> {
+        let key = request.to_string();
+        let block = lister.get(request)?;
+        let claim = block.as_ref().and_then(|block| self.claim(block));
+        let before = standby.claims.remove(&key);
+        if let Some((standing, until)) = &claim {
+            standby.claims.set(&key, standing.clone(), *until);
+        }
+        let before = before.map(|claim| claim.standing);
+        let standings = before
+            .iter()
+            .chain(claim.as_ref().map(|(standing, _)| standing));
+        for standing in standings {
+            // Of several blocks with one standing the latest end counts.
+            let others = standby.claims.neighbours(&[standing.target], "");
+            let ends = others.iter().filter(|other| other.standing == *standing);
+            match ends.map(|other| Until::new(other.until)).max() {
+                Some(until) => self.sets.insert(standing, until),
+                None => self.sets.remove(standing),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Reconciler for MirrorReconciler {
+    type Error = reconcile::Error;
+
+    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Outcome, reconcile::Error> {
+        if self.standby.lock().led {
+            return Ok(Outcome::done());
+        }
+        let state = tokio::time::timeout(PATIENCE, self.live.state()).await;
+        if !matches!(state, Ok(State::Loaded(_))) && !self.standby.lock().filled {
+            tracing::debug!("no configuration yet: blocks that name no gateway do not count");
+        }
+        self.recall(&ctx).await?;
+        let lister = ctx.lister::<IPBlock>()?;
+        // Under the lock, so that a block that is read first is not written last.
+        let mut standby = self.standby.lock();
+        if standby.led {
+            return Ok(Outcome::done());
+        }
+        if !standby.filled {
+            self.fill(&mut standby, lister.clone())?;
+        }
+        self.follow(&mut standby, &lister, &request)?;
+        Ok(Outcome::done())
+    }
+}

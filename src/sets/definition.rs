@@ -1,0 +1,398 @@
+//! A set engine as configured: one entry of the ConfigMap's list `engines`.
+
+use std::net::SocketAddr;
+
+use serde::Deserialize;
+
+use super::access::Access;
+use crate::config::Options;
+use crate::mounted::Outside;
+use crate::trigger::address;
+
+/// The most set engines at once.
+pub const MOST: usize = 16;
+
+/// The longest name: it begins the names of objects.
+const LONGEST_NAME: usize = 40;
+
+/// One entry of the list, as written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RawEngine {
+    /// A name for statuses, logs, metrics and objects.
+    pub name: String,
+    /// `list`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Where a list is served: `:8093`.
+    #[serde(default)]
+    pub addr: Option<String>,
+    /// Its path. Default `/bans`.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// A mounted file with the bearer token of its readers; one more a line, for rotation.
+    #[serde(default)]
+    pub bearer_token_file: Option<String>,
+    /// Serves every client that reaches the port.
+    #[serde(default)]
+    pub insecure: bool,
+}
+
+/// A set engine that can run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// The name.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// The kinds of set engines, with their settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The list over HTTP.
+    List(Serve),
+}
+
+/// Where an engine is served, and to whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Serve {
+    /// The address.
+    pub address: SocketAddr,
+    /// The path, without a slash at its end.
+    pub path: String,
+    /// The credentials of the readers.
+    pub access: Access,
+}
+
+/// Why an entry of the list cannot run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DefinitionError {
+    /// No name, or one that objects cannot have.
+    #[error(
+        "engine {0:?}: a name of at most {LONGEST_NAME} lower-case letters, digits and inner hyphens is expected"
+    )]
+    Name(String),
+    /// A name that element engines have.
+    #[error("engine {0}: the name is that of a type of engines; choose another")]
+    Reserved(String),
+    /// Two entries of one name.
+    #[error("two engines are named {0}")]
+    SameName(String),
+    /// More than [`MOST`] entries.
+    #[error("{0} engines are configured; the most is {MOST}")]
+    TooMany(usize),
+    /// Unknown type.
+    #[error("engine {name}: unknown type {kind:?}; use {KINDS}")]
+    Kind {
+        /// The engine.
+        name: String,
+        /// The value of the entry.
+        kind: String,
+    },
+    /// A setting that is missing.
+    #[error("engine {name}: set {key}: {example}")]
+    Missing {
+        /// The engine.
+        name: String,
+        /// The setting.
+        key: &'static str,
+        /// An example.
+        example: &'static str,
+    },
+    /// A setting of another type of engines.
+    #[error("engine {name}: {key} is not a setting of the type {kind}")]
+    Foreign {
+        /// The engine.
+        name: String,
+        /// Its type.
+        kind: String,
+        /// The setting.
+        key: &'static str,
+    },
+    /// A setting that cannot be followed.
+    #[error("engine {name}: {key} {value:?}: {why}")]
+    Value {
+        /// The engine.
+        name: String,
+        /// The setting.
+        key: &'static str,
+        /// The value of the entry.
+        value: String,
+        /// What is expected.
+        why: &'static str,
+    },
+    /// No credentials, and `insecure` is not set.
+    #[error(
+        "engine {0} has no credentials: set bearerTokenFile, or insecure: true to serve every client"
+    )]
+    NoCredentials(String),
+    /// Credentials and `insecure`.
+    #[error("engine {0}: choose one of bearerTokenFile and insecure")]
+    TwoCredentials(String),
+    /// A file that may not be read.
+    #[error("engine {name}: {source}")]
+    File {
+        /// The engine.
+        name: String,
+        /// The fault of its path.
+        source: Outside,
+    },
+    /// The port is served by another part of the operator.
+    #[error("engine {name}: port {port} is the operator's own ({what}); choose another")]
+    OwnPort {
+        /// The engine.
+        name: String,
+        /// The port.
+        port: u16,
+        /// What is served there.
+        what: String,
+    },
+    /// Two engines at one place.
+    #[error("engines {first} and {second} are served at the same address and path")]
+    SamePlace {
+        /// The one that comes first.
+        first: String,
+        /// The other.
+        second: String,
+    },
+}
+
+const KINDS: &str = "list";
+
+// === impl RawEngine ===
+
+impl RawEngine {
+    /// Checks a whole list. `ports` are those of the triggers.
+    ///
+    /// # Errors
+    /// The first error.
+    pub fn define_all(
+        list: &[Self],
+        ports: &[u16],
+        options: &Options,
+    ) -> Result<Vec<Definition>, DefinitionError> {
+        if list.len() > MOST {
+            return Err(DefinitionError::TooMany(list.len()));
+        }
+        let mut defined: Vec<Definition> = Vec::with_capacity(list.len());
+        for raw in list {
+            let next = raw.define(ports, options)?;
+            for other in &defined {
+                if other.name == next.name {
+                    return Err(DefinitionError::SameName(next.name));
+                }
+                let place = |definition: &Definition| {
+                    let serve = definition.serve()?;
+                    Some((serve.address, serve.path.clone()))
+                };
+                if place(&next).is_some() && place(other) == place(&next) {
+                    return Err(DefinitionError::SamePlace {
+                        first: other.name.clone(),
+                        second: next.name,
+                    });
+                }
+            }
+            defined.push(next);
+        }
+        Ok(defined)
+    }
+
+    fn define(&self, ports: &[u16], options: &Options) -> Result<Definition, DefinitionError> {
+        let name = self.name.trim().to_owned();
+        let inner = |text: &str| {
+            let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+            let bytes = text.as_bytes();
+            bytes.iter().all(|byte| plain(*byte) || *byte == b'-')
+                && [bytes.first(), bytes.last()]
+                    .iter()
+                    .all(|it| it.is_some_and(|byte| plain(*byte)))
+        };
+        if name.len() > LONGEST_NAME || !inner(&name) {
+            return Err(DefinitionError::Name(name.chars().take(80).collect()));
+        }
+        let element = crate::engine::Kind::ALL.iter();
+        if element.map(|kind| kind.name()).any(|it| it == name) {
+            return Err(DefinitionError::Reserved(name));
+        }
+        let kind = match self.kind.trim() {
+            "list" => Kind::List(self.serve(&name, "/bans", ports, options)?),
+            other => {
+                let kind = other.to_owned();
+                return Err(DefinitionError::Kind { name, kind });
+            }
+        };
+        Ok(Definition { name, kind })
+    }
+
+    fn serve(
+        &self,
+        name: &str,
+        path: &str,
+        ports: &[u16],
+        options: &Options,
+    ) -> Result<Serve, DefinitionError> {
+        let name = || name.to_owned();
+        let Some(addr) = &self.addr else {
+            return Err(DefinitionError::Missing {
+                name: name(),
+                key: "addr",
+                example: "\":8093\"",
+            });
+        };
+        let Some(address) = address(addr) else {
+            return Err(DefinitionError::Value {
+                name: name(),
+                key: "addr",
+                value: addr.clone(),
+                why: "it is not an address to listen at; use for example :8093",
+            });
+        };
+        let port = address.port();
+        let own = options.own_ports.iter().map(|(port, what)| (*port, *what));
+        let mut taken = own.chain(ports.iter().map(|port| (*port, "triggers")));
+        if let Some((port, what)) = taken.find(|(taken, _)| *taken == port && port != 0) {
+            return Err(DefinitionError::OwnPort {
+                name: name(),
+                port,
+                what: what.to_owned(),
+            });
+        }
+        let path = self.path.as_deref().unwrap_or(path).trim();
+        if !path.starts_with('/') || path.contains(['?', '#', ' ', '%']) {
+            return Err(DefinitionError::Value {
+                name: name(),
+                key: "path",
+                value: path.to_owned(),
+                why: "it is not a path; use for example /bans",
+            });
+        }
+        let access = match (&self.bearer_token_file, self.insecure) {
+            (Some(_), true) => return Err(DefinitionError::TwoCredentials(name())),
+            (Some(path), false) => match options.secrets.file(path) {
+                Ok(file) => Access::Secret(file),
+                Err(source) => {
+                    let name = name();
+                    return Err(DefinitionError::File { name, source });
+                }
+            },
+            (None, true) => Access::Insecure,
+            (None, false) => return Err(DefinitionError::NoCredentials(name())),
+        };
+        Ok(Serve {
+            address,
+            path: path.trim_end_matches('/').to_owned(),
+            access,
+        })
+    }
+}
+
+// === impl Definition ===
+
+impl Definition {
+    /// Where it is served; `None` for an engine that is not.
+    #[must_use]
+    pub fn serve(&self) -> Option<&Serve> {
+        match &self.kind {
+            Kind::List(serve) => Some(serve),
+        }
+    }
+
+    /// A warning about settings that are allowed and risky.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let insecure = self.serve()?.access == Access::Insecure;
+        insecure.then(|| {
+            format!(
+                "engine {} is served without credentials: every client that reaches the port reads all bans",
+                self.name
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mounted::Directory;
+
+    fn define(yaml: &str) -> Result<Vec<Definition>, String> {
+        let list: Vec<RawEngine> =
+            serde_saphyr::from_str(yaml).map_err(|error| error.to_string())?;
+        let options = Options {
+            secrets: Directory::new("/s"),
+            own_ports: vec![(8080, "metrics")],
+            ..Options::default()
+        };
+        RawEngine::define_all(&list, &[8090], &options).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_list_is_served_with_a_token_or_openly_when_that_is_asked_for() {
+        let defined = define(
+            "- {name: edge, type: list, addr: ':8093', bearerTokenFile: /s/token}\n\
+             - {name: open, type: list, addr: ':8093', path: /open/, insecure: true}",
+        )
+        .unwrap();
+        let serve: Vec<&Serve> = defined.iter().filter_map(Definition::serve).collect();
+        assert_eq!(
+            (serve[0].path.as_str(), serve[1].path.as_str()),
+            ("/bans", "/open")
+        );
+        assert!(matches!(serve[0].access, Access::Secret(_)));
+        assert_eq!(serve[1].access, Access::Insecure);
+        assert!(defined[0].warning().is_none());
+        assert!(
+            defined[1]
+                .warning()
+                .unwrap()
+                .contains("without credentials")
+        );
+    }
+
+    #[test]
+    fn what_cannot_run_is_refused_with_the_engine_and_the_setting() {
+        let list = |more: &str| format!("- {{name: edge, type: list, {more}}}");
+        let open = "addr: ':8093', insecure: true";
+        for (yaml, words) in [
+            (list(open).replace("edge", "Edge"), "a name of at most"),
+            (list(open).replace("edge", "-edge"), "a name of at most"),
+            (
+                list(open).replace("edge", &"x".repeat(41)),
+                "a name of at most",
+            ),
+            (
+                list(open).replace("edge", "iptables"),
+                "name is that of a type",
+            ),
+            (list(open).replace("list", "feed"), "unknown type"),
+            (list("insecure: true"), "set addr"),
+            (list("addr: x, insecure: true"), "not an address"),
+            (list("addr: ':8080', insecure: true"), "own (metrics)"),
+            (list("addr: ':8090', insecure: true"), "own (triggers)"),
+            (list("addr: ':8093'"), "no credentials"),
+            (
+                list(&format!("{open}, bearerTokenFile: /s/a")),
+                "choose one",
+            ),
+            (
+                list("addr: ':8093', bearerTokenFile: /etc/passwd"),
+                "not a file below",
+            ),
+            (list(&format!("{open}, path: bans")), "not a path"),
+            (list(&format!("{open}, unknown: 1")), "unknown"),
+            (
+                format!("{}\n{}", list(open), list(open)),
+                "two engines are named edge",
+            ),
+            (
+                format!("{}\n{}", list(open), list(open).replace("edge", "other")),
+                "the same address and path",
+            ),
+            (vec![list(open); MOST + 1].join("\n"), "the most is 16"),
+        ] {
+            let error = define(&yaml).unwrap_err();
+            assert!(error.contains(words), "{yaml}: {error}");
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! The one set that every set engine follows, and the sources that it is the union of.
+//!
+//! Each source has entries of its own: the bans at each place that blocks name, and each list. A target stands while
+//! one source has it, with the latest of their ends. An entry leaves by itself when its end is past.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::set::{Entry, TargetSet, Until};
+use crate::api::Place;
+use crate::target::Target;
+
+/// An end that moves by no more is the same: the end of a ban is known exactly only after its call, and consumers
+/// need not be changed for that.
+const SAME: u32 = 2;
+
+/// A block's ban leaves by itself so many seconds after its end. Before that it is lifted, unless the operator cannot
+/// read or write its object.
+const GRACE: u32 = 5;
+
+/// Where entries come from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    /// Blocks whose bans stand at this place.
+    Place(Place),
+    /// The list of this name.
+    List(Arc<str>),
+}
+
+/// Sources that are read from the API server together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Group {
+    /// Blocks.
+    Blocks,
+    /// Lists.
+    Lists,
+}
+
+/// The union of all sources. Clones share it.
+#[derive(Clone)]
+pub struct Desired(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    /// The number of the last change, once every group was read.
+    changes: watch::Sender<Option<u64>>,
+}
+
+#[derive(Default)]
+struct State {
+    union: TargetSet,
+    sources: BTreeMap<Source, TargetSet>,
+    /// Groups that were not read yet.
+    unread: BTreeSet<Group>,
+    change: u64,
+}
+
+/// The union at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// The targets.
+    pub set: TargetSet,
+    /// The number of its last change.
+    pub change: u64,
+}
+
+/// What a change of one target came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// The target.
+    pub target: Target,
+    /// Its end in the union; `None`: it is not in there.
+    pub until: Option<Until>,
+    /// Every view from this change on has it.
+    pub change: u64,
+}
+
+// === impl Desired ===
+
+impl Desired {
+    /// No entries. It [`is_read`](Self::is_read) once each of `groups` was.
+    #[must_use]
+    pub fn new(groups: impl IntoIterator<Item = Group>) -> Self {
+        let unread: BTreeSet<Group> = groups.into_iter().collect();
+        let changes = watch::Sender::new(unread.is_empty().then_some(0));
+        let state = State {
+            unread,
+            ..State::default()
+        };
+        Self(Arc::new(Shared {
+            state: Mutex::new(state),
+            changes,
+        }))
+    }
+
+    /// Whether every group was read. Before that consumers must not take a target out: it may be in the rest.
+    #[must_use]
+    pub fn is_read(&self) -> bool {
+        self.0.changes.borrow().is_some()
+    }
+
+    /// Notified after each change, once every group was read; the value is the number of the change.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<Option<u64>> {
+        self.0.changes.subscribe()
+    }
+
+    /// The union as it is now.
+    #[must_use]
+    pub fn view(&self) -> View {
+        let state = self.0.state.lock();
+        View {
+            set: state.union.clone(),
+            change: state.change,
+        }
+    }
+
+    /// Adds a target to a source, or changes its end there. An end that moves by less than two seconds stays.
+    pub fn insert(&self, source: &Source, target: Target, until: Until) -> Changed {
+        self.alter(|state| {
+            let entries = state.source(source);
+            let present = entries.get(&target);
+            let same = present.is_some_and(|it| it == until || it.distance(until) <= SAME);
+            if !same {
+                entries.insert(target, until);
+                state.settle(target);
+            }
+            state.changed(target)
+        })
+    }
+
+    /// Removes a target from a source.
+    pub fn remove(&self, source: &Source, target: Target) -> Changed {
+        self.alter(|state| {
+            if state.take(source, &target) {
+                state.settle(target);
+            }
+            state.changed(target)
+        })
+    }
+
+    /// Removes a target from the sources of all places but those that `stands` accepts.
+    pub fn keep(&self, target: Target, stands: impl Fn(&Place) -> bool) -> Changed {
+        self.alter(|state| {
+            let sources = state.sources.keys().filter(|source| match source {
+                Source::Place(place) => !stands(place),
+                Source::List(_) => false,
+            });
+            let sources: Vec<Source> = sources.cloned().collect();
+            let mut taken = false;
+            for source in &sources {
+                taken |= state.take(source, &target);
+            }
+            if taken {
+                state.settle(target);
+            }
+            state.changed(target)
+        })
+    }
+
+    /// Replaces the entries of a source.
+    pub fn replace(&self, source: &Source, entries: TargetSet) {
+        self.alter(|state| state.replace(source, entries));
+    }
+
+    /// Replaces the bans of all blocks, and counts them as read.
+    pub fn replace_blocks(&self, blocks: BTreeMap<Place, Vec<Entry>>) {
+        self.alter(|state| {
+            let places = state.sources.keys();
+            let gone: Vec<Source> = places
+                .filter(|source| matches!(source, Source::Place(it) if !blocks.contains_key(it)))
+                .cloned()
+                .collect();
+            for (place, entries) in blocks {
+                state.replace(&Source::Place(place), entries.into_iter().collect());
+            }
+            for source in gone {
+                state.replace(&source, TargetSet::default());
+            }
+            state.unread.remove(&Group::Blocks);
+        });
+    }
+
+    /// Counts a group as read.
+    pub fn read(&self, group: Group) {
+        self.alter(|state| {
+            state.unread.remove(&group);
+        });
+    }
+
+    /// Removes what ended by `now`.
+    pub fn expire(&self, now: Timestamp) {
+        let now = Until::new(Some(now));
+        self.alter(|state| {
+            let mut ended: BTreeSet<Target> = BTreeSet::new();
+            for (source, entries) in &mut state.sources {
+                let due: Vec<Target> = entries
+                    .ended(now)
+                    .into_iter()
+                    .filter(|target| {
+                        let until = entries.get(target);
+                        until.is_some_and(|until| source.leaves_at(until) <= now)
+                    })
+                    .collect();
+                for target in due {
+                    entries.remove(&target);
+                    ended.insert(target);
+                }
+            }
+            state.sources.retain(|_, entries| !entries.is_empty());
+            for target in ended {
+                state.settle(target);
+            }
+        });
+    }
+
+    /// When [`expire`](Self::expire) has something to do next; `None`: not until a change.
+    #[must_use]
+    pub fn next_end(&self) -> Option<Timestamp> {
+        let state = self.0.state.lock();
+        let ends = state
+            .sources
+            .iter()
+            .filter_map(|(source, entries)| Some(source.leaves_at(entries.earliest()?)));
+        ends.min().and_then(Until::at)
+    }
+
+    /// The number of entries of a source.
+    #[must_use]
+    pub fn count(&self, source: &Source) -> usize {
+        let state = self.0.state.lock();
+        state.sources.get(source).map_or(0, TargetSet::len)
+    }
+
+    fn alter<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.0.state.lock();
+        let value = change(&mut state);
+        let now = state.unread.is_empty().then_some(state.change);
+        // Under the lock, so that an earlier change is not published after a later one.
+        self.0.changes.send_if_modified(|published| {
+            let news = *published != now;
+            *published = now;
+            news
+        });
+        value
+    }
+}
+
+impl fmt::Debug for Desired {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.0.state.lock();
+        formatter
+            .debug_struct("Desired")
+            .field("targets", &state.union.len())
+            .field("sources", &state.sources.len())
+            .field("change", &state.change)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Source ===
+
+impl Source {
+    fn leaves_at(&self, until: Until) -> Until {
+        match self {
+            Self::Place(_) => until.later(GRACE),
+            Self::List(_) => until,
+        }
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn source(&mut self, source: &Source) -> &mut TargetSet {
+        self.sources.entry(source.clone()).or_default()
+    }
+
+    /// Takes a target out of a source, and forgets a source without targets. Returns whether it had it.
+    fn take(&mut self, source: &Source, target: &Target) -> bool {
+        let Some(entries) = self.sources.get_mut(source) else {
+            return false;
+        };
+        let taken = entries.remove(target).is_some();
+        if entries.is_empty() {
+            self.sources.remove(source);
+        }
+        taken
+    }
+
+    fn replace(&mut self, source: &Source, entries: TargetSet) {
+        let before = self.sources.remove(source).unwrap_or_default();
+        let mut differing = Vec::new();
+        before.differences(&entries, |difference| {
+            // A later end, or a new target, needs no look at the other sources.
+            let later = difference.after > difference.before;
+            differing.push((difference.target, difference.after.filter(|_| later)));
+        });
+        if !entries.is_empty() {
+            self.sources.insert(source.clone(), entries);
+        }
+        for (target, later) in differing {
+            match later {
+                Some(until) => self.raise(target, until),
+                None => self.settle(target),
+            }
+        }
+    }
+
+    /// The union has `target` at least until `until`.
+    fn raise(&mut self, target: Target, until: Until) {
+        if self.union.get(&target).is_none_or(|it| it < until) {
+            self.union.insert(target, until);
+            self.change += 1;
+        }
+    }
+
+    /// Sets the union's entry of `target` from all sources.
+    fn settle(&mut self, target: Target) {
+        let ends = self.sources.values();
+        let until = ends.filter_map(|entries| entries.get(&target)).max();
+        let before = match until {
+            Some(until) => self.union.insert(target, until),
+            None => self.union.remove(&target),
+        };
+        self.change += u64::from(before != until);
+    }
+
+    fn changed(&self, target: Target) -> Changed {
+        Changed {
+            target,
+            until: self.union.get(&target),
+            change: self.change,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(text: &str) -> Target {
+        text.parse().unwrap()
+    }
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn until(text: &str) -> Until {
+        Until::new(Some(at(text)))
+    }
+
+    fn place(name: &str) -> Source {
+        Source::Place(Place::new("xdp", name))
+    }
+
+    fn list(name: &str) -> Source {
+        Source::List(name.into())
+    }
+
+    #[test]
+    fn a_target_stands_while_one_source_has_it_with_the_latest_end() {
+        let desired = Desired::new([]);
+        let banned = target("192.0.2.7");
+        let (early, late) = (until("2026-01-01T00:10:00Z"), until("2026-01-01T01:00:00Z"));
+        desired.insert(&place("a"), banned, early);
+        assert_eq!(
+            desired.insert(&list("feed"), banned, late).until,
+            Some(late)
+        );
+        assert_eq!(desired.insert(&place("b"), banned, early).until, Some(late));
+        assert_eq!(desired.remove(&list("feed"), banned).until, Some(early));
+        assert_eq!(desired.remove(&place("a"), banned).until, Some(early));
+        assert_eq!(desired.remove(&place("b"), banned).until, None);
+        assert!(desired.view().set.is_empty());
+        assert!(desired.0.state.lock().sources.is_empty(), "nothing is kept");
+    }
+
+    #[test]
+    fn a_move_to_another_gateway_changes_nothing_and_a_lift_at_the_former_one_neither() {
+        let desired = Desired::new([]);
+        let (banned, end) = (target("192.0.2.7"), until("2026-01-01T01:00:00Z"));
+        let first = desired.insert(&place("a"), banned, end);
+        let moved = desired.insert(&place("b"), banned, end);
+        let lifted = desired.remove(&place("a"), banned);
+        assert_eq!((moved.change, lifted.change), (first.change, first.change));
+        assert_eq!(lifted.until, Some(end));
+    }
+
+    #[test]
+    fn an_end_that_moves_by_a_second_is_no_change_and_one_that_moves_further_is() {
+        let desired = Desired::new([]);
+        let banned = target("192.0.2.7");
+        let first = desired.insert(&place("a"), banned, until("2026-01-01T00:10:00Z"));
+        let again = desired.insert(&place("a"), banned, until("2026-01-01T00:10:01Z"));
+        assert_eq!(first, again);
+        let later = desired.insert(&place("a"), banned, until("2026-01-01T00:11:00Z"));
+        assert!(later.change > first.change && later.until > first.until);
+    }
+
+    #[test]
+    fn entries_of_lists_leave_at_their_end_and_bans_of_blocks_a_little_later() {
+        let desired = Desired::new([]);
+        let end = until("2026-01-01T00:10:00Z");
+        desired.insert(&list("feed"), target("192.0.2.1"), end);
+        desired.insert(&place("a"), target("192.0.2.2"), end);
+        desired.insert(&place("a"), target("192.0.2.3"), Until::NEVER);
+        assert_eq!(desired.next_end(), Some(at("2026-01-01T00:10:00Z")));
+        desired.expire(at("2026-01-01T00:09:59Z"));
+        assert_eq!(desired.view().set.len(), 3);
+        desired.expire(at("2026-01-01T00:10:00Z"));
+        assert_eq!(desired.view().set.get(&target("192.0.2.1")), None);
+        assert_eq!(desired.next_end(), Some(at("2026-01-01T00:10:05Z")));
+        desired.expire(at("2026-01-01T00:10:05Z"));
+        assert_eq!(desired.view().set.len(), 1);
+        assert_eq!(desired.next_end(), None);
+    }
+
+    #[test]
+    fn changes_are_published_only_once_every_group_was_read() {
+        let desired = Desired::new([Group::Blocks, Group::Lists]);
+        let mut changes = desired.changes();
+        desired.insert(&place("a"), target("192.0.2.7"), Until::NEVER);
+        desired.read(Group::Lists);
+        assert!(!desired.is_read() && !changes.has_changed().unwrap());
+        desired.replace_blocks(BTreeMap::new());
+        assert!(changes.has_changed().unwrap() && changes.borrow_and_update().is_some());
+        assert!(desired.view().set.is_empty(), "no block has it");
+        desired.remove(&place("a"), target("192.0.2.7"));
+        assert!(!changes.has_changed().unwrap(), "nothing changed");
+    }
+
+    #[test]
+    fn a_list_that_is_replaced_leaves_what_others_have() {
+        let desired = Desired::new([]);
+        let entries = |texts: &[&str]| -> TargetSet {
+            let entry = |text: &&str| Entry {
+                target: target(text),
+                until: Until::NEVER,
+            };
+            texts.iter().map(entry).collect()
+        };
+        desired.replace(&list("one"), entries(&["192.0.2.1", "192.0.2.2"]));
+        desired.replace(&list("two"), entries(&["192.0.2.2", "192.0.2.3"]));
+        desired.replace(&list("two"), entries(&["192.0.2.4"]));
+        let expected = entries(&["192.0.2.1", "192.0.2.2", "192.0.2.4"]);
+        assert_eq!(desired.view().set, expected);
+        assert_eq!(desired.count(&list("two")), 1);
+    }
+
+    #[test]
+    fn a_target_that_no_claim_backs_is_dropped_at_every_place() {
+        let desired = Desired::new([]);
+        let banned = target("192.0.2.7");
+        for source in [place("a"), place("b"), list("feed")] {
+            desired.insert(&source, banned, Until::NEVER);
+        }
+        desired.keep(banned, |place| place.endpoint == "b");
+        assert_eq!(desired.count(&place("a")), 0);
+        desired.remove(&list("feed"), banned);
+        assert!(desired.keep(banned, |_| false).until.is_none());
+    }
+}

@@ -1,0 +1,177 @@
+//! The texts of a list.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::io;
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt, stream};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, VARY, X_CONTENT_TYPE_OPTIONS};
+use http::{Response, StatusCode};
+use http_body_util::StreamBody;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Frame;
+use reeve_serve::http::Body;
+use serde_json::json;
+
+use super::super::set::{Entry, TargetSet, Until};
+use super::history::{Content, Family};
+use crate::inbound::Answer;
+use crate::target::Target;
+
+/// A list of at most so many targets is sent whole, with its length.
+const WHOLE: usize = 4096;
+
+/// How a list is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Format {
+    /// One target a line.
+    #[default]
+    Plain,
+    /// `deny TARGET;` lines.
+    Nginx,
+    /// JSON with ends.
+    Json,
+}
+
+/// The list at one moment.
+#[derive(Clone, Debug)]
+pub(super) struct Page {
+    pub(super) version: String,
+    pub(super) set: TargetSet,
+    pub(super) family: Family,
+    /// A version that the reader has, and what changed since.
+    pub(super) changes: Option<(String, BTreeMap<Target, Option<Until>>)>,
+}
+
+// === impl Format ===
+
+impl Format {
+    /// What a version of this format is about.
+    pub(super) fn content(self) -> Content {
+        match self {
+            Self::Json => Content::Entries,
+            Self::Plain | Self::Nginx => Content::Targets,
+        }
+    }
+
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Plain | Self::Nginx => "text/plain; charset=utf-8",
+        }
+    }
+
+    fn write(self, text: &mut String, entry: &Entry) {
+        // Writing to a String does not fail.
+        let _ = match self {
+            Self::Plain => writeln!(text, "{}", entry.target),
+            Self::Nginx => writeln!(text, "deny {};", entry.target),
+            Self::Json => match entry.until.at() {
+                Some(until) => write!(
+                    text,
+                    r#"{{"target":"{}","until":"{until:.0}"}}"#,
+                    entry.target
+                ),
+                None => write!(text, r#"{{"target":"{}"}}"#, entry.target),
+            },
+        };
+    }
+}
+
+// === impl Page ===
+
+impl Page {
+    /// The whole list, or the changes that the reader asks for; for a HEAD request only the header.
+    pub(super) fn answer(self, format: Format, head: bool) -> Answer {
+        let etag = format!("\"{}\"", self.version);
+        let body = if head {
+            Body::whole(Bytes::new())
+        } else if self.changes.is_some() {
+            Body::whole(self.changes_text())
+        } else if self.set.len() <= WHOLE {
+            let pieces: String = self.pieces(format).collect();
+            Body::whole(pieces)
+        } else {
+            let pieces = stream::iter(self.pieces(format).map(Bytes::from).map(Frame::data));
+            Body::pieces(in_pieces(pieces.map(Ok::<_, Infallible>)))
+        };
+        let mut answer = Response::new(body);
+        label(&mut answer, format.content_type(), &etag);
+        answer
+    }
+
+    /// 304: the reader has this version.
+    pub(super) fn unchanged(&self, format: Format) -> Answer {
+        let mut answer = Response::new(Body::whole(Bytes::new()));
+        *answer.status_mut() = StatusCode::NOT_MODIFIED;
+        label(
+            &mut answer,
+            format.content_type(),
+            &format!("\"{}\"", self.version),
+        );
+        answer.headers_mut().remove(CONTENT_TYPE);
+        answer
+    }
+
+    fn changes_text(&self) -> String {
+        let Some((since, changes)) = &self.changes else {
+            return String::new();
+        };
+        let (mut added, mut removed) = (Vec::new(), Vec::new());
+        for (target, until) in changes {
+            match until {
+                Some(until) => added.push(json!(until.at().map_or_else(
+                    || json!({"target": target.to_string()}),
+                    |at| json!({"target": target.to_string(), "until": format!("{at:.0}")}),
+                ))),
+                None => removed.push(target.to_string()),
+            }
+        }
+        let version = &self.version;
+        json!({"version": version, "since": since, "added": added, "removed": removed}).to_string()
+    }
+
+    /// The text in pieces of some kilobytes each.
+    fn pieces(self, format: Format) -> impl Iterator<Item = String> + Send {
+        let json = format == Format::Json;
+        let head = json.then(|| format!(r#"{{"version":"{}","entries":["#, self.version));
+        let tail = json.then(|| "]}".to_owned());
+        let (set, family) = (self.set, self.family);
+        let mut empty = true;
+        let mut position = 0;
+        let middle = std::iter::from_fn(move || {
+            let part = set.part(position)?;
+            position += 1;
+            let mut text = String::with_capacity(part.len() * 24);
+            for entry in part.iter().filter(|entry| family.has(&entry.target)) {
+                if json && !std::mem::take(&mut empty) {
+                    text.push(',');
+                }
+                format.write(&mut text, entry);
+            }
+            Some(text)
+        });
+        let pieces = head.into_iter().chain(middle).chain(tail);
+        pieces.filter(|piece| !piece.is_empty())
+    }
+}
+
+fn in_pieces(
+    pieces: impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send + 'static,
+) -> UnsyncBoxBody<Bytes, io::Error> {
+    let pieces = pieces.map(|piece| piece.map_err(|never| match never {}));
+    UnsyncBoxBody::new(StreamBody::new(pieces))
+}
+
+fn label(answer: &mut Answer, content_type: &'static str, etag: &str) {
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(VARY, HeaderValue::from_static("accept"));
+    if let Ok(etag) = HeaderValue::from_str(etag) {
+        headers.insert(ETAG, etag);
+    }
+}

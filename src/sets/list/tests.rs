@@ -1,0 +1,305 @@
+//! The list over a real socket of this machine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use reqwest::Client;
+use serde_json::{Value, json};
+
+use super::super::access::Access;
+use super::super::serve::{Listeners, Surface};
+use super::super::set::{Entry, Until};
+use super::*;
+use crate::mounted::MountedFile;
+use crate::target::Target;
+
+struct Case {
+    engine: Arc<ListEngine>,
+    listeners: Listeners,
+    client: Client,
+    url: String,
+}
+
+impl Case {
+    async fn new(access: Access) -> Self {
+        let engine = Arc::new(ListEngine::new("edge", Metrics::default()));
+        let surface = Arc::new(ListSurface::new(Arc::clone(&engine), access));
+        let mut listeners = Listeners::default();
+        let loopback = ([127, 0, 0, 1], 0).into();
+        let surface = surface as Arc<dyn Surface>;
+        let failed = listeners
+            .apply([(loopback, "/bans".to_owned(), surface)])
+            .await;
+        assert!(failed.is_empty(), "{failed:?}");
+        let url = format!("http://{}/bans", listeners.addresses()[0]);
+        // Plain HTTP, and a provider of cryptography all the same.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        Self {
+            engine,
+            listeners,
+            client: Client::builder().no_proxy().build().unwrap(),
+            url,
+        }
+    }
+
+    async fn filled(entries: &[(&str, &str)]) -> Self {
+        let case = Self::new(Access::Insecure).await;
+        case.set(entries).await;
+        case
+    }
+
+    /// Makes the list exactly `entries`.
+    async fn set(&self, entries: &[(&str, &str)]) {
+        let to = entries.iter().map(|(target, until)| Entry {
+            target: target.parse().unwrap(),
+            until: Until::new((!until.is_empty()).then(|| until.parse().unwrap())),
+        });
+        let from = self.engine.served.lock().set.clone();
+        let to = to.collect();
+        self.engine.apply(&Change { from, to }).await.unwrap();
+    }
+
+    async fn get(&self, query: &str, tag: Option<&str>) -> (StatusCode, Option<String>, String) {
+        let mut request = self.client.get(format!("{}{query}", self.url));
+        if let Some(tag) = tag {
+            request = request.header("If-None-Match", tag);
+        }
+        let answer = request.send().await.unwrap();
+        let tag = answer.headers().get("etag");
+        let tag = tag.map(|tag| tag.to_str().unwrap().to_owned());
+        (answer.status(), tag, answer.text().await.unwrap())
+    }
+
+    async fn json(&self, query: &str) -> Value {
+        let (status, tag, text) = self.get(query, None).await;
+        assert_eq!(status, StatusCode::OK, "{text}");
+        let value: Value = serde_json::from_str(&text).unwrap();
+        let version = value["version"].as_str().unwrap();
+        assert_eq!(tag.unwrap(), format!("\"{version}\""));
+        value
+    }
+}
+
+const ENTRIES: &[(&str, &str)] = &[
+    ("192.0.2.7", "2026-01-01T00:00:00Z"),
+    ("198.51.100.0/24", ""),
+    ("2001:db8::7", ""),
+];
+
+#[tokio::test]
+async fn a_list_that_was_not_filled_is_not_served() {
+    let case = Case::new(Access::Insecure).await;
+    let (status, _, text) = case.get("", None).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(text.contains("not read yet"));
+    case.engine.ready();
+    let (status, tag, text) = case.get("", None).await;
+    assert_eq!((status, text.as_str()), (StatusCode::OK, ""));
+    assert!(tag.is_some());
+}
+
+#[tokio::test]
+async fn every_format_and_family_is_served_sorted() {
+    let case = Case::filled(ENTRIES).await;
+    let text = async |query| case.get(query, None).await.2;
+    assert_eq!(text("").await, "192.0.2.7\n198.51.100.0/24\n2001:db8::7\n");
+    assert_eq!(text("?family=4").await, "192.0.2.7\n198.51.100.0/24\n");
+    assert_eq!(text("?format=haproxy&family=6").await, "2001:db8::7\n");
+    let nginx = text("?format=nginx&family=4").await;
+    assert_eq!(nginx, "deny 192.0.2.7;\ndeny 198.51.100.0/24;\n");
+    let value = case.json("?format=json").await;
+    let expected = json!([
+        {"target": "192.0.2.7", "until": "2026-01-01T00:00:00Z"},
+        {"target": "198.51.100.0/24"},
+        {"target": "2001:db8::7"},
+    ]);
+    assert_eq!(value["entries"], expected);
+    let accepting = case
+        .client
+        .get(&case.url)
+        .header("Accept", "application/json");
+    let accepted: Value = accepting.send().await.unwrap().json().await.unwrap();
+    assert_eq!(accepted, value);
+}
+
+#[tokio::test]
+async fn a_reader_with_the_version_gets_304_and_a_moved_end_is_news_for_json_only() {
+    let case = Case::filled(ENTRIES).await;
+    let (_, plain, _) = case.get("", None).await;
+    let (_, json, _) = case.get("?format=json", None).await;
+    let status = async |query, tag: &Option<String>| case.get(query, tag.as_deref()).await.0;
+    assert_eq!(status("", &plain).await, StatusCode::NOT_MODIFIED);
+    assert_eq!(
+        status("?format=json", &json).await,
+        StatusCode::NOT_MODIFIED
+    );
+    let weak = Some(format!("\"x\", W/{}", plain.as_deref().unwrap()));
+    assert_eq!(status("", &weak).await, StatusCode::NOT_MODIFIED);
+    let mut moved = ENTRIES.to_vec();
+    moved[0].1 = "2026-01-01T01:00:00Z";
+    case.set(&moved).await;
+    assert_eq!(status("", &plain).await, StatusCode::NOT_MODIFIED);
+    assert_eq!(status("?format=json", &json).await, StatusCode::OK);
+    case.set(&moved[1..]).await;
+    assert_eq!(status("", &plain).await, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_waiting_reader_is_answered_by_the_change() {
+    let case = Case::filled(ENTRIES).await;
+    let (_, tag, _) = case.get("?format=json", None).await;
+    let tag = tag.unwrap();
+    let (answer, ()) = tokio::join!(case.get("?format=json&wait=60", Some(&tag)), async {
+        // The reader waits by now, or asks after the change: the answer is the same.
+        tokio::task::yield_now().await;
+        case.set(&ENTRIES[1..]).await;
+    });
+    assert_eq!(answer.0, StatusCode::OK);
+    assert!(!answer.2.contains("192.0.2.7"));
+    let (status, same, _) = case.get("?format=json&wait=0", answer.1.as_deref()).await;
+    assert_eq!((status, same), (StatusCode::NOT_MODIFIED, answer.1));
+}
+
+#[tokio::test]
+async fn waiting_readers_are_answered_when_the_engine_ends() {
+    let case = Case::filled(ENTRIES).await;
+    let (_, tag, _) = case.get("", None).await;
+    let (status, ..) = tokio::join!(case.get("?wait=60", tag.as_deref()), async {
+        tokio::task::yield_now().await;
+        case.engine.close();
+    })
+    .0;
+    assert_eq!(status, StatusCode::NOT_MODIFIED);
+}
+
+#[tokio::test]
+async fn changes_since_a_known_version_are_served_and_the_list_for_another_one() {
+    let case = Case::filled(ENTRIES).await;
+    let first = case.json("?format=json").await;
+    let version = first["version"].as_str().unwrap();
+    case.set(&[("192.0.2.8", "2026-01-01T00:00:00Z"), ("2001:db8::7", "")])
+        .await;
+    let changes = case.json(&format!("?format=json&since={version}")).await;
+    assert_eq!(changes["since"], first["version"]);
+    let added = json!([{"target": "192.0.2.8", "until": "2026-01-01T00:00:00Z"}]);
+    assert_eq!(changes["added"], added);
+    assert_eq!(changes["removed"], json!(["192.0.2.7", "198.51.100.0/24"]));
+    let whole = case.json("?format=json&since=unknown").await;
+    assert!(whole.get("since").is_none() && whole["entries"].as_array().unwrap().len() == 2);
+    assert_eq!(whole["version"], changes["version"]);
+}
+
+#[tokio::test]
+async fn a_long_list_comes_in_pieces_and_whole() {
+    let case = Case::new(Access::Insecure).await;
+    let to = (0..20_000_u32).map(|number| Entry {
+        target: Target::host(std::net::Ipv4Addr::from(0x0a00_0000 + number).into()),
+        until: Until::NEVER,
+    });
+    let change = Change {
+        from: TargetSet::default(),
+        to: to.collect(),
+    };
+    case.engine.apply(&change).await.unwrap();
+    let (_, _, text) = case.get("", None).await;
+    assert_eq!(text.lines().count(), 20_000);
+    let value = case.json("?format=json").await;
+    assert_eq!(value["entries"].as_array().unwrap().len(), 20_000);
+}
+
+#[tokio::test]
+async fn what_cannot_be_answered_is_refused_with_the_reason() {
+    let case = Case::filled(ENTRIES).await;
+    for (query, words) in [
+        ("?format=xml", "format is"),
+        ("?family=5", "family is"),
+        ("?wait=61", "at most 60"),
+        ("?wait=-1", "at most 60"),
+        ("?since=x", "format=json"),
+    ] {
+        let (status, _, text) = case.get(query, None).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{query}");
+        assert!(text.contains(words), "{query}: {text}");
+    }
+    let (status, ..) = case.get("/other", None).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    let deleted = case.client.delete(&case.url).send().await.unwrap();
+    assert_eq!(deleted.status(), StatusCode::METHOD_NOT_ALLOWED);
+    let head = case.client.head(&case.url).send().await.unwrap();
+    assert!(head.status().is_success() && head.headers().contains_key("etag"));
+}
+
+#[tokio::test]
+async fn agents_report_and_are_counted_by_their_version() {
+    let case = Case::filled(ENTRIES).await;
+    let version = case.json("?format=json&family=4").await["version"].clone();
+    let report = async |agent: &str, body: String| {
+        let url = format!("{}/agents/{agent}", case.url);
+        let answer = case.client.post(url).body(body).send().await.unwrap();
+        answer.status()
+    };
+    let current = json!({"version": version, "count": 2}).to_string();
+    assert_eq!(report("node-1", current).await, StatusCode::OK);
+    let behind = json!({"version": "old", "count": 2}).to_string();
+    assert_eq!(report("node-2", behind).await, StatusCode::OK);
+    let failed = json!({"version": "old", "error": "nft: not found"}).to_string();
+    assert_eq!(report("node-3", failed).await, StatusCode::OK);
+    assert_eq!(case.engine.count_agents(), [1, 1, 1]);
+    assert_eq!(
+        report("a%20b", "{\"version\":\"x\"}".into()).await,
+        StatusCode::BAD_REQUEST
+    );
+    assert_eq!(report("node-4", "{}".into()).await, StatusCode::BAD_REQUEST);
+    let large = format!("{{\"version\":\"{}\"}}", "x".repeat(20_000));
+    assert_eq!(report("node-4", large).await, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(case.engine.count_agents(), [1, 1, 1]);
+    case.set(&ENTRIES[1..]).await;
+    assert_eq!(case.engine.count_agents(), [0, 2, 1]);
+}
+
+#[tokio::test]
+async fn readers_show_a_token_of_the_mounted_file() {
+    let path = std::env::temp_dir().join(format!("list-token-{}", std::process::id()));
+    std::fs::write(&path, "one\ntwo\n").unwrap();
+    let case = Case::new(Access::Secret(MountedFile::alone(&path))).await;
+    case.set(ENTRIES).await;
+    let status = async |token: Option<&str>| {
+        let mut request = case.client.get(&case.url);
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        request.send().await.unwrap().status()
+    };
+    assert_eq!(status(None).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(status(Some("three")).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(status(Some("two")).await, StatusCode::OK);
+    let url = format!("{}/agents/node-1", case.url);
+    let report = case
+        .client
+        .post(url)
+        .body("{\"version\":\"x\"}")
+        .send()
+        .await;
+    assert_eq!(report.unwrap().status(), StatusCode::UNAUTHORIZED);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(status(Some("two")).await, StatusCode::SERVICE_UNAVAILABLE);
+    let mut listeners = case.listeners;
+    listeners.apply([]).await;
+    assert!(
+        case.client.get(&case.url).send().await.is_err(),
+        "it is not served any more"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_with_304_after_its_seconds() {
+    let case = ListEngine::new("edge", Metrics::default());
+    case.ready();
+    let page = case.page(Family::Both, Content::Targets, None).unwrap();
+    let surface = ListSurface::new(Arc::new(case), Access::Insecure);
+    let began = Instant::now();
+    let answer = surface.read_for_test("wait=30", &page.version).await;
+    assert_eq!(answer.status(), StatusCode::NOT_MODIFIED);
+    assert_eq!(began.elapsed(), Duration::from_secs(30));
+}

@@ -1,0 +1,142 @@
+//! The metrics of set engines. The label `engine` has the names of the configuration.
+
+use std::sync::Arc;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::metrics::EngineLabel;
+
+/// What set engines count. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    desired: Family<EngineLabel, Gauge>,
+    enforced: Family<EngineLabel, Gauge>,
+    unsupported: Family<EngineLabel, Gauge>,
+    overflow: Family<EngineLabel, Gauge>,
+    batches: Family<BatchLabels, Counter>,
+    agents: Family<AgentLabels, Gauge>,
+    unbound: Gauge,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct BatchLabels {
+    engine: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct AgentLabels {
+    engine: String,
+    state: &'static str,
+}
+
+/// How much of the desired set one engine has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) desired: usize,
+    pub(crate) enforced: usize,
+    pub(crate) unsupported: usize,
+    pub(crate) overflow: usize,
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// Shows these metrics in `registry`.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "ipblock_engine_desired",
+            "Targets that a set engine should block",
+            self.desired.clone(),
+        );
+        registry.register(
+            "ipblock_engine_enforced",
+            "Targets that a set engine has taken",
+            self.enforced.clone(),
+        );
+        registry.register(
+            "ipblock_engine_unsupported",
+            "Targets that a set engine cannot express",
+            self.unsupported.clone(),
+        );
+        registry.register(
+            "ipblock_engine_overflow",
+            "Targets beyond the limit of a set engine",
+            self.overflow.clone(),
+        );
+        registry.register(
+            "ipblock_engine_batches",
+            "Batches of changes sent to a set engine, by outcome",
+            self.batches.clone(),
+        );
+        registry.register(
+            "ipblock_agents",
+            "Agents that reported to a list in the last five minutes, by state",
+            self.agents.clone(),
+        );
+        registry.register(
+            "ipblock_engines_unbound",
+            "Addresses of set engines that cannot be listened at",
+            self.unbound.clone(),
+        );
+    }
+
+    pub(crate) fn counted(&self, engine: &Arc<str>, counts: Counts) {
+        let label = EngineLabel::new(engine);
+        let set = |family: &Family<EngineLabel, Gauge>, count: usize| {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            family.get_or_create(&label).set(count);
+        };
+        set(&self.desired, counts.desired);
+        set(&self.enforced, counts.enforced);
+        set(&self.unsupported, counts.unsupported);
+        set(&self.overflow, counts.overflow);
+    }
+
+    pub(crate) fn batch(&self, engine: &str, success: bool) {
+        for (outcome, one) in [("ok", success), ("failed", !success)] {
+            let labels = BatchLabels {
+                engine: engine.to_owned(),
+                outcome,
+            };
+            // Present from the first batch on, so that a rate over it is zero and not missing.
+            self.batches.get_or_create(&labels).inc_by(u64::from(one));
+        }
+    }
+
+    pub(crate) fn agents(&self, engine: &str, state: &'static str, count: usize) {
+        let labels = AgentLabels {
+            engine: engine.to_owned(),
+            state,
+        };
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.agents.get_or_create(&labels).set(count);
+    }
+
+    pub(crate) fn unbound(&self, count: usize) {
+        self.unbound.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Drops the gauges of an engine that is not configured any more.
+    pub(crate) fn forget(&self, engine: &str) {
+        let label = EngineLabel::new(engine);
+        for family in [
+            &self.desired,
+            &self.enforced,
+            &self.unsupported,
+            &self.overflow,
+        ] {
+            family.remove(&label);
+        }
+        for state in super::list::STATES {
+            self.agents.remove(&AgentLabels {
+                engine: engine.to_owned(),
+                state,
+            });
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! All set engines of the configuration.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::RwLock;
+use tokio::sync::{Mutex, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::definition::{Definition, Kind};
+use super::desired::{Changed, Desired, Group, Source};
+use super::follower::{Follower, Parts};
+use super::kind::SetEngine;
+use super::list::{ListEngine, ListSurface};
+use super::metrics::Metrics;
+use super::serve::{Listeners, Surface};
+use super::set::{Entry, Until};
+use crate::api::{EngineStatus, Place, Standing};
+use crate::decide::{Call, Failure, Operation};
+use crate::target::Target;
+use crate::time::Time;
+
+/// At most this often the ends of entries are looked at.
+const EXPIRE_AGAIN: Duration = Duration::from_millis(100);
+
+const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+
+/// What set engines work with.
+#[derive(Clone, Debug)]
+pub struct Dependencies {
+    /// The time that bans end by.
+    pub time: Time,
+    /// Whether this replica leads.
+    pub leading: watch::Receiver<bool>,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// What the operator counts.
+    pub counts: crate::metrics::Metrics,
+}
+
+/// All set engines, and the set that they follow.
+#[derive(Debug)]
+pub struct Sets {
+    desired: Desired,
+    parts: Dependencies,
+    engines: RwLock<Vec<Arc<Running>>>,
+    listeners: Mutex<Listeners>,
+}
+
+#[derive(Debug)]
+struct Running {
+    definition: Definition,
+    follower: Follower,
+    surface: Option<Arc<dyn Surface>>,
+}
+
+// === impl Sets ===
+
+impl Sets {
+    /// No engine yet.
+    #[must_use]
+    pub fn new(parts: Dependencies) -> Self {
+        Self {
+            desired: Desired::new([Group::Blocks]),
+            parts,
+            engines: RwLock::default(),
+            listeners: Mutex::default(),
+        }
+    }
+
+    /// The set that the engines follow.
+    #[must_use]
+    pub fn desired(&self) -> &Desired {
+        &self.desired
+    }
+
+    /// Runs exactly `definitions` from now on. Unchanged ones run on.
+    ///
+    /// Returns what does not work: listeners that cannot be bound, which the next call tries again, and engines that
+    /// fail, which try again by themselves.
+    pub async fn apply(&self, definitions: &[Definition], resync: Duration) -> Vec<String> {
+        let mut listeners = self.listeners.lock().await;
+        let before = self.engines.read().clone();
+        let mut engines = Vec::with_capacity(definitions.len());
+        for definition in definitions {
+            let same = |running: &&Arc<Running>| running.definition == *definition;
+            if let Some(running) = before.iter().find(same) {
+                running.follower.set_resync(resync);
+                engines.push(Arc::clone(running));
+            } else {
+                tracing::info!(engine = %definition.name, "starting set engine");
+                engines.push(Arc::new(self.start(definition, resync)));
+            }
+        }
+        for running in &before {
+            let kept = engines.iter().any(|it| Arc::ptr_eq(it, running));
+            if !kept {
+                running.follower.close();
+            }
+            let name = running.follower.name();
+            if definitions.iter().all(|definition| definition.name != name) {
+                tracing::info!(engine = name, "set engine is not configured any more");
+                self.parts.metrics.forget(name);
+            }
+        }
+        *self.engines.write() = engines.clone();
+        let served = engines.iter().filter_map(|running| {
+            let serve = running.definition.serve()?;
+            let surface = Arc::clone(running.surface.as_ref()?);
+            Some((serve.address, serve.path.clone(), surface))
+        });
+        let mut problems = listeners.apply(served.collect::<Vec<_>>()).await;
+        self.parts.metrics.unbound(problems.len());
+        problems.extend(engines.iter().filter_map(|it| it.follower.problem()));
+        problems
+    }
+
+    /// Where engines are served, with the ports that were taken.
+    pub async fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.lock().await.addresses()
+    }
+
+    /// Stops all of them, after answering the requests in work.
+    pub async fn stop(&self) {
+        self.apply(&[], Duration::MAX).await;
+    }
+
+    fn start(&self, definition: &Definition, resync: Duration) -> Running {
+        let Dependencies {
+            metrics, counts, ..
+        } = &self.parts;
+        let (engine, surface): (Arc<dyn SetEngine>, Option<Arc<dyn Surface>>) =
+            match &definition.kind {
+                Kind::List(serve) => {
+                    let list = Arc::new(ListEngine::new(&definition.name, metrics.clone()));
+                    let surface = ListSurface::new(Arc::clone(&list), serve.access.clone());
+                    (list, Some(Arc::new(surface)))
+                }
+            };
+        let parts = Parts {
+            desired: self.desired.clone(),
+            metrics: metrics.clone(),
+            counts: counts.clone(),
+            leading: None,
+        };
+        Running {
+            definition: definition.clone(),
+            follower: Follower::start(&definition.name, engine, parts, resync),
+            surface,
+        }
+    }
+
+    /// Takes a call of an engine into the desired set.
+    pub(crate) fn record(&self, call: &Call) -> Changed {
+        let standing = &call.standing;
+        let source = Source::Place(standing.place.clone());
+        match call.operation {
+            Operation::Ban(left) => {
+                let until = left.map(|left| end(self.parts.time.now(), left));
+                self.desired
+                    .insert(&source, standing.target, Until::new(until))
+            }
+            Operation::Unban => self.desired.remove(&source, standing.target),
+        }
+    }
+
+    /// Waits until every engine has applied a change, for `limit` at most. The engines in the order of the configuration.
+    ///
+    /// # Errors
+    /// The first engine that fails, or does not apply it in time.
+    pub(crate) async fn confirm(
+        &self,
+        changed: &Changed,
+        limit: Duration,
+    ) -> Result<Vec<EngineStatus>, Failure> {
+        let engines = self.engines.read().clone();
+        let confirmations = engines.iter().map(|running| async move {
+            let follower = &running.follower;
+            let confirmed = tokio::time::timeout(limit, follower.confirm(changed)).await;
+            let why = match confirmed {
+                Ok(Ok(status)) => return Ok(status),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "no answer in time".to_owned(),
+            };
+            Err(Failure {
+                reason: "SetEngineFailed".into(),
+                message: format!("set engine {}: {why}", follower.name()),
+                may_have_happened: true,
+            })
+        });
+        let confirmed = futures::future::join_all(confirmations).await;
+        let statuses: Vec<EngineStatus> = confirmed.into_iter().collect::<Result<_, _>>()?;
+        Ok(statuses)
+    }
+
+    /// Drops what stands nowhere any more: no claim backs `target` at the places that `stands` refuses.
+    pub(crate) fn keep(&self, target: Target, stands: impl Fn(&Place) -> bool) {
+        self.desired.keep(target, stands);
+    }
+
+    /// Sets the end of a ban that the records of blocks show.
+    pub(crate) fn insert(&self, standing: &Standing, until: Until) {
+        let source = Source::Place(standing.place.clone());
+        self.desired.insert(&source, standing.target, until);
+    }
+
+    /// Removes a ban that no record shows any more.
+    pub(crate) fn remove(&self, standing: &Standing) {
+        let source = Source::Place(standing.place.clone());
+        self.desired.remove(&source, standing.target);
+    }
+
+    /// Replaces the bans of blocks by what their records show.
+    pub(crate) fn fill(&self, blocks: BTreeMap<Place, Vec<Entry>>) {
+        self.desired.replace_blocks(blocks);
+    }
+
+    /// Removes entries at their ends, until `stop`.
+    pub async fn expire(&self, stop: CancellationToken) {
+        let mut changes = self.desired.changes();
+        loop {
+            changes.borrow_and_update();
+            let next = self.desired.next_end();
+            let due = async {
+                match next {
+                    // The wall clock may be set meanwhile.
+                    Some(at) => {
+                        let left = self.parts.time.until(at).min(LONGEST_SLEEP);
+                        tokio::time::sleep(left).await;
+                    }
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = due => self.desired.expire(self.parts.time.now()),
+                _ = changes.changed() => {}
+            }
+            tokio::time::sleep(EXPIRE_AGAIN).await;
+        }
+    }
+}
+
+fn end(now: Timestamp, left: Duration) -> Timestamp {
+    SignedDuration::try_from(left)
+        .ok()
+        .and_then(|left| now.checked_add(left).ok())
+        .unwrap_or(Timestamp::MAX)
+}
