@@ -10,11 +10,7 @@ const LIST: &str = "- name: edge\n  type: list\n  addr: 127.0.0.1:0\n  insecure:
 const ALONE: &[(&str, &str)] = &[("engine", ""), ("engines", LIST)];
 
 impl World {
-    /// What the set engines are to block, of this operator.
-    fn set(&self) -> BTreeSet<String> {
-        targets(self.sets.as_ref().unwrap())
-    }
-
+    /// Waits for what the set engines of this operator are to block.
     async fn set_becomes(&self, expected: &[&str], limit: Duration) {
         becomes(self.sets.as_ref().unwrap(), expected, limit).await;
     }

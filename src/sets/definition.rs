@@ -21,16 +21,16 @@ const LONGEST_NAME: usize = 40;
 pub struct RawEngine {
     /// A name for statuses, logs, metrics and objects.
     pub name: String,
-    /// `list`.
+    /// `list` or `crowdsec`.
     #[serde(rename = "type")]
     pub kind: String,
     /// Where a list is served: `:8093`.
     #[serde(default)]
     pub addr: Option<String>,
-    /// Its path. Default `/bans`.
+    /// Its path. Default `/bans`; of `crowdsec` `/`.
     #[serde(default)]
     pub path: Option<String>,
-    /// A mounted file with the bearer token of its readers; one more a line, for rotation.
+    /// A mounted file with the bearer token of its readers, or their API key; one more a line.
     #[serde(default)]
     pub bearer_token_file: Option<String>,
     /// Serves every client that reaches the port.
@@ -52,6 +52,8 @@ pub struct Definition {
 pub enum Kind {
     /// The list over HTTP.
     List(Serve),
+    /// The local API of CrowdSec, as its bouncers read it.
+    CrowdSec(Serve),
 }
 
 /// Where an engine is served, and to whom.
@@ -158,7 +160,7 @@ pub enum DefinitionError {
     },
 }
 
-const KINDS: &str = "list";
+const KINDS: &str = "list or crowdsec";
 
 // === impl RawEngine ===
 
@@ -217,6 +219,7 @@ impl RawEngine {
         }
         let kind = match self.kind.trim() {
             "list" => Kind::List(self.serve(&name, "/bans", ports, options)?),
+            "crowdsec" => Kind::CrowdSec(self.serve(&name, "/", ports, options)?),
             other => {
                 let kind = other.to_owned();
                 return Err(DefinitionError::Kind { name, kind });
@@ -294,7 +297,7 @@ impl Definition {
     #[must_use]
     pub fn serve(&self) -> Option<&Serve> {
         match &self.kind {
-            Kind::List(serve) => Some(serve),
+            Kind::List(serve) | Kind::CrowdSec(serve) => Some(serve),
         }
     }
 

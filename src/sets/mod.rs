@@ -21,6 +21,7 @@
 //! is beyond its limit, is counted, and the status of its block says so.
 
 mod access;
+mod crowdsec;
 pub mod definition;
 pub mod desired;
 mod follower;

@@ -10,6 +10,7 @@ use parking_lot::RwLock;
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::crowdsec::{CrowdSecEngine, CrowdSecSurface};
 use super::definition::{Definition, Kind};
 use super::desired::{Changed, Desired, Group, Source};
 use super::follower::{Follower, Parts};
@@ -138,6 +139,13 @@ impl Sets {
                     let list = Arc::new(ListEngine::new(&definition.name, metrics.clone()));
                     let surface = ListSurface::new(Arc::clone(&list), serve.access.clone());
                     (list, Some(Arc::new(surface)))
+                }
+                Kind::CrowdSec(serve) => {
+                    let time = self.parts.time.clone();
+                    let name = &definition.name;
+                    let lapi = Arc::new(CrowdSecEngine::new(name, time, metrics.clone()));
+                    let surface = CrowdSecSurface::new(Arc::clone(&lapi), serve.access.clone());
+                    (lapi, Some(Arc::new(surface)))
                 }
             };
         let parts = Parts {

@@ -7,8 +7,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures::stream;
 use http::StatusCode;
+use http_body_util::StreamBody;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Frame;
 use parking_lot::RwLock;
+use reeve_serve::http::Body;
 
 use crate::inbound::{self, Answer, Limits, Request, Running, text};
 use crate::outbound::BoxFuture;
@@ -92,6 +98,14 @@ impl Routes {
         let surface = Arc::clone(routes.get(own)?);
         Some((surface, path.get(own.len()..)?.to_owned()))
     }
+}
+
+/// A body of texts that are made when the client reads them.
+pub(super) fn in_pieces(pieces: impl Iterator<Item = String> + Send + 'static) -> Body {
+    let pieces = stream::iter(pieces.map(|piece| Ok(Frame::data(Bytes::from(piece)))));
+    Body::pieces(UnsyncBoxBody::<Bytes, io::Error>::new(StreamBody::new(
+        pieces,
+    )))
 }
 
 fn limits() -> Limits {

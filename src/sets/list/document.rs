@@ -1,20 +1,15 @@
 //! The texts of a list.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::fmt::Write as _;
-use std::io;
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt, stream};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, VARY, X_CONTENT_TYPE_OPTIONS};
 use http::{Response, StatusCode};
-use http_body_util::StreamBody;
-use http_body_util::combinators::UnsyncBoxBody;
-use hyper::body::Frame;
 use reeve_serve::http::Body;
 use serde_json::json;
 
+use super::super::serve::in_pieces;
 use super::super::set::{Entry, TargetSet, Until};
 use super::history::{Content, Family};
 use crate::inbound::Answer;
@@ -94,8 +89,7 @@ impl Page {
             let pieces: String = self.pieces(format).collect();
             Body::whole(pieces)
         } else {
-            let pieces = stream::iter(self.pieces(format).map(Bytes::from).map(Frame::data));
-            Body::pieces(in_pieces(pieces.map(Ok::<_, Infallible>)))
+            in_pieces(self.pieces(format))
         };
         let mut answer = Response::new(body);
         label(&mut answer, format.content_type(), &etag);
@@ -156,13 +150,6 @@ impl Page {
         let pieces = head.into_iter().chain(middle).chain(tail);
         pieces.filter(|piece| !piece.is_empty())
     }
-}
-
-fn in_pieces(
-    pieces: impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send + 'static,
-) -> UnsyncBoxBody<Bytes, io::Error> {
-    let pieces = pieces.map(|piece| piece.map_err(|never| match never {}));
-    UnsyncBoxBody::new(StreamBody::new(pieces))
 }
 
 fn label(answer: &mut Answer, content_type: &'static str, etag: &str) {

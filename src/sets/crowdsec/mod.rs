@@ -1,0 +1,172 @@
+//! The set as decisions of CrowdSec's local API, as its bouncers read it: unmodified ones enforce the operator's bans.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /v1/decisions/stream?startup=true` | all decisions, and the position of the bouncer begins |
+//! | `GET /v1/decisions/stream` | what is new and what is deleted since its last answer |
+//! | `GET /v1/decisions?ip=…`, `?range=…` | the decisions about an address or a range; `null`: none |
+//! | `HEAD` of both | the header |
+//! | `POST /v1/usage-metrics` | accepted, and dropped |
+//! | `GET /health` | `{"status":"up"}`, without a key |
+//!
+//! A bouncer is an API key at an address: two hosts may share a key. Its position is the set that it was sent, a copy that
+//! shares memory; it moves when the whole answer was read, so a lost answer is sent again. A ban whose end moved is
+//! deleted and new in one answer: kernel sets keep the time of an element that is there.
+
+mod decision;
+mod surface;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::kind::{Capabilities, Change, Error, SetEngine};
+use super::metrics::Metrics;
+use super::set::TargetSet;
+use crate::outbound::BoxFuture;
+use crate::time::Time;
+
+pub(super) use self::surface::CrowdSecSurface;
+
+/// A bouncer counts as following for this long after its last request.
+const FOLLOWS: Duration = Duration::from_secs(300);
+
+/// The position of a bouncer that asks no more is forgotten; it gets all decisions when it asks again.
+const KEPT: Duration = Duration::from_secs(3600);
+
+/// The most positions at once. Beyond them the one that was quiet for longest is forgotten.
+const MOST: usize = 1024;
+
+/// The decisions, and the positions of the bouncers.
+#[derive(Debug)]
+pub(super) struct CrowdSecEngine {
+    name: String,
+    state: Mutex<State>,
+    time: Time,
+    metrics: Metrics,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    set: TargetSet,
+    ready: bool,
+    positions: HashMap<Bouncer, Position>,
+}
+
+/// A reader: the digest of its key, and its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Bouncer {
+    key: [u8; 16],
+    address: IpAddr,
+}
+
+#[derive(Debug)]
+struct Position {
+    /// What the bouncer was sent.
+    set: TargetSet,
+    at: Instant,
+}
+
+// === impl CrowdSecEngine ===
+
+impl CrowdSecEngine {
+    pub(super) fn new(name: &str, time: Time, metrics: Metrics) -> Self {
+        Self {
+            name: name.to_owned(),
+            state: Mutex::default(),
+            time,
+            metrics,
+        }
+    }
+
+    /// The decisions now; `None`: they are not read yet.
+    fn set(&self) -> Option<TargetSet> {
+        let state = self.state.lock();
+        state.ready.then(|| state.set.clone())
+    }
+
+    /// What a bouncer was sent, if that is known.
+    fn position(&self, bouncer: &Bouncer) -> Option<TargetSet> {
+        let mut state = self.state.lock();
+        let position = state.positions.get_mut(bouncer)?;
+        position.at = Instant::now();
+        Some(position.set.clone())
+    }
+
+    /// A bouncer has read an answer that takes it to `set`.
+    fn advance(&self, bouncer: Bouncer, set: TargetSet) {
+        let mut state = self.state.lock();
+        let now = Instant::now();
+        let positions = &mut state.positions;
+        positions.retain(|_, position| now.duration_since(position.at) < KEPT);
+        if positions.len() >= MOST && !positions.contains_key(&bouncer) {
+            let quiet = positions.iter().min_by_key(|(_, position)| position.at);
+            if let Some(quiet) = quiet.map(|(bouncer, _)| *bouncer) {
+                positions.remove(&quiet);
+            }
+        }
+        positions.insert(bouncer, Position { set, at: now });
+        drop(state);
+        self.count();
+    }
+
+    /// Counts the bouncers that asked lately, those with all decisions and the others.
+    fn count(&self) {
+        let state = self.state.lock();
+        let (mut current, mut behind) = (0, 0);
+        for position in state.positions.values() {
+            if position.at.elapsed() >= FOLLOWS {
+                continue;
+            }
+            if position.set == state.set {
+                current += 1;
+            } else {
+                behind += 1;
+            }
+        }
+        drop(state);
+        self.metrics.agents(&self.name, "current", current);
+        self.metrics.agents(&self.name, "behind", behind);
+    }
+}
+
+impl SetEngine for CrowdSecEngine {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            v6: true,
+            ranges: true,
+            ttl: true,
+            most: None,
+        }
+    }
+
+    fn apply<'a>(&'a self, change: &'a Change) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.state.lock().set = change.to.clone();
+            self.count();
+            Ok(())
+        })
+    }
+
+    fn snapshot(&self) -> BoxFuture<'_, Result<Option<TargetSet>, Error>> {
+        Box::pin(async move {
+            self.count();
+            Ok(Some(self.state.lock().set.clone()))
+        })
+    }
+
+    fn ready(&self) {
+        self.state.lock().ready = true;
+    }
+
+    fn clear(&self) -> BoxFuture<'_, Result<(), Error>> {
+        // It is not served any more.
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[cfg(test)]
+mod tests;
