@@ -17,6 +17,7 @@ use crate::trigger::RawTrigger;
 use crate::{engine, notify, sets, trigger};
 
 const GUIDE: &str = include_str!("../docs/operate.md");
+const NOTIFICATIONS: &str = include_str!("../docs/notifications.md");
 const TRIGGERS: &str = include_str!("../docs/triggers.md");
 const ENGINES: &str = include_str!("../docs/engines.md");
 const ALERTS: &str = include_str!("../manifests/monitoring/prometheusrule.yaml");
@@ -110,7 +111,7 @@ fn examples(page: &'static str) -> Vec<BTreeMap<String, String>> {
 
 #[test]
 fn every_example_of_the_guides_is_a_right_configuration() {
-    for (page, least) in [(TRIGGERS, 4)] {
+    for (page, least) in [(TRIGGERS, 4), (NOTIFICATIONS, 3)] {
         let examples = examples(page);
         assert!(examples.len() >= least, "{} examples", examples.len());
         for mut data in examples {
@@ -133,6 +134,25 @@ fn every_field_of_an_engine_is_documented_and_every_documented_one_exists() {
     let rows = table_of(ENGINES, "| field of `engines` | meaning | default |");
     let fields = rows.into_iter().flat_map(|row| code(row[0]));
     assert_eq!(fields.map(String::from).collect::<BTreeSet<_>>(), known);
+}
+
+#[test]
+fn every_field_of_a_channel_is_documented_and_every_documented_one_exists() {
+    let unknown = "{type: slack, '?': 1}";
+    let error =
+        serde_saphyr::from_str::<config::RawChannel>(unknown).expect_err("an unknown field");
+    let serde_saphyr::Error::SerdeUnknownField { expected, .. } = error.without_snippet() else {
+        panic!("{error}");
+    };
+    let known: BTreeSet<String> = expected.iter().map(ToString::to_string).collect();
+    let rows = NOTIFICATIONS.lines();
+    let rows = rows.skip_while(|line| *line != "| field | for | meaning | default |");
+    let rows = rows.skip(2).take_while(|line| line.starts_with('|'));
+    let documented: BTreeSet<String> = rows
+        .filter_map(|row| row.split('`').nth(1))
+        .map(String::from)
+        .collect();
+    assert_eq!(documented, known);
 }
 
 /// All metrics of the operator's own, each with a sample.

@@ -13,7 +13,9 @@ pub const TRIGGER: &str = "trigger";
 /// All keys about notifications begin so.
 pub const NOTIFY_PREFIX: &str = "notify";
 
-/// `lark`, or empty for no notifications.
+/// A YAML list of channels for notifications.
+pub const NOTIFY_CHANNELS: &str = "notify";
+/// `lark`, or empty: the one channel of the original's keys.
 pub const NOTIFY_TYPE: &str = "notifyType";
 /// The bot's URL, in plain text.
 pub const NOTIFY_HOOK: &str = "notifyWebhookURL";
@@ -28,6 +30,7 @@ pub const NOTIFY_TEMPLATE_PREFIX: &str = "notifyTemplate_";
 
 /// The keys about notifications but the templates.
 pub const NOTIFY: &[&str] = &[
+    NOTIFY_CHANNELS,
     NOTIFY_TYPE,
     NOTIFY_HOOK,
     NOTIFY_HOOK_FILE,

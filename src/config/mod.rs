@@ -6,6 +6,7 @@
 //! keeps the last configuration when a new one is wrong.
 
 pub(crate) mod allowlist;
+mod channels;
 mod engines;
 mod error;
 mod gateways;
@@ -14,7 +15,9 @@ mod notify;
 mod parse;
 mod settings;
 
+#[cfg(test)]
+pub(crate) use channels::RawChannel;
 pub use error::{Errors, KeyError};
-pub use notify::{NotifyConfig, Text};
+pub use notify::{ChannelConfig, Text, Vendor};
 pub use parse::{parse, parse_first, unprotected};
 pub use settings::{CONFIG_MAP, Changes, Config, EngineConfig, Options};

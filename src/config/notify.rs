@@ -1,6 +1,8 @@
 //! The keys about notifications: the original's, and some that keep secrets out of the ConfigMap.
 
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::tz::Offset;
 use reeve_clock::Clock;
@@ -8,21 +10,63 @@ use reeve_clock::Clock;
 use super::keys;
 use super::{Errors, Options};
 use crate::mounted::{MountedFile, Stamp};
-use crate::notify::{Event, Lark, LarkSettings, Notifier, Templates};
+use crate::notify::{
+    Brand, Channel, CloudEvents, Event, Lark, LarkSettings, Notifier, PagerDuty, Robot, Severity,
+    Slack, Teams, Template, Templates, WebhookSecrets,
+};
 use crate::outbound::Outbound;
 use crate::secret::Secret;
 
-/// Where notifications go.
+/// A channel of notifications.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotifyConfig {
-    /// The bot's URL, which holds its token.
+pub struct ChannelConfig {
+    /// The name, in metrics and logs.
+    pub name: String,
+    /// Which service.
+    pub vendor: Vendor,
+    /// The URL, which often holds a token.
     pub hook: Text,
-    /// The signing secret, for a bot that requires a signature.
+    /// The signing secret, where the channel has one.
     pub signing: Option<MountedFile>,
+    /// The bearer token of a webhook.
+    pub bearer: Option<MountedFile>,
+    /// The routing key of PagerDuty.
+    pub key: Option<MountedFile>,
     /// Cards from files, instead of the built-in ones.
     pub templates: Vec<(Event, MountedFile)>,
     /// The zone of the times in cards.
     pub zone: Offset,
+    /// The events that it gets.
+    pub events: Vec<Event>,
+    /// At most so many messages a minute, beside the limits of the service.
+    pub per_minute: Option<usize>,
+    /// Whether many waiting messages become one; `None`: as is usual for the service.
+    pub digest: Option<bool>,
+    /// The attribute `source` of CloudEvents.
+    pub source: String,
+    /// How urgent alerts of PagerDuty are.
+    pub severity: Severity,
+    /// The bearer token may go over plain HTTP.
+    pub bearer_over_http: bool,
+}
+
+/// A service that takes notifications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vendor {
+    /// Lark (Feishu).
+    Lark,
+    /// Slack.
+    Slack,
+    /// Microsoft Teams.
+    Teams,
+    /// DingTalk.
+    DingTalk,
+    /// WeCom.
+    WeCom,
+    /// PagerDuty.
+    PagerDuty,
+    /// CloudEvents by HTTP.
+    Webhook,
 }
 
 /// A secret text, in the ConfigMap (as the original has it) or in a mounted file.
@@ -34,9 +78,55 @@ pub enum Text {
     File(MountedFile),
 }
 
-// === impl NotifyConfig ===
+// === impl Vendor ===
 
-impl NotifyConfig {
+impl Vendor {
+    /// Every service.
+    pub const ALL: [Self; 7] = [
+        Self::Lark,
+        Self::Slack,
+        Self::Teams,
+        Self::DingTalk,
+        Self::WeCom,
+        Self::PagerDuty,
+        Self::Webhook,
+    ];
+
+    /// The name in the configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lark => "lark",
+            Self::Slack => "slack",
+            Self::Teams => "teams",
+            Self::DingTalk => "dingtalk",
+            Self::WeCom => "wecom",
+            Self::PagerDuty => "pagerduty",
+            Self::Webhook => "webhook",
+        }
+    }
+
+    /// The service of this name.
+    #[must_use]
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|vendor| vendor.name() == name)
+    }
+
+    /// Whether `url` may be called: tokens in the URLs of services on the internet go over TLS only.
+    pub(super) fn check_url(self, url: &str) -> Result<(), String> {
+        let plain = matches!(self, Self::Webhook | Self::Lark);
+        match url.trim() {
+            url if url.starts_with("https://") => Ok(()),
+            url if plain && url.starts_with("http://") => Ok(()),
+            _ if plain => Err("a URL that begins with https:// or http:// is expected".into()),
+            _ => Err("a URL that begins with https:// is expected".into()),
+        }
+    }
+}
+
+// === impl ChannelConfig ===
+
+impl ChannelConfig {
     /// The files that the channel is made from.
     fn files(&self) -> impl Iterator<Item = &MountedFile> {
         let hook = match &self.hook {
@@ -44,7 +134,8 @@ impl NotifyConfig {
             Text::File(file) => Some(file),
         };
         let templates = self.templates.iter().map(|(_, file)| file);
-        hook.into_iter().chain(&self.signing).chain(templates)
+        let secrets = self.signing.iter().chain(&self.bearer).chain(&self.key);
+        hook.into_iter().chain(secrets).chain(templates)
     }
 
     /// What the files are now: when it differs from the last time, the channel is connected again.
@@ -57,40 +148,178 @@ impl NotifyConfig {
         &self,
         outbound: &Arc<dyn Outbound>,
         clock: &Clock,
+    ) -> Result<Channel, String> {
+        let connected = self.notifier(Arc::clone(outbound), clock.clone());
+        let notifier = connected.map_err(|why| format!("channel {}: {why}", self.name))?;
+        let mut channel = Channel::new(notifier);
+        channel.name.clone_from(&self.name);
+        channel.events.clone_from(&self.events);
+        channel.digest = self.digest.unwrap_or(channel.digest);
+        let own = self
+            .per_minute
+            .map(|count| (count, Duration::from_secs(60)));
+        channel.limits.extend(own);
+        Ok(channel)
+    }
+
+    fn notifier(
+        &self,
+        outbound: Arc<dyn Outbound>,
+        clock: Clock,
     ) -> Result<Arc<dyn Notifier>, String> {
-        let secret = |file: &MountedFile| match file.text() {
-            Ok(text) => Ok(Secret::new(text)),
-            Err(error) => Err(format!("cannot read {file}: {error}")),
-        };
-        let hook = match &self.hook {
+        let url = match &self.hook {
             Text::Plain(hook) => hook.clone(),
             Text::File(file) => secret(file)?,
         };
+        self.vendor.check_url(url.expose())?;
         let signing = self.signing.as_ref().map(secret).transpose()?;
+        let zone = self.zone;
+        Ok(match self.vendor {
+            Vendor::Lark => {
+                let settings = LarkSettings {
+                    hook: url,
+                    signing,
+                    templates: self.cards(Templates::built_in()),
+                    zone,
+                };
+                Arc::new(Lark::new(settings, outbound, clock))
+            }
+            Vendor::Slack => {
+                let cards = self.cards(Slack::templates());
+                Arc::new(Slack::new(url, cards, zone, outbound, clock))
+            }
+            Vendor::Teams => {
+                let cards = self.cards(Teams::templates());
+                Arc::new(Teams::new(url, cards, zone, outbound, clock))
+            }
+            Vendor::DingTalk | Vendor::WeCom => {
+                let brand = match self.vendor {
+                    Vendor::DingTalk => Brand::DingTalk,
+                    _ => Brand::WeCom,
+                };
+                let cards = self.cards(Robot::templates(brand));
+                let secrets = (url, signing);
+                Arc::new(Robot::new(brand, secrets, cards, zone, outbound, clock))
+            }
+            Vendor::PagerDuty => {
+                let key = self.key.as_ref().map(secret).transpose()?;
+                let secrets = (url, key.ok_or("routingKeyFile is missing")?);
+                let details = self.data();
+                let severity = self.severity;
+                Arc::new(PagerDuty::new(
+                    secrets, severity, details, zone, outbound, clock,
+                ))
+            }
+            Vendor::Webhook => {
+                let bearer = self.bearer.as_ref().map(secret).transpose()?;
+                let clear = !url.expose().starts_with("https://") && !is_local(url.expose());
+                if bearer.is_some() && clear && !self.bearer_over_http {
+                    return Err("the token would go over plain HTTP, readable on the way; use https://, or run with --allow-bearer-over-http".into());
+                }
+                let signing = signing.iter().flat_map(|it| it.expose().lines());
+                let signing = signing.map(Secret::new).filter(|it| !it.is_empty());
+                let secrets = WebhookSecrets {
+                    url,
+                    signing: signing.collect(),
+                    bearer,
+                };
+                let source = self.source.clone();
+                let data = self.data();
+                Arc::new(CloudEvents::new(
+                    secrets, source, data, zone, outbound, clock,
+                ))
+            }
+        })
+    }
+
+    /// The built-in cards, with those of files instead.
+    fn cards(&self, built_in: Templates) -> Templates {
         let files = self.templates.iter();
-        let (templates, unread) = Templates::from_files(files.map(|(event, file)| (*event, file)));
+        let (templates, unread) = built_in.with_files(files.map(|(event, file)| (*event, file)));
         for error in unread {
-            tracing::warn!(%error, "the built-in card is used instead");
+            tracing::warn!(channel = %self.name, %error, "the built-in card is used instead");
         }
-        let settings = LarkSettings {
-            hook,
-            signing,
-            templates,
-            zone: self.zone,
-        };
-        let lark = Lark::new(settings, Arc::clone(outbound), clock.clone());
-        Ok(Arc::new(lark))
+        templates
+    }
+
+    /// The templates of data, which has a built-in form.
+    fn data(&self) -> Vec<(Event, Template)> {
+        let mut read = Vec::new();
+        for (event, file) in &self.templates {
+            match Template::read(file) {
+                Ok(template) => read.push((*event, template)),
+                Err(error) => {
+                    tracing::warn!(channel = %self.name, %error, "the built-in data is used instead");
+                }
+            }
+        }
+        read
     }
 }
 
-/// Reads the keys that begin with `notify`; `None`: no notifications.
+fn secret(file: &MountedFile) -> Result<Secret, String> {
+    let text = file.text();
+    let text = text.map_err(|error| format!("cannot read {file}: {error}"))?;
+    let secret = Secret::new(text);
+    if secret.is_empty() {
+        return Err(format!("{file} is empty"));
+    }
+    Ok(secret)
+}
+
+/// Whether requests to `url` stay inside of this machine.
+fn is_local(url: &str) -> bool {
+    let uri = url.parse::<http::Uri>().ok();
+    let host = uri.as_ref().and_then(http::Uri::host);
+    let host = host.map(|host| host.trim_matches(['[', ']']).parse::<IpAddr>());
+    matches!(host, Some(Ok(address)) if address.is_loopback())
+}
+
+/// Reads the keys that begin with `notify`: the list of channels, and the one channel of the flat keys.
 pub(super) fn read<'a>(
     text: impl Fn(&str) -> Option<&'a str>,
     all: impl Iterator<Item = &'a str>,
     options: &Options,
     errors: &mut Errors,
     warnings: &mut Vec<String>,
-) -> Option<NotifyConfig> {
+) -> Vec<ChannelConfig> {
+    let zone = read_zone(&text, errors);
+    let list = text(keys::NOTIFY_CHANNELS);
+    let mut channels = list.map_or_else(Vec::new, |list| {
+        super::channels::read(list, options, zone, errors)
+    });
+    if let Some(lark) = read_flat(text, all, options, zone, errors, warnings) {
+        if channels.iter().any(|it| it.name == lark.name) {
+            let message = "a channel of the name lark is made by notifyType, too; set name";
+            errors.add(keys::NOTIFY_CHANNELS, None, message);
+        }
+        channels.push(lark);
+    }
+    channels
+}
+
+/// The zone of times in cards.
+fn read_zone<'a>(text: &impl Fn(&str) -> Option<&'a str>, errors: &mut Errors) -> Offset {
+    match text(keys::NOTIFY_ZONE).map(zone) {
+        None => Offset::UTC,
+        Some(Some(zone)) => zone,
+        Some(None) => {
+            let message = "an offset such as +08:00, or UTC, is expected";
+            errors.add(keys::NOTIFY_ZONE, None, message);
+            Offset::UTC
+        }
+    }
+}
+
+/// The channel of the original's keys.
+fn read_flat<'a>(
+    text: impl Fn(&str) -> Option<&'a str>,
+    all: impl Iterator<Item = &'a str>,
+    options: &Options,
+    zone: Offset,
+    errors: &mut Errors,
+    warnings: &mut Vec<String>,
+) -> Option<ChannelConfig> {
     let mut templates = Vec::new();
     for key in all {
         let Some(name) = key.strip_prefix(keys::NOTIFY_TEMPLATE_PREFIX) else {
@@ -99,10 +328,7 @@ pub(super) fn read<'a>(
             }
             continue;
         };
-        let event = [Event::Ban, Event::Resolve, Event::Common]
-            .into_iter()
-            .find(|event| event.name() == name);
-        match (event, text(key)) {
+        match (Event::of(name), text(key)) {
             (Some(event), Some(path)) => {
                 // The original's image has its templates in a directory of their own.
                 let found = options.templates.file(path);
@@ -160,18 +386,6 @@ pub(super) fn read<'a>(
             return None;
         }
     };
-    let zone = match text(keys::NOTIFY_ZONE).map(zone) {
-        None => Offset::UTC,
-        Some(Some(zone)) => zone,
-        Some(None) => {
-            errors.add(
-                keys::NOTIFY_ZONE,
-                None,
-                "an offset such as +08:00, or UTC, is expected",
-            );
-            Offset::UTC
-        }
-    };
     let signing = match text(keys::NOTIFY_SIGNING_FILE).map(|path| options.secrets.file(path)) {
         None => None,
         Some(Ok(file)) => Some(file),
@@ -180,16 +394,26 @@ pub(super) fn read<'a>(
             None
         }
     };
-    Some(NotifyConfig {
+    Some(ChannelConfig {
+        name: Vendor::Lark.name().to_owned(),
+        vendor: Vendor::Lark,
         hook,
         signing,
+        bearer: None,
+        key: None,
         templates,
         zone,
+        events: Event::ALL.to_vec(),
+        per_minute: None,
+        digest: None,
+        source: String::new(),
+        severity: Severity::default(),
+        bearer_over_http: options.bearer_over_http,
     })
 }
 
 /// `UTC`, `+08:00`, `-0330`.
-fn zone(text: &str) -> Option<Offset> {
+pub(super) fn zone(text: &str) -> Option<Offset> {
     if text.eq_ignore_ascii_case("utc") {
         return Some(Offset::UTC);
     }
@@ -233,11 +457,10 @@ mod tests {
         let path = |name: &str| std::env::temp_dir().join(format!("{}-{name}", std::process::id()));
         let (hook, signing) = (path("hook"), path("signing"));
         std::fs::write(&hook, "https://one.example/").unwrap();
-        let notify = NotifyConfig {
+        let notify = ChannelConfig {
             hook: Text::File(MountedFile::alone(&hook)),
             signing: Some(MountedFile::alone(&signing)),
-            templates: Vec::new(),
-            zone: Offset::UTC,
+            ..channel(Vendor::Lark)
         };
         let now = || notify.stamps();
         let first = now();
@@ -250,5 +473,108 @@ mod tests {
         std::fs::remove_file(&hook).unwrap();
         std::fs::remove_file(&signing).unwrap();
         assert_eq!(now(), [None, None]);
+    }
+
+    fn channel(vendor: Vendor) -> ChannelConfig {
+        ChannelConfig {
+            name: vendor.name().to_owned(),
+            vendor,
+            hook: Text::Plain(Secret::new("https://chat.example/canary")),
+            signing: None,
+            bearer: None,
+            key: None,
+            templates: Vec::new(),
+            zone: Offset::UTC,
+            events: vec![Event::Ban],
+            per_minute: Some(7),
+            digest: None,
+            source: "/x".into(),
+            severity: Severity::default(),
+            bearer_over_http: false,
+        }
+    }
+
+    fn connect(channel: &ChannelConfig) -> Result<Channel, String> {
+        let outbound = crate::outbound::InProcess::new(|_| async {
+            Ok(http::Response::new(bytes::Bytes::new()))
+        });
+        let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 1);
+        channel.connect(&(Arc::new(outbound) as Arc<dyn Outbound>), &clock)
+    }
+
+    /// A file that goes with the value.
+    struct File(std::path::PathBuf);
+
+    impl File {
+        fn new(name: &str, text: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("notify-{}-{name}", std::process::id()));
+            std::fs::write(&path, text).unwrap();
+            Self(path)
+        }
+
+        fn mounted(&self) -> MountedFile {
+            MountedFile::alone(&self.0)
+        }
+    }
+
+    impl Drop for File {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    #[test]
+    fn each_channel_is_connected_with_its_events_and_rate() {
+        let key = File::new("key", "0123456789abcdef0123456789abcdef");
+        for vendor in Vendor::ALL {
+            let config = ChannelConfig {
+                key: Some(key.mounted()),
+                ..channel(vendor)
+            };
+            let channel = connect(&config).unwrap();
+            assert_eq!(channel.name, vendor.name());
+            assert_eq!(channel.notifier.channel(), vendor.name());
+            assert_eq!(channel.events, [Event::Ban]);
+            assert!(channel.limits.contains(&(7, Duration::from_secs(60))));
+            let machine = matches!(vendor, Vendor::PagerDuty | Vendor::Webhook);
+            assert_eq!(channel.digest, !machine, "{vendor:?}");
+        }
+    }
+
+    #[test]
+    fn a_secret_that_is_missing_empty_or_would_be_readable_keeps_the_channel_off() {
+        let (url, empty, token) = (
+            File::new("url", "http://soc.example/x\n"),
+            File::new("empty", " \n"),
+            File::new("token", "t0ken"),
+        );
+        let gone = MountedFile::alone("/nonexistent/url");
+        let hook = |file: MountedFile, vendor| ChannelConfig {
+            hook: Text::File(file),
+            ..channel(vendor)
+        };
+        for (config, word) in [
+            (hook(gone, Vendor::Slack), "cannot read"),
+            (hook(empty.mounted(), Vendor::Slack), "is empty"),
+            (hook(url.mounted(), Vendor::Slack), "begins with https://"),
+            (channel(Vendor::PagerDuty), "routingKeyFile"),
+            (
+                ChannelConfig {
+                    bearer: Some(token.mounted()),
+                    ..hook(url.mounted(), Vendor::Webhook)
+                },
+                "--allow-bearer-over-http",
+            ),
+        ] {
+            let error = connect(&config).unwrap_err();
+            assert!(
+                error.contains(word) && error.starts_with("channel "),
+                "{error}"
+            );
+            assert!(!error.contains("soc.example"), "{error}");
+        }
+        assert!(connect(&hook(url.mounted(), Vendor::Webhook)).is_ok());
+        assert!(is_local("http://127.0.0.1:8/x") && is_local("http://[::1]/x"));
+        assert!(!is_local("http://192.0.2.1/x") && !is_local("http://localhost.example/"));
     }
 }

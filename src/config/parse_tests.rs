@@ -40,7 +40,7 @@ fn the_originals_configuration_is_read_whole() {
     assert_eq!(config.policy.allowlist.len(), 2);
     assert_eq!(config.triggers.len(), 1);
     assert_eq!(config.triggers[0].path, "/trigger/grafana");
-    assert_eq!(config.notify.as_ref().unwrap().templates.len(), 1);
+    assert_eq!(config.notify[0].templates.len(), 1);
     assert!(config.warnings.is_empty());
     assert_eq!(config.default_duration, Duration::from_secs(3_600));
     assert_eq!(config.max_duration, None);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::NotifyConfig;
+use super::ChannelConfig;
 use crate::api::Place;
 use crate::engine::{Endpoint, Kind};
 use crate::mounted::{self, Directory, MountedFile};
@@ -39,8 +39,8 @@ pub struct Config {
     pub resync_interval: Duration,
     /// The HTTP servers that make alerts into blocks.
     pub triggers: Vec<Definition>,
-    /// Where notifications go; `None`: nowhere.
-    pub notify: Option<NotifyConfig>,
+    /// Where notifications go.
+    pub notify: Vec<ChannelConfig>,
     /// Oddities that are not errors, such as unknown keys; for the log.
     pub warnings: Vec<String>,
     /// Wrong parts that were left out, which only the first configuration of a takeover may have: see [`parse_first`](super::parse_first).

@@ -18,8 +18,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use super::{Error, Notification, Notifier, Templates};
-use crate::outbound::{self, BoxFuture, Outbound};
+use super::hook::{Hook, short_text};
+use super::{Error, Markup, Notification, Notifier, Templates};
+use crate::outbound::{BoxFuture, Outbound};
 use crate::secret::Secret;
 
 /// Larger requests are refused by Lark.
@@ -44,7 +45,7 @@ pub struct LarkSettings {
 /// Sends cards to one bot.
 pub struct Lark {
     settings: LarkSettings,
-    outbound: Arc<dyn Outbound>,
+    hook: Hook,
     clock: Clock,
 }
 
@@ -64,31 +65,27 @@ impl Lark {
     /// The bot of `settings`.
     #[must_use]
     pub fn new(settings: LarkSettings, outbound: Arc<dyn Outbound>, clock: Clock) -> Self {
+        let hook = Hook {
+            vendor: "Lark",
+            url: settings.hook.clone(),
+            outbound,
+        };
         Self {
             settings,
-            outbound,
+            hook,
             clock,
         }
     }
 
     fn body(&self, notification: &Notification) -> Bytes {
         let template = self.settings.templates.of(notification.event);
-        let card = template.render(notification, self.settings.zone);
+        let card = template.render(notification, self.settings.zone, Markup::Lark);
         let body = self.signed(json!({ "msg_type": "interactive", "card": card }));
         if body.len() <= LARGEST_REQUEST {
             return body;
         }
         // A template may be large by itself. The text still has the facts.
-        let text: String = format!(
-            "{}: {} {} {}",
-            notification.event.name(),
-            notification.ip,
-            notification.reason,
-            notification.message
-        )
-        .chars()
-        .take(2000)
-        .collect();
+        let text = short_text(notification, 2000);
         self.signed(json!({ "msg_type": "text", "content": { "text": text } }))
     }
 
@@ -102,20 +99,10 @@ impl Lark {
     }
 
     async fn send(&self, notification: &Notification) -> Result<(), Error> {
-        let request = http::Request::post(self.settings.hook.expose())
-            .header(
-                http::header::CONTENT_TYPE,
-                "application/json; charset=utf-8",
-            )
-            .body(self.body(notification))
-            .map_err(|_| Error::Never("notifyWebhookURL is not a URL".into()))?;
-        let answer = self.outbound.send(request).await.map_err(|error| {
-            let why = format!("Lark cannot be reached: {error}");
-            match error {
-                outbound::Error::Url(_) | outbound::Error::Forbidden(_) => Error::Never(why),
-                _ => Error::Later { why, after: None },
-            }
-        })?;
+        let answer = self.hook.post("", &[], self.body(notification)).await?;
+        if answer.status() != StatusCode::OK {
+            return Err(self.hook.refused(&answer, self.clock.now()));
+        }
         read(&answer)
     }
 }
@@ -153,20 +140,6 @@ fn sign(timestamp: i64, secret: &Secret) -> String {
 }
 
 fn read(answer: &http::Response<Bytes>) -> Result<(), Error> {
-    let status = answer.status();
-    if status != StatusCode::OK {
-        let why = format!("Lark answered HTTP {}", status.as_u16());
-        return if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
-            let after = answer
-                .headers()
-                .get(http::header::RETRY_AFTER)
-                .and_then(|value| value.to_str().ok()?.parse().ok())
-                .map(Duration::from_secs);
-            Err(Error::Later { why, after })
-        } else {
-            Err(Error::Never(why))
-        };
-    }
     // A hook that answers 200 without a code is not Lark's; the original treats that as success.
     let Ok(answer) = serde_json::from_slice::<Answer>(answer.body()) else {
         return Ok(());

@@ -13,7 +13,7 @@ pub struct Metrics {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
-    channel: &'static str,
+    channel: String,
     outcome: &'static str,
 }
 
@@ -29,13 +29,15 @@ impl Metrics {
         );
     }
 
-    pub(crate) fn count(&self, channel: &'static str, outcome: &'static str, by: u64) {
+    pub(crate) fn count(&self, channel: &str, outcome: &'static str, by: u64) {
+        let channel = channel.to_owned();
         let labels = Labels { channel, outcome };
         self.notifications.get_or_create(&labels).inc_by(by);
     }
 
     #[cfg(test)]
-    pub(super) fn get(&self, channel: &'static str, outcome: &'static str) -> u64 {
+    pub(super) fn get(&self, channel: &str, outcome: &'static str) -> u64 {
+        let channel = channel.to_owned();
         let labels = Labels { channel, outcome };
         self.notifications.get_or_create(&labels).get()
     }

@@ -1,24 +1,38 @@
 //! Notifications about bans, off the reconcile path.
 //!
 //! ```text
-//! reconcile ─ send() ─▶ queue ≤ 1000 ─▶ one worker ─ rate limit ─ Notifier ─▶ Lark
-//!             never waits                 │ flooded: many become one digest
-//!                                         └ failed: back-off, then given up and counted
+//!                        ┌▶ queue ≤ 1000 ─▶ worker ─ rate limit ─ Notifier ─▶ Lark
+//! reconcile ─ send() ────┼▶ queue ≤ 1000 ─▶ worker ─ rate limit ─ Notifier ─▶ Slack
+//!             never waits└▶ …                 │ flooded: many become one digest
+//!                                             └ failed: back-off, then given up and counted
 //! ```
 //!
-//! Nothing here can delay or fail a ban. A notification is sent at most once: it is lost when the process
-//! dies or the channel stays away, and it is not repeated after a restart. Hook URLs hold their
-//! secret, so neither errors nor logs ever hold a URL.
+//! Nothing here can delay or fail a ban, and no channel holds up another. A notification is sent at most once to each
+//! channel: it is lost when the process dies or the channel stays away, and it is not repeated after a restart. URLs hold
+//! their secret, so neither errors nor logs ever hold a URL.
 
+mod cloud_events;
 mod dispatcher;
+mod hook;
 mod lark;
+mod markup;
 mod metrics;
 mod notification;
+mod pagerduty;
 mod rate;
+mod robot;
+mod slack;
+mod teams;
 mod template;
 
-pub use dispatcher::Notifications;
+pub use cloud_events::{CloudEvents, WebhookSecrets};
+pub use dispatcher::{Channel, Notifications};
 pub use lark::{Lark, LarkSettings};
+pub use markup::Markup;
 pub use metrics::Metrics;
 pub use notification::{Error, Event, Notification, Notifier};
+pub use pagerduty::{PAGERDUTY_URL, PagerDuty, Severity};
+pub use robot::{Brand, Robot};
+pub use slack::Slack;
+pub use teams::Teams;
 pub use template::{Template, TemplateError, Templates};

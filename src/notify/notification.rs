@@ -6,6 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::tz::{Offset, TimeZone};
 
+use serde_json::{Value, json};
+
 use crate::outbound::BoxFuture;
 
 /// The kind of a notification; also the name of its template.
@@ -52,6 +54,12 @@ pub trait Notifier: Send + Sync + fmt::Debug {
     /// The limits of the channel: each a number of notifications in a time.
     fn limits(&self) -> &'static [(usize, Duration)];
 
+    /// Whether many waiting notifications become one, unless the configuration says otherwise. Not for a channel of
+    /// programs, which need each event.
+    fn digests(&self) -> bool {
+        true
+    }
+
     /// Delivers one notification.
     ///
     /// # Errors
@@ -78,6 +86,15 @@ pub enum Error {
 // === impl Event ===
 
 impl Event {
+    /// Every event.
+    pub const ALL: [Self; 3] = [Self::Ban, Self::Resolve, Self::Common];
+
+    /// The event of this name.
+    #[must_use]
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|event| event.name() == name)
+    }
+
     /// `ban`, `resolve`, `common`: as in `notifyTemplate_<event>`.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -109,10 +126,23 @@ impl Notification {
         }
     }
 
+    /// What happened, in two words and the address.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match (self.event, self.ip.as_str()) {
+            (Event::Ban, ip) => format!("Banned {ip}"),
+            (Event::Resolve, ip) => format!("Lifted {ip}"),
+            (Event::Common, "") => "IPBlock operator".to_owned(),
+            (Event::Common, ip) => format!("Trouble with {ip}"),
+        }
+    }
+
     /// The value of a template variable; `None` for one that does not exist.
     #[must_use]
     pub fn variable(&self, name: &str, zone: Offset) -> Option<String> {
         Some(match name {
+            "title" => self.title(),
+            "event" => self.event.name().to_owned(),
             "alarm_time" => time(self.at, zone),
             "reason" => self.reason.clone(),
             "count" => self.count.to_string(),
@@ -128,6 +158,32 @@ impl Notification {
             },
             _ => return None,
         })
+    }
+}
+
+impl Notification {
+    /// All fields that apply, for programs.
+    #[must_use]
+    pub fn document(&self) -> Value {
+        let mut document = json!({ "event": self.event.name(), "message": self.message });
+        for (name, text) in [
+            ("ip", &self.ip),
+            ("reason", &self.reason),
+            ("source", &self.source),
+            ("by", &self.by),
+            ("duration", &self.duration),
+        ] {
+            if !text.is_empty() {
+                document[name] = json!(text);
+            }
+        }
+        if let Some(at) = self.expires_at {
+            document["expiresAt"] = json!(at.to_string());
+        }
+        if self.count > 0 {
+            document["count"] = json!(self.count);
+        }
+        document
     }
 }
 

@@ -8,22 +8,22 @@ use tokio::time::Instant;
 /// Remembers the last sends and computes how long the next has to wait.
 #[derive(Debug)]
 pub(super) struct Rate {
-    limits: &'static [(usize, Duration)],
+    limits: Vec<(usize, Duration)>,
     sent: VecDeque<Instant>,
 }
 
 // === impl Rate ===
 
 impl Rate {
-    pub(super) fn new(limits: &'static [(usize, Duration)]) -> Self {
+    pub(super) fn new(limits: Vec<(usize, Duration)>) -> Self {
         Self {
             limits,
             sent: VecDeque::new(),
         }
     }
 
-    pub(super) fn limits(&self) -> &'static [(usize, Duration)] {
-        self.limits
+    pub(super) fn limits(&self) -> &[(usize, Duration)] {
+        &self.limits
     }
 
     /// How long until another send fits into every window.
@@ -54,7 +54,7 @@ mod tests {
     async fn no_window_ever_holds_more_than_its_count() {
         const LIMITS: &[(usize, Duration)] =
             &[(5, Duration::from_secs(1)), (100, Duration::from_secs(60))];
-        let mut rate = Rate::new(LIMITS);
+        let mut rate = Rate::new(LIMITS.to_vec());
         let mut times = Vec::new();
         for _ in 0..350 {
             tokio::time::sleep(rate.wait(Instant::now())).await;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use jiff::tz::Offset;
 use serde_json::Value;
 
-use super::{Event, Notification};
+use super::{Event, Markup, Notification};
 use crate::mounted::MountedFile;
 
 /// Longest value, in characters; the reason of an alert may be anything.
@@ -89,11 +89,11 @@ impl Template {
         Self::parse(&text)
     }
 
-    /// The card for `notification`, with times in `zone`.
+    /// The card for `notification`, with times in `zone`, for a channel with `markup`.
     #[must_use]
-    pub fn render(&self, notification: &Notification, zone: Offset) -> Value {
+    pub fn render(&self, notification: &Notification, zone: Offset, markup: Markup) -> Value {
         let mut card = self.card.clone();
-        fill(&mut card, true, &|name| {
+        fill(&mut card, markup, markup, &|name| {
             notification.variable(name, zone).map(shortened)
         });
         card
@@ -115,6 +115,21 @@ impl Templates {
         }
     }
 
+    /// The built-in templates of Slack, Teams, DingTalk or WeCom, which one text holds by event.
+    pub(super) fn of_vendor(text: &str) -> Self {
+        #[allow(clippy::expect_used, reason = "a test parses these very texts")]
+        let parse = |name: &str| {
+            let all: Value = serde_json::from_str(text).expect("built-in templates are JSON");
+            let card = all.get(name).cloned().expect("a template of each event");
+            Template { card }
+        };
+        Self {
+            ban: parse("ban"),
+            resolve: parse("resolve"),
+            common: parse("common"),
+        }
+    }
+
     /// Uses `template` for `event` from now on.
     #[must_use]
     pub fn with(mut self, event: Event, template: Template) -> Self {
@@ -126,13 +141,14 @@ impl Templates {
         self
     }
 
-    /// The built-in templates, with those of `files` instead where they can be read, and the errors of the
+    /// These templates, with those of `files` instead where they can be read, and the errors of the
     /// others. A missing file must not stop notifications.
     #[must_use]
-    pub fn from_files<'a>(
+    pub fn with_files<'a>(
+        self,
         files: impl IntoIterator<Item = (Event, &'a MountedFile)>,
     ) -> (Self, Vec<TemplateError>) {
-        let mut templates = Self::built_in();
+        let mut templates = self;
         let mut errors = Vec::new();
         for (event, file) in files {
             match Template::read(file) {
@@ -162,26 +178,27 @@ impl Default for Templates {
 
 type Values<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// Fills every string of `value`. Strings are markdown, except in an object with the tag `plain_text`.
-fn fill(value: &mut Value, markdown: bool, values: &Values<'_>) {
+/// Fills every string of `value`, which has the markup `present`, in a card with `markup`.
+fn fill(value: &mut Value, markup: Markup, present: Markup, values: &Values<'_>) {
     match value {
         Value::String(text) => {
             if text.contains("${") {
-                *text = filled(text, markdown, values);
+                *text = filled(text, present, values);
             }
         }
         Value::Array(items) => {
             for item in items {
-                fill(item, markdown, values);
+                fill(item, markup, present, values);
             }
         }
         Value::Object(fields) => {
-            let markdown = match fields.get("tag").and_then(Value::as_str) {
-                Some(tag) => tag != "plain_text",
-                None => markdown,
+            let present = match markup.within(fields) {
+                Some(true) => markup,
+                Some(false) => Markup::Plain,
+                None => present,
             };
             for (_, field) in fields.iter_mut() {
-                fill(field, markdown, values);
+                fill(field, markup, present, values);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
@@ -189,7 +206,7 @@ fn fill(value: &mut Value, markdown: bool, values: &Values<'_>) {
 }
 
 /// One pass: a value that looks like a variable stays a value.
-fn filled(text: &str, markdown: bool, values: &Values<'_>) -> String {
+fn filled(text: &str, markup: Markup, values: &Values<'_>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find("${") {
@@ -200,11 +217,7 @@ fn filled(text: &str, markdown: bool, values: &Values<'_>) -> String {
             .and_then(|end| Some((end, values(&after[..end])?)));
         match known {
             Some((end, value)) => {
-                if markdown {
-                    without_markup(&value, &mut out);
-                } else {
-                    out.push_str(&value);
-                }
+                markup.write(&value, &mut out);
                 rest = &after[end + 1..];
             }
             None => {
@@ -215,33 +228,6 @@ fn filled(text: &str, markdown: bool, values: &Values<'_>) -> String {
     }
     out.push_str(rest);
     out
-}
-
-/// Lark's markdown reads these as text when they are written as entities.
-fn without_markup(value: &str, out: &mut String) {
-    for character in value.chars() {
-        if matches!(
-            character,
-            '&' | '<'
-                | '>'
-                | '*'
-                | '_'
-                | '~'
-                | '`'
-                | '['
-                | ']'
-                | '('
-                | ')'
-                | '#'
-                | '!'
-                | '\\'
-                | '|'
-        ) {
-            out.push_str(&format!("&#{};", character as u32));
-        } else {
-            out.push(character);
-        }
-    }
 }
 
 /// One line of at most [`LONGEST_VALUE`] characters.
@@ -309,7 +295,7 @@ mod tests {
 
     fn rendered(template: &str, reason: &str) -> Value {
         let template = Template::parse(template).unwrap();
-        template.render(&notification(reason), Offset::UTC)
+        template.render(&notification(reason), Offset::UTC, Markup::Lark)
     }
 
     #[test]
@@ -392,8 +378,8 @@ mod tests {
         for text in ["", "[]", "\"x\"", "{", "{\"a\": ${b}"] {
             assert!(Template::parse(text).is_err(), "{text}");
         }
-        let (templates, errors) =
-            Templates::from_files([(Event::Ban, &MountedFile::alone("/nonexistent/ban.json"))]);
+        let (templates, errors) = Templates::built_in()
+            .with_files([(Event::Ban, &MountedFile::alone("/nonexistent/ban.json"))]);
         assert_eq!(templates, Templates::built_in());
         assert_eq!(errors.len(), 1);
     }
@@ -420,7 +406,7 @@ mod tests {
             let templates = Templates::built_in();
             let card = templates
                 .of(event)
-                .render(&notification("scan"), Offset::UTC);
+                .render(&notification("scan"), Offset::UTC, Markup::Lark);
             assert_eq!(card["schema"], json!("2.0"));
             let text = card.to_string();
             for word in words {
@@ -452,7 +438,7 @@ mod tests {
             notification.message = message;
             for event in [Event::Ban, Event::Resolve, Event::Common] {
                 let template = Templates::built_in().of(event).clone();
-                let card = template.render(&notification, Offset::UTC);
+                let card = template.render(&notification, Offset::UTC, Markup::Lark);
                 proptest::prop_assert_eq!(shape(&card), shape(&template.card));
                 let text = card.to_string();
                 proptest::prop_assert!(!text.contains("<at"));

@@ -17,10 +17,10 @@ use super::gateway::{self, Answers, Resolver};
 use super::live::{Live, State};
 use super::record::{Record, is_forbidden};
 use super::sweep::Affected;
-use crate::config::{self, Changes, Config, Errors, NotifyConfig, Options, allowlist, keys};
+use crate::config::{self, Changes, ChannelConfig, Config, Errors, Options, allowlist, keys};
 use crate::metrics::Metrics;
 use crate::mounted::Stamp;
-use crate::notify::Notifications;
+use crate::notify::{Channel, Notifications};
 use crate::outbound::Outbound;
 use crate::policy::Allowed;
 use crate::sets::Sets;
@@ -199,8 +199,11 @@ impl ConfigurationReconciler {
             Some(before) => config.changes(before),
             None => Changes::all(),
         };
-        let notify = config.notify.as_ref();
-        let stamps = notify.map_or_else(Vec::new, NotifyConfig::stamps);
+        let stamps = config
+            .notify
+            .iter()
+            .flat_map(ChannelConfig::stamps)
+            .collect();
         let changes = self.memory.lock().with_notifier(changes, stamps);
         let mut problems = self.put_in_force(ctx, &config, changes).await?;
         let again = before.is_some();
@@ -506,13 +509,14 @@ impl ConfigurationReconciler {
         let resync = config.resync_interval;
         problems.extend(consumers.sets.apply(&config.engines, resync).await);
         if changes.notify {
-            let connect = |notify: &NotifyConfig| {
-                let connected = notify.connect(&consumers.outbound, ctx.clock());
+            // One that cannot be connected does not keep the others off.
+            let connect = |channel: &ChannelConfig| {
+                let connected = channel.connect(&consumers.outbound, ctx.clock());
                 connected.map_err(|error| problems.push(error)).ok()
             };
-            let notifier = config.notify.as_ref().and_then(connect);
-            self.memory.lock().unconnected = notifier.is_none() && config.notify.is_some();
-            consumers.notifications.set(notifier);
+            let channels: Vec<Channel> = config.notify.iter().filter_map(connect).collect();
+            self.memory.lock().unconnected = channels.len() < config.notify.len();
+            consumers.notifications.set(channels);
         }
         Ok(problems)
     }

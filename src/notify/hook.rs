@@ -1,0 +1,265 @@
+//! One request to a channel's URL, and what its HTTP status means for another attempt.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use jiff::Timestamp;
+
+use super::{Error, Notification};
+use crate::outbound::{self, Outbound};
+use crate::secret::Secret;
+
+/// Longest text of an answer in a message, in characters.
+const LONGEST_ANSWER: usize = 120;
+
+/// A place that takes messages by POST.
+pub(super) struct Hook {
+    /// The vendor, for messages.
+    pub(super) vendor: &'static str,
+    /// The URL: a secret, it often holds a token.
+    pub(super) url: Secret,
+    pub(super) outbound: Arc<dyn Outbound>,
+}
+
+/// The answer to a message that arrived.
+pub(super) type Answer = http::Response<Bytes>;
+
+// === impl Hook ===
+
+impl Hook {
+    /// Posts `body` with `headers`; `query` is added to the URL.
+    pub(super) async fn post(
+        &self,
+        query: &str,
+        headers: &[(&'static str, String)],
+        body: impl Into<Bytes>,
+    ) -> Result<Answer, Error> {
+        let url = self.url.expose();
+        let joint = match (query.is_empty(), url.contains('?')) {
+            (true, _) => "",
+            (false, true) => "&",
+            (false, false) => "?",
+        };
+        let mut request = http::Request::post(format!("{url}{joint}{query}"));
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
+        if !headers
+            .iter()
+            .any(|(name, _)| *name == CONTENT_TYPE.as_str())
+        {
+            request = request.header(CONTENT_TYPE, "application/json; charset=utf-8");
+        }
+        let request = request.body(body.into());
+        let request = request.map_err(|_| {
+            Error::Never(format!("the URL or a header for {} is wrong", self.vendor))
+        })?;
+        self.outbound.send(request).await.map_err(|error| {
+            let why = format!("{} cannot be reached: {error}", self.vendor);
+            match error {
+                outbound::Error::Url(_) | outbound::Error::Forbidden(_) => Error::Never(why),
+                _ => Error::Later { why, after: None },
+            }
+        })
+    }
+
+    /// The error of an answer whose status is not a success: time-outs, floods and faults of the server pass.
+    pub(super) fn refused(&self, answer: &Answer, now: Timestamp) -> Error {
+        let status = answer.status();
+        let text = excerpt(answer.body());
+        let why = format!("{} answered HTTP {}{text}", self.vendor, status.as_u16());
+        let passes = status.is_server_error()
+            || matches!(
+                status,
+                StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT
+            );
+        if passes {
+            let after = retry_after(answer, now);
+            Error::Later { why, after }
+        } else {
+            Error::Never(why)
+        }
+    }
+}
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Hook")
+            .field("vendor", &self.vendor)
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The time until another attempt, in seconds or as a date.
+fn retry_after(answer: &Answer, now: Timestamp) -> Option<Duration> {
+    let value = answer.headers().get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let at = jiff::fmt::rfc2822::parse(value).ok()?.timestamp();
+    Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
+}
+
+/// The begin of an answer's text.
+pub(super) fn excerpt(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let text: String = text
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(LONGEST_ANSWER)
+        .collect();
+    if text.trim().is_empty() {
+        String::new()
+    } else {
+        format!(": {}", text.trim())
+    }
+}
+
+/// The facts in one line, for where a card does not fit.
+pub(super) fn short_text(notification: &Notification, longest: usize) -> String {
+    let text = format!(
+        "{}: {} {} {}",
+        notification.event.name(),
+        notification.ip,
+        notification.reason,
+        notification.message
+    );
+    let text = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    text.take(longest).collect()
+}
+
+#[cfg(test)]
+pub(super) mod fake {
+    use super::*;
+    use crate::outbound::InProcess;
+    use parking_lot::Mutex;
+
+    /// The requests that a fake server got.
+    pub(in crate::notify) type Sent = Arc<Mutex<Vec<http::Request<Bytes>>>>;
+
+    /// A server that gives one answer to all requests, and keeps them.
+    pub(in crate::notify) fn server(
+        status: u16,
+        headers: &[(&'static str, &'static str)],
+        text: &str,
+    ) -> (Arc<dyn Outbound>, Sent) {
+        let sent = Sent::default();
+        let (record, text, headers) = (Arc::clone(&sent), text.to_owned(), headers.to_vec());
+        let outbound = InProcess::new(move |request| {
+            record.lock().push(request);
+            let mut answer = http::Response::builder().status(status);
+            for (name, value) in &headers {
+                answer = answer.header(*name, *value);
+            }
+            let answer = answer.body(Bytes::from(text.clone())).unwrap();
+            async move { Ok(answer) }
+        });
+        (Arc::new(outbound), sent)
+    }
+
+    /// The body of the only request.
+    pub(in crate::notify) fn body(sent: &Sent) -> serde_json::Value {
+        let sent = sent.lock();
+        assert_eq!(sent.len(), 1);
+        assert_eq!(sent[0].method(), http::Method::POST);
+        serde_json::from_slice(sent[0].body()).expect("JSON")
+    }
+
+    /// One notification of each kind, with texts of an attacker.
+    pub(in crate::notify) fn notifications() -> Vec<Notification> {
+        use crate::notify::Event;
+        let at: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let ban = Notification {
+            event: Event::Ban,
+            at,
+            ip: "2001:db8::7".into(),
+            reason: format!(
+                "<!channel> [x](http://evil.example) \"}} {}",
+                "é".repeat(2000)
+            ),
+            source: "grafana".into(),
+            by: "ops".into(),
+            duration: "10m".into(),
+            expires_at: Some("2026-01-01T00:10:00Z".parse().unwrap()),
+            count: 2,
+            message: "banned 2001:db8::7".into(),
+        };
+        let resolve = Notification {
+            event: Event::Resolve,
+            message: "the ban of 2001:db8::7 is lifted".into(),
+            ..ban.clone()
+        };
+        let common = Notification::common(at, "200 notifications in one. ".repeat(100));
+        vec![ban, resolve, common]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hook(status: u16, headers: &[(&'static str, &'static str)], text: &str) -> Hook {
+        Hook {
+            vendor: "Slack",
+            url: Secret::new("https://hooks.example/canary"),
+            outbound: fake::server(status, headers, text).0,
+        }
+    }
+
+    #[tokio::test]
+    async fn the_status_says_whether_another_attempt_helps_and_when() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        for (status, header, later) in [
+            (429, "30", Some(Some(30))),
+            (429, "Thu, 01 Jan 2026 00:01:00 GMT", Some(Some(60))),
+            (429, "Wed, 31 Dec 2025 23:59:00 GMT", Some(Some(0))),
+            (429, "soon", Some(None)),
+            (503, "", Some(None)),
+            (408, "", Some(None)),
+            (400, "30", None),
+            (404, "", None),
+            (301, "", None),
+        ] {
+            let hook = hook(status, &[("retry-after", header)], "no_service");
+            let answer = hook.post("", &[], "{}").await.unwrap();
+            let error = hook.refused(&answer, now);
+            assert!(error.to_string().contains("no_service"), "{error}");
+            let expected = later.map(|after: Option<u64>| after.map(Duration::from_secs));
+            match error {
+                Error::Later { after, .. } => assert_eq!(Some(after), expected, "{status}"),
+                Error::Never(_) => assert_eq!(expected, None, "{status}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_query_is_added_to_the_url() {
+        for (url, expected) in [
+            ("https://a.example/x", "https://a.example/x?s=1"),
+            ("https://a.example/x?t=2", "https://a.example/x?t=2&s=1"),
+        ] {
+            let (outbound, sent) = fake::server(200, &[], "");
+            let hook = Hook {
+                vendor: "X",
+                url: Secret::new(url),
+                outbound,
+            };
+            hook.post("s=1", &[], "{}").await.unwrap();
+            assert_eq!(sent.lock()[0].uri().to_string(), expected);
+        }
+        let wrong = Hook {
+            vendor: "X",
+            url: Secret::new("not a url canary"),
+            outbound: fake::server(200, &[], "").0,
+        };
+        let error = wrong.post("", &[], "{}").await.unwrap_err();
+        assert!(matches!(error, Error::Never(_)));
+        assert!(!format!("{error} {wrong:?}").contains("canary"));
+    }
+}
