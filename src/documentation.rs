@@ -14,7 +14,7 @@ use crate::metrics::Metrics;
 use crate::policy::RefusalKind;
 use crate::sets::RawEngine;
 use crate::trigger::RawTrigger;
-use crate::{engine, notify, sets, trigger};
+use crate::{audit, engine, notify, sets, trigger};
 
 const GUIDE: &str = include_str!("../docs/operate.md");
 const NOTIFICATIONS: &str = include_str!("../docs/notifications.md");
@@ -185,6 +185,9 @@ fn exposed() -> String {
     notify.register(&mut registry);
     notify.count("lark", "sent", 1);
     notify.count("lark", "failed", 1);
+    let audit = audit::Metrics::default();
+    audit.register(&mut registry);
+    audit.written(1);
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
     text
@@ -232,6 +235,20 @@ fn every_metric_is_documented_with_its_labels_and_every_documented_one_exists() 
         first_column("| metric | what it counts |"),
         signatures(&exposed())
     );
+}
+
+#[test]
+fn every_field_and_action_of_the_audit_log_is_documented_and_the_example_is_a_line() {
+    let (fields, actions) = audit::documented();
+    assert_eq!(first_column("| field of a line | meaning |"), fields);
+    assert_eq!(first_column("| action | when |"), actions);
+    let examples = GUIDE.lines().filter(|line| line.starts_with("{\"time\""));
+    let mut count = 0;
+    for example in examples {
+        serde_json::from_str::<audit::Line>(example).expect(example);
+        count += 1;
+    }
+    assert!(count > 0, "docs/operate.md has an example of a line");
 }
 
 #[test]

@@ -18,7 +18,7 @@
 //! * [`mounted`]: which files the ConfigMap may name.
 //! * [`engine`]: what makes an address blocked. [`outbound`]: HTTP requests, with limits and address checks.
 //! * [`sets`]: engines that follow a whole set, such as a list over HTTP.
-//! * [`notify`]: notifications. [`metrics`]: counters.
+//! * [`audit`]: what was done for which block, as lines in a file. [`notify`]: notifications. [`metrics`]: counters.
 //! * [`why`]: whether an address is banned, and why.
 //! * [`operator`]: all of it put together. [`command`]: the command line. [`manifest`]: CRD and access rules.
 //! * `dev`: everything in one process without a cluster, with the gateway of [`ipblock_simulator`].
@@ -29,6 +29,7 @@
 #[doc = include_str!("../docs/alerts.md")]
 pub mod alerts {}
 pub mod api;
+pub mod audit;
 pub mod command;
 pub mod config;
 pub mod decide;

@@ -20,6 +20,7 @@ use reeve_workqueue::ItemExponentialFailure;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::IPBlock;
+use crate::audit;
 use crate::config::{self, CONFIG_MAP};
 use crate::decide::{Announcement, Coverage, Notice};
 use crate::engine::{self, GuardSettings};
@@ -94,6 +95,8 @@ pub struct Settings {
     pub resolver: Arc<dyn Resolver>,
     /// The API server's clock; unset, the date of its answers.
     pub server_time: Option<Arc<dyn ServerTime>>,
+    /// The audit log.
+    pub audit: audit::Log,
 }
 
 /// Why the operator does not run.
@@ -156,6 +159,7 @@ impl Settings {
             connector: None,
             resolver: Arc::new(SystemResolver),
             server_time: None,
+            audit: audit::Log::off(),
         }
     }
 }
@@ -273,6 +277,7 @@ fn assemble(
         set_counts.register(registry);
         trigger_counts.register(registry);
         notify_counts.register(registry);
+        settings.audit.metrics().register(registry);
     });
 
     let live = Live::new();
@@ -341,6 +346,7 @@ fn assemble(
             time: time.clone(),
             again: again.clone(),
             announcer: Arc::new(Outside(notifications.clone())),
+            audit: settings.audit.clone(),
             metrics: counts.clone(),
             record: Arc::clone(&record),
             sets: Arc::clone(&sets),
@@ -419,7 +425,8 @@ fn assemble(
     ))?;
     manager.add(ends(Arc::clone(&coverage), time, again.clone()))?;
     manager.add(jumps(manager, coverage, again))?;
-    manager.add(ending(Arc::clone(&triggers), notifications))?;
+    let audit = settings.audit.clone();
+    manager.add(ending(Arc::clone(&triggers), notifications, audit))?;
     manager.add(set_ends(Arc::clone(&sets)))?;
     manager.add(set_ending(Arc::clone(&sets)))?;
     Ok((triggers, sets))
@@ -506,12 +513,14 @@ fn jumps(manager: &Manager, coverage: Arc<Mutex<Coverage>>, again: Sender<Reques
     })
 }
 
-/// At the end: answers the requests in work at the triggers, and sends the queued notifications.
-fn ending(triggers: Arc<Triggers>, notifications: Notifications) -> Runnable {
+/// At the end: answers the requests in work at the triggers, sends the queued notifications, and writes the end of the
+/// audit log.
+fn ending(triggers: Arc<Triggers>, notifications: Notifications, audit: audit::Log) -> Runnable {
     Runnable::new("triggers", move |stop| async move {
         stop.cancelled().await;
         triggers.stop().await;
         notifications.flush(Duration::from_secs(3)).await;
+        audit.flush(Duration::from_secs(3)).await;
         Ok::<_, std::convert::Infallible>(())
     })
     .as_server()

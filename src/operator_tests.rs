@@ -32,6 +32,8 @@ use crate::outbound::BoxFuture;
 use crate::reconcile::{ConnectError, Connector, RECORD, Resolver};
 use crate::sets::Sets;
 
+#[path = "operator_audit_tests.rs"]
+mod audits;
 #[path = "operator_end_tests.rs"]
 mod ends;
 #[path = "operator_gateway_tests.rs"]

@@ -83,6 +83,10 @@ pub struct IPBlockSpec {
     pub trigger: Option<bool>,
 }
 
+/// The operator's field manager.
+const OPERATOR: &str = "ipblock-operator";
+/// The fields of the spec that the operator sets back, as in `managedFields`.
+const FLAGS: [&str; 3] = [".", "f:trigger", "f:unblock"];
 /// Annotations by which tools recognize what they applied.
 const APPLIED: [&str; 2] = [
     "kubectl.kubernetes.io/last-applied-configuration",
@@ -151,17 +155,23 @@ impl IPBlock {
             .map(|(manager, _)| manager)
     }
 
-    /// The field manager that wrote the spec last; `None` where `managedFields` is not there, as in caches.
+    /// The field manager that wrote the spec last, other than the operator that sets a flag back; `None` where
+    /// `managedFields` is not there, as in caches. Its times are whole seconds, so of two in one second it is the one
+    /// that did not make the block.
     #[must_use]
     pub fn last_editor(&self) -> Option<&str> {
         let entries = self.metadata.managed_fields.iter().flatten();
-        let entries = entries.filter(|entry| {
-            let fields = entry.fields_v1.as_ref();
-            let of_spec = fields.is_some_and(|fields| fields.0.get("f:spec").is_some());
-            of_spec && entry.subresource.as_deref().unwrap_or_default().is_empty()
+        let edits = entries.filter_map(|entry| {
+            let fields = entry.fields_v1.as_ref()?.0.get("f:spec")?.as_object()?;
+            let manager = entry.manager.as_deref()?;
+            let only_flags = fields.keys().all(|field| FLAGS.contains(&field.as_str()));
+            let own = only_flags && manager == OPERATOR;
+            let time = entry.time.as_ref().map(|time| time.0);
+            (!own).then_some(((time, !fields.contains_key("f:ip")), manager))
         });
-        let last = entries.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?;
-        last.manager.as_deref()
+        edits
+            .max_by_key(|(order, _)| *order)
+            .map(|(_, manager)| manager)
     }
 
     fn managers(&self) -> impl Iterator<Item = (&str, &serde_json::Value)> {

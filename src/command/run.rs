@@ -8,9 +8,11 @@ use reeve_controller::client::location::Location;
 use reeve_controller::leader_election;
 use reeve_controller::metrics::Metrics;
 use reeve_controller::options::{BindAddress, LogOptions, MetricsOptions};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::client;
 use super::line::{Files, OwnNamespace};
+use crate::audit;
 use crate::mounted::{self, Directory};
 use crate::operator::{self, Operator, Settings};
 use crate::policy::Protected;
@@ -77,6 +79,11 @@ pub(super) struct Arguments {
     #[arg(long)]
     takeover: bool,
 
+    /// Append a JSON line for each ban, lift and refusal to this file; - for the standard output. A file that was moved
+    /// away is created again, and SIGHUP opens it again; its size is not bounded.
+    #[arg(long, value_name = "FILE")]
+    audit_log: Option<audit::Destination>,
+
     #[command(flatten)]
     pub(super) log: LogOptions,
 }
@@ -87,6 +94,11 @@ pub(super) enum Error {
     Client(#[from] connect::Error),
     #[error(transparent)]
     Operator(#[from] operator::Error),
+    #[error("cannot open the audit log {destination}: {source}")]
+    Audit {
+        destination: audit::Destination,
+        source: std::io::Error,
+    },
 }
 
 pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
@@ -118,6 +130,18 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
             what: "the API server".into(),
         }));
     settings.metrics = metrics;
+    let _reopening = match arguments.audit_log {
+        Some(destination) => {
+            let replica = leader_election::identity(&clock);
+            settings.audit =
+                audit::Log::open(&destination, replica).map_err(|source| Error::Audit {
+                    destination,
+                    source,
+                })?;
+            Some(reopen_at_signal(settings.audit.clone()))
+        }
+        None => None,
+    };
     if arguments.insecure_triggers {
         tracing::warn!(
             "--insecure-triggers is set: every client that reaches a trigger without credentials can ban addresses"
@@ -139,6 +163,26 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     operator.run_until_signal().await?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Has the audit log opened again at SIGHUP, which ends the process without this.
+fn reopen_at_signal(log: audit::Log) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            match signal(SignalKind::hangup()) {
+                Ok(mut hangup) => {
+                    while hangup.recv().await.is_some() {
+                        log.reopen();
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "SIGHUP does not reopen the audit log"),
+            }
+        }
+        #[cfg(not(unix))]
+        drop(log);
+    }))
 }
 
 #[cfg(test)]

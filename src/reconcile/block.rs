@@ -18,6 +18,7 @@ use super::mirror::{Recorded, Standby};
 use super::record::{Record, is_forbidden};
 use super::sweep::{Pages, request_named};
 use crate::api::{INTENT, IPBlock, Place};
+use crate::audit;
 use crate::config::Config;
 use crate::decide::{
     Announcement, Coverage, Effect, Report, Run, Wake, World, decide, recorded_claim, targets,
@@ -70,6 +71,8 @@ pub struct Dependencies {
     pub again: Sender<Request>,
     /// Notifications.
     pub announcer: Arc<dyn Announcer>,
+    /// The audit log.
+    pub audit: audit::Log,
     /// What is counted.
     pub metrics: Metrics,
     /// The gateways that intents are followed to.
@@ -327,6 +330,9 @@ impl BlockReconciler {
             if announcement.reason == "Released" {
                 metrics.released();
             }
+            let now = self.parts.time.now();
+            let audit = &self.parts.audit;
+            audit.record(block, report.effect, announcement, now);
             self.announce(ctx, block, announcement);
         }
     }
@@ -419,6 +425,7 @@ mod tests {
             time: Time::new(reeve_clock::Clock::simulated(start, 1)),
             again: again.clone(),
             announcer: Arc::new(Silent),
+            audit: audit::Log::off(),
             metrics: Metrics::new(),
             record: Arc::new(Record::new("default")),
             sets: Arc::new(Sets::new(crate::sets::Dependencies {

@@ -88,14 +88,8 @@ impl Search {
         let (verdict, summary) =
             self.verdict(&covering, refused.as_ref().map(|it| &*it.message), now);
         let mut facts = Vec::new();
-        match (&refused, verdict) {
-            (Some(refused), Verdict::Refused) => {
-                facts.push(format!("a ban is refused: {}", refused.reason));
-            }
-            (Some(refused), _) => {
-                facts.push(format!("a new ban would be refused: {}", refused.message));
-            }
-            (None, _) => {}
+        if let Some(refused) = refused.as_ref().filter(|_| verdict != Verdict::Refused) {
+            facts.push(format!("a new ban would be refused: {}", refused.message));
         }
         if let Some(last) = covering
             .iter()
