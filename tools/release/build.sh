@@ -15,7 +15,7 @@ target=${TARGET:-x86_64-unknown-linux-gnu}
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -1)
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 # Each with the folder of its README.
-programs=(reeve-apiserver:apiserver ipblock-operator:. kubectl-reeve:kubectl-reeve)
+programs=(reeve-apiserver:apiserver ipblock-operator:. kubectl-reeve:kubectl-reeve kubectl-ipb:kubectl-ipb)
 
 wrong() { echo "$1" >&2; exit 1; }
 
@@ -90,8 +90,11 @@ if [ "$target" = "$host" ]; then
     export KUBECONFIG=$there/kubeconfig
     ipblock-operator crd | kubectl apply -f -
     kubectl wait --for=condition=Established --timeout=30s crd/ipblocks.ops.yiiong.top
-    # kubectl finds the plugin and its completion.
+    # kubectl finds the plugins and their completions.
     kubectl reeve --version
+    kubectl ipb list
+    completed=$(kubectl __complete ipb unb 2>/dev/null)
+    grep -qx unban <<<"$completed" || wrong "kubectl completes no command of kubectl-ipb: $completed"
     completed=$(kubectl __complete reeve que 2>/dev/null)
     grep -qx queues <<<"$completed" || wrong "kubectl completes no command of the plugin: $completed"
   else

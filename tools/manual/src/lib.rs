@@ -19,6 +19,7 @@ pub fn programs() -> Vec<Command> {
         reeve_apiserver::program::command(),
         ipblock_operator::command::command(),
         kubectl_reeve::command(),
+        kubectl_ipb::command(),
     ]
 }
 
@@ -42,9 +43,20 @@ pub fn write(program: &Command, folder: &Path) -> io::Result<()> {
     let man = folder.join("man");
     fs::create_dir_all(&man)?;
     clap_mangen::generate_to(program.clone(), &man)?;
+    // The pages of hidden commands are for programs only.
+    for hidden in program.get_subcommands().filter(|one| one.is_hide_set()) {
+        let page = man.join(format!("{name}-{}.1", hidden.get_name()));
+        if page.exists() {
+            fs::remove_file(page)?;
+        }
+    }
     if let Some(plugin) = name.strip_prefix("kubectl-") {
         let path = folder.join(format!("kubectl_complete-{plugin}"));
-        plugin::write(&path, &name, &completion)?;
+        if program.find_subcommand("__complete").is_some() {
+            plugin::write_call(&path, &name)?;
+        } else {
+            plugin::write(&path, &name, &completion)?;
+        }
     }
     Ok(())
 }

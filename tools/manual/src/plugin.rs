@@ -30,6 +30,18 @@ pub(crate) fn write(path: &Path, program: &str, completion: &str) -> io::Result<
             .replace("PROGRAM", program)
             .replace("FUNCTION", function),
     );
+    write_program(path, &text)
+}
+
+/// Writes the program of a plugin that completes its words itself, with what the cluster has.
+pub(crate) fn write_call(path: &Path, program: &str) -> io::Result<()> {
+    write_program(
+        path,
+        &format!("#!/bin/sh\nexec {program} __complete -- \"$@\"\n"),
+    )
+}
+
+fn write_program(path: &Path, text: &str) -> io::Result<()> {
     fs::write(path, text)?;
     #[cfg(unix)]
     {

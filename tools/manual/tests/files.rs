@@ -94,6 +94,16 @@ fn kubectl_gets_the_completions_of_the_plugin() {
 }
 
 #[test]
+fn a_plugin_that_completes_its_words_itself_is_called_for_them() {
+    let folder = written("own");
+    let program = folder.join("kubectl-ipb/kubectl_complete-ipb");
+    let text = std::fs::read_to_string(&program).expect("a program");
+    assert_eq!(text, "#!/bin/sh\nexec kubectl-ipb __complete -- \"$@\"\n");
+    let page = std::fs::read_to_string(folder.join("kubectl-ipb/man/kubectl-ipb.1"));
+    assert!(!page.expect("a page").contains("__complete"));
+}
+
+#[test]
 fn every_command_has_a_page_that_man_formats_without_a_warning() {
     let folder = written("man");
     let pages = files(&folder, "man");
@@ -105,7 +115,7 @@ fn every_command_has_a_page_that_man_formats_without_a_warning() {
     for program in manual::programs() {
         let name = program.get_name();
         expected.insert(format!("{name}.1"));
-        let commands = program.get_subcommands();
+        let commands = program.get_subcommands().filter(|one| !one.is_hide_set());
         expected.extend(commands.map(|command| format!("{name}-{}.1", command.get_name())));
     }
     assert_eq!(names, expected);

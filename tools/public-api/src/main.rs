@@ -121,7 +121,7 @@ mod tests {
     fn every_published_library_is_listed_or_known_to_be_for_tests_only() {
         // Parts of the tests of other packages.
         const FOR_TESTS: [&str; 3] = ["client/fake", "informer/scripted", "simulator"];
-        const PROGRAMS: [&str; 1] = ["kubectl-reeve"];
+        const PROGRAMS: [&str; 2] = ["kubectl-reeve", "kubectl-ipb"];
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let workspace = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
         let (_, rest) = workspace.split_once("\nmembers = [").unwrap();

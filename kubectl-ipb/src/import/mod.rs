@@ -1,0 +1,160 @@
+//! `kubectl ipb import`: a file of addresses becomes blocks.
+//!
+//! `file` reads it within a bound, `read` makes entries of its text (pure), and this module writes them, several at
+//! once. An entry that is refused does not stop the others.
+
+pub(crate) mod file;
+mod read;
+mod table;
+
+pub(crate) use read::plain;
+pub(crate) use table::value;
+
+use futures::StreamExt as _;
+use futures::stream;
+
+use crate::ban::{How, Written, put};
+use crate::cluster::Cluster;
+use crate::command::{self, Length};
+use crate::error::Error;
+use crate::print::{clean, note, out};
+use crate::request::Wanted;
+use crate::rules::Known;
+use crate::run::Exit;
+use read::{Entry, Item, read};
+
+/// Refused entries that are named; the others are counted.
+const NAMED: usize = 50;
+
+/// What became of the entries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Summary {
+    created: usize,
+    triggered: usize,
+    extended: usize,
+    unchanged: usize,
+    /// Repeats of an address earlier in the file.
+    repeated: usize,
+    refused: Vec<(usize, String)>,
+}
+
+// === impl Summary ===
+
+impl Summary {
+    fn line(&self, all: usize, dry_run: bool) -> String {
+        let mut parts = vec![format!("{} created", self.created)];
+        for (count, what) in [
+            (self.triggered, "triggered"),
+            (self.extended, "extended"),
+            (self.unchanged, "unchanged"),
+            (self.repeated, "repeated"),
+            (self.refused.len(), "refused"),
+        ] {
+            if count > 0 {
+                parts.push(format!("{count} {what}"));
+            }
+        }
+        let dry = if dry_run { " (server dry run)" } else { "" };
+        format!("{all} entries: {}{dry}\n", parts.join(", "))
+    }
+}
+
+pub(crate) async fn run(cluster: &Cluster, arguments: command::Import) -> Result<Exit, Error> {
+    let text = file::read(&arguments.file)?;
+    let entries = read(&text, arguments.format, cluster.now()).map_err(|problem| {
+        let file = arguments.file.clone().into();
+        Error::Format { file, problem }
+    })?;
+    let all = entries.len();
+    let known = Known::read(cluster).await;
+    let rules = known.rules();
+    for unknown in &rules.unknown {
+        note(&format!("note: {unknown}"));
+    }
+    let by = cluster.user().await;
+    let mut summary = Summary::default();
+    let mut seen = std::collections::HashSet::new();
+    let mut wanted = Vec::new();
+    for Entry { line, item } in entries {
+        let item = match item {
+            Ok(item) => item,
+            Err(why) => {
+                summary.refused.push((line, why));
+                continue;
+            }
+        };
+        if !seen.insert(item.target) {
+            summary.repeated += 1;
+        } else if let Some(refused) = rules.refusal(&item.target) {
+            summary.refused.push((line, refused.message));
+        } else {
+            wanted.push((line, ban_of(item, &arguments, by.as_deref())));
+        }
+    }
+    let how = How {
+        extend: arguments.extend,
+        dry_run: arguments.dry_run,
+    };
+    let mut writes = stream::iter(wanted)
+        .map(|(line, wanted)| async move { (line, put(cluster, &wanted, how).await) })
+        .buffer_unordered(usize::from(arguments.concurrency));
+    while let Some((line, written)) = writes.next().await {
+        match written {
+            Ok(Written::Created(_)) => summary.created += 1,
+            Ok(Written::Triggered(_)) => summary.triggered += 1,
+            Ok(Written::Extended(..)) => summary.extended += 1,
+            Ok(Written::Unchanged(..)) => summary.unchanged += 1,
+            // Every further entry would fail for the same reason.
+            Err(error @ Error::NoKind) => return Err(error),
+            Err(error) if error.is_forbidden() => return Err(error),
+            Err(error) => summary.refused.push((line, error.to_string())),
+        }
+    }
+    summary.refused.sort();
+    let (named, more) = summary.refused.split_at(summary.refused.len().min(NAMED));
+    for (line, why) in named {
+        note(&clean(&format!("line {line}: {why}")));
+    }
+    if !more.is_empty() {
+        note(&format!("and {} more", more.len()));
+    }
+    out(&summary.line(all, arguments.dry_run))?;
+    Ok(if summary.refused.is_empty() {
+        Exit::Success
+    } else {
+        Exit::Failure
+    })
+}
+
+fn ban_of(item: Item, arguments: &command::Import, by: Option<&str>) -> Wanted {
+    let Length(length) = item.length.unwrap_or(arguments.length);
+    Wanted {
+        target: item.target,
+        raw: Some(item.raw),
+        length,
+        reason: item.reason.or_else(|| arguments.reason.clone()),
+        source: Some(arguments.source.clone()),
+        by: by.map(str::to_owned),
+        tags: item.tags,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_names_what_happened() {
+        let summary = Summary {
+            created: 3,
+            unchanged: 1,
+            refused: vec![(4, "x".into())],
+            ..Summary::default()
+        };
+        assert_eq!(
+            summary.line(5, true),
+            "5 entries: 3 created, 1 unchanged, 1 refused (server dry run)\n"
+        );
+        assert_eq!(Summary::default().line(0, false), "0 entries: 0 created\n");
+    }
+}

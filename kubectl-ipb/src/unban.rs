@@ -1,0 +1,211 @@
+//! `kubectl ipb unban`.
+
+use ipblock_operator::api::{IPBlock, Phase};
+use ipblock_operator::target::Target;
+use ipblock_operator::why::{Entry, moment};
+use reeve_client::{ObjectKey, Patch};
+use serde_json::json;
+
+use crate::ban::not_yet;
+use crate::cluster::{Cluster, KIND, refused_for};
+use crate::command;
+use crate::error::Error;
+use crate::print::{clean, note, out};
+use crate::run::Exit;
+
+/// A block that has to do with the target.
+#[derive(Debug)]
+struct Found {
+    entry: Entry,
+    kept_elsewhere: bool,
+}
+
+/// What is lifted, and what keeps the target banned.
+#[derive(Debug, Default)]
+struct Plan {
+    lift: Vec<Found>,
+    stays: Vec<Found>,
+    /// Blocks on the target itself whose ban is over.
+    over: Vec<Found>,
+}
+
+pub(crate) async fn run(cluster: &Cluster, arguments: command::Unban) -> Result<Exit, Error> {
+    let (target, plan) = match arguments.what.parse::<Target>() {
+        Ok(target) => {
+            let found = overlapping(cluster, target).await?;
+            (target, plan(target, found, arguments.overlapping))
+        }
+        Err(_) => {
+            let block = named(cluster, &arguments.what).await?;
+            let target = block.entry.target;
+            let mut plan = Plan::default();
+            if stands(&block.entry) {
+                plan.lift.push(block);
+            } else {
+                plan.over.push(block);
+            }
+            (target, plan)
+        }
+    };
+    if plan.lift.is_empty() {
+        return Err(nothing(target, &plan, cluster));
+    }
+    for found in &plan.lift {
+        lift(cluster, found, arguments.wait).await?;
+    }
+    for found in &plan.stays {
+        let entry = &found.entry;
+        let until = match entry.until {
+            Some(until) => format!(" until {}", moment(until, cluster.now())),
+            None => " without end".to_owned(),
+        };
+        note(&format!(
+            "{target} stays banned by {} ({}){until}; to lift that: kubectl ipb unban {} -n {}",
+            entry.key(),
+            entry.target,
+            entry.name,
+            entry.namespace
+        ));
+    }
+    Ok(if plan.stays.is_empty() {
+        Exit::Success
+    } else {
+        Exit::Failure
+    })
+}
+
+/// Every block that overlaps `target`.
+async fn overlapping(cluster: &Cluster, target: Target) -> Result<Vec<Found>, Error> {
+    let (found, _) = cluster
+        .fold_everywhere(|found: &mut Vec<Found>, block| {
+            if let Some(one) = read(&block).filter(|one| one.entry.target.overlaps(&target)) {
+                found.push(one);
+            }
+        })
+        .await?;
+    Ok(found)
+}
+
+fn read(block: &IPBlock) -> Option<Found> {
+    Some(Found {
+        entry: Entry::of(block)?,
+        kept_elsewhere: block.is_kept_elsewhere(),
+    })
+}
+
+/// The block with a name, as kubectl takes names: `NAME`, `ipb/NAME`.
+async fn named(cluster: &Cluster, text: &str) -> Result<Found, Error> {
+    let prefixes = ["ipb/", "ipblock/", "ipblocks/", "ipblock.ops.yiiong.top/"];
+    let name = prefixes
+        .iter()
+        .find_map(|prefix| text.strip_prefix(prefix))
+        .unwrap_or(text);
+    if name.contains('/') || name.is_empty() {
+        return Err(Error::Refused(format!(
+            "{:?} is neither an address, a range nor the name of a block",
+            clean(text)
+        )));
+    }
+    let key = cluster.key(name);
+    let block: IPBlock = cluster
+        .client
+        .get(&key)
+        .await
+        .map_err(|error| refused_for(error, "get", &key))?;
+    read(&block).ok_or_else(|| {
+        Error::Refused(format!(
+            "{KIND}/{name} has no address that can be read; delete it to remove it"
+        ))
+    })
+}
+
+/// Whether a block bans, or will.
+fn stands(entry: &Entry) -> bool {
+    !entry.deleting && (entry.is_active() || entry.is_pending())
+}
+
+/// Splits what was found.
+fn plan(target: Target, found: Vec<Found>, all: bool) -> Plan {
+    let mut plan = Plan::default();
+    for one in found {
+        let exact = one.entry.target == target;
+        match (stands(&one.entry), exact || all) {
+            (true, true) => plan.lift.push(one),
+            // A block that is being deleted is lifted already.
+            (true, false) => plan.stays.push(one),
+            (false, _) if exact => plan.over.push(one),
+            (false, _) => {}
+        }
+    }
+    let by_key = |one: &Found| one.entry.key();
+    plan.lift.sort_by_cached_key(by_key);
+    plan.stays.sort_by_cached_key(by_key);
+    plan
+}
+
+fn nothing(target: Target, plan: &Plan, cluster: &Cluster) -> Error {
+    let mut text = format!("no block bans {target}");
+    if let Some(found) = plan.over.first() {
+        let entry = &found.entry;
+        text.push_str(&format!("; {} is {}", entry.key(), state(entry)));
+        if let Some(ended) = entry.ended {
+            text.push_str(&format!(", since {}", moment(ended, cluster.now())));
+        }
+    }
+    for found in &plan.stays {
+        let entry = &found.entry;
+        text.push_str(&format!(
+            "; {} bans {}, lift that or use --overlapping",
+            entry.key(),
+            entry.target
+        ));
+    }
+    Error::Refused(text)
+}
+
+fn state(entry: &Entry) -> &str {
+    if entry.deleting {
+        "being deleted"
+    } else if entry.phase == Phase::Expired.as_str() {
+        "over"
+    } else {
+        &entry.phase
+    }
+}
+
+async fn lift(cluster: &Cluster, found: &Found, wait: command::Wait) -> Result<(), Error> {
+    let entry = &found.entry;
+    let key = ObjectKey::namespaced(entry.namespace.as_str(), entry.name.as_str());
+    let patch = Patch::merge(json!({ "spec": { "unblock": true, "trigger": false } }));
+    let written = cluster.client.patch::<IPBlock>(&key, patch).await;
+    let written = written.map_err(|error| refused_for(error, "patch", &key))?;
+    if found.kept_elsewhere {
+        note(&format!(
+            "note: another tool applies {}, and may set spec.unblock back",
+            entry.key()
+        ));
+    }
+    if !wait.wait {
+        return out(&format!("{KIND}/{} unban requested\n", entry.name));
+    }
+    let generation = written.metadata.generation;
+    let mut last = None;
+    let waited = cluster
+        .client
+        .wait_for(&key, wait.timeout, |block: &IPBlock| {
+            let status = block.status.as_ref();
+            let seen = status
+                .is_some_and(|status| status.is_over() && status.observed_generation >= generation);
+            last = status.and_then(|status| status.message.clone());
+            seen && block.spec.unblock != Some(true)
+        })
+        .await;
+    if let Err(error) = waited {
+        return Err(not_yet(cluster, error, &key, "lifted").await);
+    }
+    out(&format!("{KIND}/{} unbanned\n", entry.name))?;
+    if let Some(message) = last {
+        note(&clean(&message));
+    }
+    Ok(())
+}

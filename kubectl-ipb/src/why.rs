@@ -1,0 +1,45 @@
+//! `kubectl ipb why`.
+
+use ipblock_operator::why::{Search, Verdict};
+
+use crate::cluster::{Cluster, Scope};
+use crate::command::{self, Data};
+use crate::error::Error;
+use crate::print::{self, clean, out};
+use crate::rules::Known;
+use crate::run::Exit;
+
+pub(crate) async fn run(cluster: &Cluster, arguments: command::Why) -> Result<Exit, Error> {
+    let target = arguments.target;
+    let found = cluster.fold_everywhere(|search: &mut Option<Search>, block| {
+        search
+            .get_or_insert_with(|| Search::new(target))
+            .see(&block);
+    });
+    let (found, known) = futures::join!(found, Known::read(cluster));
+    let (search, scope) = found?;
+    let mut rules = known.rules();
+    if let Scope::One(namespace) = scope {
+        let note = format!("blocks of other namespaces than {namespace} are not looked at");
+        rules.unknown.push(note);
+    }
+    let now = cluster.now();
+    let search = search.unwrap_or_else(|| Search::new(target));
+    let mut answer = search.answer(&rules, now);
+    if answer.verdict == Verdict::Free && known.rules().policy.is_some() {
+        answer.facts.push(
+            "a ban would be accepted; what the operator protects by itself (its Pod and node) is not checked here"
+                .to_owned(),
+        );
+    }
+    out(&match arguments.output {
+        Some(Data::Json) => print::json(&answer)?,
+        Some(Data::Yaml) => print::yaml(&answer)?,
+        None => {
+            let lines = answer.lines(now);
+            let lines: Vec<String> = lines.iter().map(|line| clean(line)).collect();
+            format!("{}\n", lines.join("\n"))
+        }
+    })?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,203 @@
+//! ban and unban.
+
+use ipblock_operator::api::Phase;
+use serde_json::json;
+
+use super::world::{World, steady};
+
+/// The name of a block, as triggers name it.
+fn name(ip: &str) -> String {
+    ipblock_operator::target::object_name(ip)
+}
+
+#[tokio::test]
+async fn a_ban_is_made_prolonged_lifted_and_made_again_with_one_block() {
+    let world = World::new().await;
+    let name = name("192.0.2.7");
+    let made = world
+        .ipb("ban 192.0.2.7 --for 10m --reason 'port scan' --tag edge --wait")
+        .await;
+    assert_eq!(made.code, Some(0), "{made:?}");
+    assert_eq!(
+        made.text,
+        format!("ipblock.ops.yiiong.top/{name} created\n")
+    );
+    assert!(
+        made.errors
+            .starts_with("192.0.2.7 is banned by dry-run until "),
+        "{made:?}"
+    );
+    let block = world.blocks().get(&name).await.unwrap();
+    assert_eq!(block.spec.duration.as_deref(), Some("10m"));
+    assert_eq!(block.spec.reason.as_deref(), Some("port scan"));
+    assert_eq!(block.spec.source.as_deref(), Some("manual"));
+    assert_eq!(block.spec.tags, ["edge"]);
+    assert!(block.spec.by.is_some(), "{:?}", block.spec);
+    let managers = block.metadata.managed_fields.unwrap();
+    assert!(
+        managers
+            .iter()
+            .any(|one| one.manager.as_deref() == Some("kubectl-ipb"))
+    );
+
+    let again = world.ipb("ban 192.0.2.7 --for 2h").await;
+    assert_eq!(again.code, Some(0));
+    assert_eq!(
+        again.text,
+        format!("ipblock.ops.yiiong.top/{name} unchanged\n")
+    );
+    assert_eq!(
+        steady(&again.errors),
+        "192.0.2.7 is banned until TIME (in SPAN) already; --extend prolongs it\n"
+    );
+    let longer = world.ipb("ban 192.0.2.7 --for 2h --extend --wait").await;
+    assert_eq!(
+        longer.text,
+        format!("ipblock.ops.yiiong.top/{name} extended\n")
+    );
+    assert!(longer.errors.contains("is banned until"), "{longer:?}");
+    assert_eq!(world.status(&name).await.bans(), 1, "it is the same ban");
+
+    let lifted = world.ipb("unban 192.0.2.7 --wait").await;
+    assert_eq!(lifted.code, Some(0), "{lifted:?}");
+    assert_eq!(
+        lifted.text,
+        format!("ipblock.ops.yiiong.top/{name} unbanned\n")
+    );
+    assert!(world.status(&name).await.is(&Phase::Expired));
+    world
+        .refused(
+            "unban 192.0.2.7",
+            &format!("no block bans 192.0.2.7; default/{name} is over, since"),
+        )
+        .await;
+
+    let triggered = world.ipb("ban 192.0.2.7 --for forever --wait").await;
+    assert_eq!(
+        triggered.text,
+        format!("ipblock.ops.yiiong.top/{name} triggered\n")
+    );
+    assert_eq!(
+        triggered.errors,
+        "192.0.2.7 is banned by dry-run without end\n"
+    );
+    assert_eq!(world.status(&name).await.bans(), 2);
+    let by_name = world.ok(&format!("unban ipb/{name} --wait")).await;
+    assert_eq!(by_name, format!("ipblock.ops.yiiong.top/{name} unbanned\n"));
+}
+
+#[tokio::test]
+async fn a_refused_ban_is_reported_with_its_reason_only_when_waited_for() {
+    let world = World::new().await;
+    world.ok("ban 203.0.113.10").await;
+    world
+        .refused(
+            "ban 198.51.100.7 --wait",
+            "198.51.100.7 is inside the allowlisted range 198.51.100.0/24",
+        )
+        .await;
+    world
+        .refused("ban 10.0.0.0/8 --wait", "wider than /24")
+        .await;
+}
+
+#[tokio::test]
+async fn a_dry_run_is_checked_by_the_server_and_stores_nothing() {
+    let world = World::new().await;
+    let name = name("192.0.2.7");
+    let text = world.ok("ban 192.0.2.7 --dry-run").await;
+    assert_eq!(
+        text,
+        format!("ipblock.ops.yiiong.top/{name} created (server dry run)\n")
+    );
+    assert!(world.blocks().get_opt(&name).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn an_unban_names_what_keeps_the_address_banned() {
+    let world = World::new().await;
+    world.ok("ban 192.0.2.7 --wait").await;
+    world.ok("ban 192.0.2.0/24 -n web --for 3h --wait").await;
+    let range = name("192.0.2.0/24");
+    let lifted = world.ipb("unban 192.0.2.7 --wait").await;
+    assert_eq!(lifted.code, Some(1), "it stays banned: {lifted:?}");
+    assert!(lifted.text.ends_with(" unbanned\n"));
+    let stays = format!(
+        "192.0.2.7 stays banned by web/{range} (192.0.2.0/24) until TIME (in SPAN); to lift that: kubectl ipb unban {range} -n web\n"
+    );
+    assert!(steady(&lifted.errors).ends_with(&stays), "{lifted:?}");
+    world
+        .refused(
+            "unban 192.0.2.7",
+            &format!("web/{range} bans 192.0.2.0/24, lift that or use --overlapping"),
+        )
+        .await;
+    let all = world.ipb("unban 192.0.2.7 --overlapping --wait").await;
+    assert_eq!(all.code, Some(0), "{all:?}");
+    world
+        .refused("unban 192.0.2.7", "no block bans 192.0.2.7")
+        .await;
+    world
+        .refused("unban nothing", "Error from server (NotFound)")
+        .await;
+    world
+        .refused(
+            "unban pod/x",
+            "neither an address, a range nor the name of a block",
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn a_name_that_another_address_has_is_an_error() {
+    let world = World::new().await;
+    let name = name("192.0.2.7");
+    let block =
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"ip": "192.0.2.99"}}));
+    world
+        .blocks()
+        .create(&Default::default(), &block.unwrap())
+        .await
+        .unwrap();
+    world
+        .refused(
+            "ban 192.0.2.7",
+            "has the name for 192.0.2.7, and is about 192.0.2.99",
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn without_an_operator_a_wait_ends_with_a_hint() {
+    let world = World::empty(reeve_apiserver::ApiServer::builder()).await;
+    world
+        .refused(
+            "ban 192.0.2.7",
+            "the server has no IPBlock kind: install the operator",
+        )
+        .await;
+    world
+        .refused("list", "the server has no IPBlock kind")
+        .await;
+    world.install().await;
+    world
+        .refused(
+            "ban 192.0.2.7 --wait --timeout 1s",
+            "not banned within 1s: the operator has not seen the block",
+        )
+        .await;
+    let pending = world.ipb("ban 192.0.2.7 --for 2h").await;
+    assert!(
+        pending
+            .errors
+            .contains("requested already; --extend makes it longer"),
+        "{pending:?}"
+    );
+    world.ok("ban 192.0.2.7 --for 2h --extend").await;
+    world
+        .refused(
+            "ban 192.0.2.8 -n nowhere",
+            "namespaces \"nowhere\" not found",
+        )
+        .await;
+}

@@ -1,0 +1,56 @@
+//! The commands of docs/kubectl-ipb.md, one after another, and what they print.
+
+use std::fmt::Write as _;
+
+use super::world::{World, steady};
+
+const GUIDE: &str = include_str!("../guide.md");
+
+/// The page with the output of this run under each command. `$ cat FILE` writes the file from its output.
+async fn played(world: &World) -> String {
+    let mut page = String::new();
+    let mut console = false;
+    let mut lines = GUIDE.lines().peekable();
+    while let Some(line) = lines.next() {
+        page.push_str(line);
+        page.push('\n');
+        if line.starts_with("```") {
+            console = line == "```console";
+        }
+        let Some(command) = line.strip_prefix("$ ").filter(|_| console) else {
+            continue;
+        };
+        let mut output = String::new();
+        while let Some(line) = lines.next_if(|next| !next.starts_with(['$', '`'])) {
+            let _ = writeln!(output, "{line}");
+        }
+        if let Some(file) = command.strip_prefix("cat ") {
+            world.file(file, &output);
+        } else {
+            let words = command.strip_prefix("kubectl ipb ").expect(command);
+            output = world.printed(words).await;
+        }
+        page.push_str(&output);
+    }
+    page
+}
+
+/// Lines without what differs from run to run: times, spans, and the widths that they give columns.
+fn comparable(page: &str) -> Vec<String> {
+    let steady = steady(page);
+    let lines = steady.lines();
+    lines
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect()
+}
+
+#[tokio::test]
+async fn the_commands_of_the_guide_print_what_it_shows() {
+    let world = World::new().await;
+    let played = played(&world).await;
+    if comparable(&played) != comparable(GUIDE) {
+        let path = std::env::temp_dir().join("kubectl-ipb.md");
+        std::fs::write(&path, &played).unwrap();
+        panic!("the guide differs from {}:\n{played}", path.display());
+    }
+}

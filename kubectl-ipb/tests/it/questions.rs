@@ -1,0 +1,221 @@
+//! list, why, top and completions.
+
+use serde_json::Value;
+
+use super::world::{World, steady};
+
+fn name(ip: &str) -> String {
+    ipblock_operator::target::object_name(ip)
+}
+
+#[tokio::test]
+async fn a_list_is_filtered_sorted_and_printed_in_every_format() {
+    let world = World::new().await;
+    let empty = world.ipb("list").await;
+    assert_eq!(
+        (empty.code, empty.errors.as_str()),
+        (Some(0), "No resources found in default namespace.\n")
+    );
+    world
+        .ok("ban 192.0.2.7 --for 3h --reason scan --wait")
+        .await;
+    world
+        .ok("ban 2001:db8::7 --for 1h --source feed --wait")
+        .await;
+    world.ok("ban 192.0.2.9 --for forever -n web --wait").await;
+    world.ipb("ban 203.0.113.10 --wait").await;
+    let (a, b, c, d) = (
+        name("192.0.2.7"),
+        name("2001:db8::7"),
+        name("192.0.2.9"),
+        name("203.0.113.10"),
+    );
+    let text = world.ok("list --sort-by address").await;
+    let lines: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        lines[0],
+        ["NAME", "IP", "PHASE", "EXPIRES", "SOURCE", "AGE", "REASON"]
+    );
+    assert_eq!(lines[1][..3], [a.as_str(), "192.0.2.7", "active"]);
+    assert_eq!(lines[2][1..4], ["203.0.113.10", "skipped", "<none>"]);
+    assert_eq!(lines[3][..3], [b.as_str(), "2001:db8::7", "active"]);
+    let names = async |line: &str| {
+        let text = world.ok(&format!("{line} -o name")).await;
+        let lines = text.lines().map(|line| {
+            line.trim_start_matches("ipblock.ops.yiiong.top/")
+                .to_owned()
+        });
+        lines.collect::<Vec<String>>()
+    };
+    assert_eq!(
+        names("list -A --sort-by expires").await,
+        [&b, &a, &c, &d].map(String::clone)
+    );
+    assert_eq!(
+        names("list -A --phase active --source manual --sort-by address").await,
+        [a.clone(), c.clone()]
+    );
+    assert_eq!(
+        names("list -A --address 192.0.2.0/24 --sort-by address").await,
+        [a.clone(), c.clone()]
+    );
+    assert_eq!(names("list -n web").await, [c.clone()]);
+    let wide = world.ok("list -A -o wide").await;
+    assert!(wide.starts_with("NAMESPACE   NAME"), "{wide}");
+    assert!(wide.contains("is banned by dry-run until"), "{wide}");
+    let json: Value = serde_json::from_str(&world.ok("list -o json").await).unwrap();
+    assert_eq!(
+        (
+            json["kind"].as_str(),
+            json["items"].as_array().unwrap().len()
+        ),
+        (Some("List"), 3)
+    );
+    assert_eq!(json["items"][0]["kind"], "IPBlock");
+    assert!(json["items"][0]["metadata"]["managedFields"].is_null());
+    let yaml = world.ok("list -o yaml --address 192.0.2.7").await;
+    assert!(yaml.contains("ip: \"192.0.2.7\""), "{yaml}");
+    let bare = world.ok("list --no-headers").await;
+    assert!(!bare.contains("NAME"), "{bare}");
+}
+
+#[tokio::test]
+async fn why_has_an_answer_for_every_state() {
+    let world = World::new().await;
+    let free = world.ok("why 192.0.2.7").await;
+    assert_eq!(
+        free,
+        "192.0.2.7 is not banned\n  a ban would be accepted; what the operator protects by itself (its Pod and node) is not checked here\n"
+    );
+    world
+        .ok("ban 192.0.2.7 --reason scan --by alice --wait")
+        .await;
+    let single = name("192.0.2.7");
+    assert_eq!(
+        steady(&world.ok("why 192.0.2.7").await),
+        format!(
+            "192.0.2.7 is banned until TIME (in SPAN)\n  block default/{single} (192.0.2.7): active since TIME (SPAN ago) until TIME (in SPAN)\n    reason: scan\n    source manual, by alice, made with kubectl-ipb\n"
+        )
+    );
+    world.ok("ban 192.0.2.0/24 --for 5h -n web --wait").await;
+    let both = world.ok("why ::ffff:192.0.2.7").await;
+    assert!(both.contains(&format!("block default/{single}")), "{both}");
+    assert!(
+        both.contains(&format!("block web/{}", name("192.0.2.0/24"))),
+        "{both}"
+    );
+    let json: Value = serde_json::from_str(&world.ok("why 192.0.2.8 -o json").await).unwrap();
+    assert_eq!(json["verdict"], "banned");
+    assert_eq!(json["blocks"][0]["target"], "192.0.2.0/24");
+    for (target, text) in [
+        (
+            "203.0.113.10",
+            "203.0.113.10 is not banned: 203.0.113.10 is allowlisted (whitelist, line 2)",
+        ),
+        (
+            "198.51.100.9",
+            "inside the allowlisted range 198.51.100.0/24 (whitelist, line 3)",
+        ),
+        ("127.0.0.1", "it belongs to loopback"),
+        (
+            "192.0.0.0/16",
+            "192.0.0.0/16 is not banned as a whole, and 2 blocks ban parts of it",
+        ),
+        ("172.16.0.0/12", "wider than /24"),
+    ] {
+        let answer = world.ok(&format!("why {target}")).await;
+        assert!(answer.contains(text), "{target}: {answer}");
+    }
+    world.ipb("unban 192.0.2.7 --overlapping --wait").await;
+    let lifted = world.ok("why 192.0.2.7").await;
+    assert!(steady(&lifted).contains("its last ban was lifted by hand at TIME (SPAN ago); alerts leave it alone until TIME (in SPAN)"), "{lifted}");
+}
+
+#[tokio::test]
+async fn a_wrong_configmap_is_named_and_the_last_good_rules_count() {
+    let world = World::new().await;
+    // The record is written with the first configuration.
+    world.ok("ban 192.0.2.7 --wait").await;
+    let record = async || {
+        let maps: kube_client::Api<k8s_openapi::api::core::v1::ConfigMap> =
+            kube_client::Api::namespaced(world.server.client(), "default");
+        maps.get_opt("ipblock-operator-record")
+            .await
+            .unwrap()
+            .is_some()
+    };
+    while !record().await {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    world.configure(&[("whitelist", "203.0.113.300")]).await;
+    let answer = world.ok("why 203.0.113.10").await;
+    assert!(
+        answer.contains("is allowlisted (whitelist, line 2)"),
+        "{answer}"
+    );
+    assert!(answer.contains("the ConfigMap has errors, and the operator goes on with its last good configuration: whitelist, line 1"), "{answer}");
+    let elsewhere = world.ok("why 203.0.113.10 --operator-namespace web").await;
+    assert!(
+        elsewhere.contains("there is no ConfigMap web/ipblock-operator-config"),
+        "{elsewhere}"
+    );
+}
+
+#[tokio::test]
+async fn top_counts_by_source_network_and_phase() {
+    let world = World::new().await;
+    for ip in ["192.0.2.7", "192.0.2.8"] {
+        world.ok(&format!("ban {ip} --source feed --wait")).await;
+    }
+    world.ok("ban 2001:db8::7 --for forever --wait").await;
+    world.ipb("unban 192.0.2.8 --wait").await;
+    let text = world.ok("top").await;
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split_whitespace().take(4).collect())
+        .collect();
+    for row in [
+        ["feed", "1", "2", "2"],
+        ["manual", "1", "1", "1"],
+        ["192.0.2.0/24", "1", "2", "2"],
+        ["2001:db8::/48", "1", "1", "1"],
+        ["active", "2", "2", "2"],
+        ["expired", "0", "1", "1"],
+    ] {
+        assert!(rows.contains(&row.to_vec()), "{row:?}: {text}");
+    }
+    assert!(world.ok("top --limit 1").await.contains("and 1 more"));
+}
+
+#[tokio::test]
+async fn names_and_addresses_of_standing_bans_are_completed() {
+    let world = World::new().await;
+    world.ok("ban 192.0.2.7 --wait").await;
+    world.ok("ban 192.0.2.9 -n web --wait").await;
+    assert_eq!(world.ok("__complete unban 192").await, "192.0.2.7\n:4\n");
+    assert_eq!(
+        world.ok("__complete -- -n web why 192").await,
+        "192.0.2.9\n:4\n"
+    );
+    assert_eq!(
+        world.ok("__complete unban ip").await,
+        format!("{}\n:4\n", name("192.0.2.7"))
+    );
+    assert_eq!(world.ok("__complete list -n we").await, "web\n:4\n");
+    assert_eq!(world.ok("__complete import ''").await, ":0\n");
+    assert_eq!(
+        world.ok("__complete -- list --sort").await,
+        "--sort-by\n:4\n"
+    );
+    // Without a cluster there is nothing to choose from, and no error.
+    let nowhere = world.file("nowhere", "{}");
+    assert_eq!(
+        world
+            .ok(&format!("__complete --kubeconfig {nowhere} unban 192"))
+            .await,
+        ":4\n"
+    );
+}
