@@ -21,6 +21,7 @@ const NOTIFICATIONS: &str = include_str!("../docs/notifications.md");
 const TRIGGERS: &str = include_str!("../docs/triggers.md");
 const ENGINES: &str = include_str!("../docs/engines.md");
 const ALERTS: &str = include_str!("../manifests/monitoring/prometheusrule.yaml");
+const DASHBOARD: &str = include_str!("../manifests/monitoring/dashboard.json");
 
 /// The rows of the table under `header`, each as its cells.
 fn table(header: &str) -> Vec<Vec<&'static str>> {
@@ -260,6 +261,25 @@ fn every_selector_of_a_metric_in_the_guide_matches_a_sample() {
 fn every_selector_of_a_metric_in_the_alerts_matches_a_sample() {
     let lines = ALERTS.lines();
     let queries: Vec<&str> = lines.filter(|line| !line.contains("runbook_url")).collect();
+    every_selector_matches_a_sample(&queries.join("\n"));
+}
+
+#[test]
+fn every_selector_of_a_metric_on_the_dashboard_matches_a_sample() {
+    let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels").iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    // The matchers of the dashboard's variables are those of Prometheus.
+    let variables = r#"namespace=~"$namespace", job=~"$job""#;
+    let queries: Vec<String> = targets
+        .map(|target| target["expr"].as_str().expect("a query"))
+        .map(|query| {
+            query
+                .replace(&format!("{variables}, "), "")
+                .replace(variables, "")
+        })
+        .collect();
+    assert!(queries.len() > 20, "only {} queries", queries.len());
     every_selector_matches_a_sample(&queries.join("\n"));
 }
 

@@ -52,6 +52,11 @@ mod packaging;
 pub mod policy;
 pub mod prefix;
 pub mod reconcile;
+#[cfg(any(doc, doctest))]
+#[doc = include_str!("../docs/runbook.md")]
+pub mod runbook {}
+#[cfg(test)]
+mod reasons;
 mod sampled;
 pub mod secret;
 pub mod sets;

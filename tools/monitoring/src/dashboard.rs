@@ -1,11 +1,51 @@
-//! The dashboard as Grafana imports it, made of the table of panels.
+//! The dashboards as Grafana imports them, made of the tables of panels.
 
 use serde_json::{Value, json};
 
-use crate::panels::{Form, Panel, ROWS};
+use crate::panels::{Form, OPERATOR_ROWS, Panel, ROWS, Row};
 
 /// The width of a dashboard in Grafana's grid.
 const COLUMNS: u32 = 24;
+
+/// A dashboard.
+#[derive(Debug)]
+pub struct Dashboard {
+    /// Its file, from the top of the repository.
+    pub file: &'static str,
+    uid: &'static str,
+    title: &'static str,
+    description: &'static str,
+    tags: &'static [&'static str],
+    /// A metric that each of its programs has from its start, and no other program.
+    family: &'static str,
+    /// Whether a controller of the program can be chosen.
+    controllers: bool,
+    rows: &'static [Row],
+}
+
+/// Every program made with Reeve. No other library exports its family.
+pub const PROGRAMS: Dashboard = Dashboard {
+    file: "controller/monitoring/dashboard.json",
+    uid: "reeve-programs",
+    title: "Reeve programs",
+    description: "Controllers, queues, informers and leader election of programs made with Reeve.",
+    tags: &["reeve", "kubernetes", "controller-runtime"],
+    family: "reeve_reconcile_given_up_total",
+    controllers: true,
+    rows: &ROWS,
+};
+
+/// The IPBlock operator.
+pub const OPERATOR: Dashboard = Dashboard {
+    file: "manifests/monitoring/dashboard.json",
+    uid: "ipblock-operator",
+    title: "IPBlock operator",
+    description: "Bans and lifts, the gateway, alerts and notifications of the IPBlock operator.",
+    tags: &["ipblock-operator", "kubernetes", "security"],
+    family: "ipblock_config_reloads_total",
+    controllers: false,
+    rows: &OPERATOR_ROWS,
+};
 
 // === impl Form ===
 
@@ -75,105 +115,109 @@ fn selecting(query: &str) -> String {
         .replace("$program", PROGRAM)
 }
 
-/// Every query of a panel as PromQL without variables: every program, over five minutes.
-#[must_use]
-pub fn expressions() -> Vec<(String, String)> {
-    let panels = ROWS
-        .iter()
-        .flat_map(|row| row.panels.iter().map(move |panel| (row, panel)));
-    let queries = panels.flat_map(|(row, panel)| {
-        panel.queries.iter().map(move |(query, _)| {
-            let mut text = selecting(query).replace("$__rate_interval", "5m");
-            for variable in ["$namespace", "$job", "$controller"] {
-                text = text.replace(variable, ".*");
-            }
-            (format!("{}: {}", row.title, panel.title), text)
-        })
-    });
-    queries.collect()
-}
+// === impl Dashboard ===
 
-/// The dashboard's JSON, with a line feed at the end.
-#[must_use]
-pub fn text() -> String {
-    let mut text = format!("{:#}", dashboard());
-    text.push('\n');
-    text
-}
+impl Dashboard {
+    /// Every query of a panel as PromQL without variables: every program, over five minutes.
+    #[must_use]
+    pub fn expressions(&self) -> Vec<(String, String)> {
+        let panels = self
+            .rows
+            .iter()
+            .flat_map(|row| row.panels.iter().map(move |panel| (row, panel)));
+        let queries = panels.flat_map(|(row, panel)| {
+            panel.queries.iter().map(move |(query, _)| {
+                let mut text = selecting(query).replace("$__rate_interval", "5m");
+                for variable in ["$namespace", "$job", "$controller"] {
+                    text = text.replace(variable, ".*");
+                }
+                (format!("{}: {}", row.title, panel.title), text)
+            })
+        });
+        queries.collect()
+    }
 
-fn dashboard() -> Value {
-    json!({
-        "uid": "reeve-programs",
-        "title": "Reeve programs",
-        "description": "Controllers, queues, informers and leader election of programs made with Reeve.",
-        "tags": ["reeve", "kubernetes", "controller-runtime"],
-        "schemaVersion": 39,
-        "version": 1,
-        "editable": true,
-        "graphTooltip": 1,
-        "refresh": "30s",
-        "time": {"from": "now-1h", "to": "now"},
-        "timezone": "",
-        "annotations": {"list": []},
-        "links": [],
-        "templating": {"list": variables()},
-        "panels": panels(),
-    })
-}
+    /// The dashboard's JSON, with a line feed at the end.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = format!("{:#}", self.json());
+        text.push('\n');
+        text
+    }
 
-/// Programs are found by a family that every controller has from its start, and that no other library exports.
-fn variables() -> Vec<Value> {
-    const FAMILY: &str = "reeve_reconcile_given_up_total";
-    let query = |name: &str, label: &str, selector: &str, all: Option<&str>| {
+    fn json(&self) -> Value {
         json!({
-            "name": name,
-            "label": label,
-            "type": "query",
-            "datasource": source(),
-            "definition": format!("label_values({FAMILY}{selector}, {name})"),
-            "query": {
-                "query": format!("label_values({FAMILY}{selector}, {name})"),
-                "refId": format!("variable-{name}"),
-            },
-            "refresh": 2,
-            "sort": 1,
-            "multi": true,
-            "includeAll": true,
-            "allValue": all,
-            "current": {"text": ["All"], "value": ["$__all"]},
-            "options": [],
+            "uid": self.uid,
+            "title": self.title,
+            "description": self.description,
+            "tags": self.tags,
+            "schemaVersion": 39,
+            "version": 1,
+            "editable": true,
+            "graphTooltip": 1,
+            "refresh": "30s",
+            "time": {"from": "now-1h", "to": "now"},
+            "timezone": "",
+            "annotations": {"list": []},
+            "links": [],
+            "templating": {"list": self.variables()},
+            "panels": panels(self.rows),
         })
-    };
-    vec![
-        json!({
-            "name": "datasource",
-            "label": "Data source",
-            "type": "datasource",
-            "query": "prometheus",
-            "refresh": 1,
-            "current": {},
-            "options": [],
-        }),
-        // A Prometheus outside of a cluster sets no namespace.
-        query("namespace", "Namespace", "", Some(".*")),
-        query("job", "Program", r#"{namespace=~"$namespace"}"#, None),
-        query(
-            "controller",
-            "Controller",
-            r#"{namespace=~"$namespace", job=~"$job"}"#,
-            Some(".*"),
-        ),
-    ]
+    }
+
+    /// Programs are found by their family.
+    fn variables(&self) -> Vec<Value> {
+        let family = self.family;
+        let query = |name: &str, label: &str, selector: &str, all: Option<&str>| {
+            json!({
+                "name": name,
+                "label": label,
+                "type": "query",
+                "datasource": source(),
+                "definition": format!("label_values({family}{selector}, {name})"),
+                "query": {
+                    "query": format!("label_values({family}{selector}, {name})"),
+                    "refId": format!("variable-{name}"),
+                },
+                "refresh": 2,
+                "sort": 1,
+                "multi": true,
+                "includeAll": true,
+                "allValue": all,
+                "current": {"text": ["All"], "value": ["$__all"]},
+                "options": [],
+            })
+        };
+        let mut variables = vec![
+            json!({
+                "name": "datasource",
+                "label": "Data source",
+                "type": "datasource",
+                "query": "prometheus",
+                "refresh": 1,
+                "current": {},
+                "options": [],
+            }),
+            // A Prometheus outside of a cluster sets no namespace.
+            query("namespace", "Namespace", "", Some(".*")),
+            query("job", "Program", r#"{namespace=~"$namespace"}"#, None),
+        ];
+        if self.controllers {
+            let selector = r#"{namespace=~"$namespace", job=~"$job"}"#;
+            variables.push(query("controller", "Controller", selector, Some(".*")));
+        }
+        variables
+    }
 }
 
 fn source() -> Value {
     json!({"type": "prometheus", "uid": "${datasource}"})
 }
 
-fn panels() -> Vec<Value> {
+fn panels(rows: &[Row]) -> Vec<Value> {
     let mut panels = Vec::new();
     let mut top = 0;
-    for row in &ROWS {
+    for row in rows {
         panels.push(json!({
             "id": panels.len() + 1,
             "type": "row",

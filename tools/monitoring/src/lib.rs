@@ -1,5 +1,5 @@
-//! The Grafana dashboard of the metrics of any program made with Reeve, and what the checks of the dashboard and the
-//! alerts read.
+//! The Grafana dashboards of the metrics of any program made with Reeve and of the operator, and what the checks of the
+//! dashboards and the alerts read.
 
 pub mod dashboard;
 pub mod panels;

@@ -1,10 +1,10 @@
-//! `cargo run -p monitoring` writes `controller/monitoring/dashboard.json`; with `--check` it compares. `.ci/monitoring`
-//! uses the other commands:
+//! `cargo run -p monitoring` writes `controller/monitoring/dashboard.json` and `manifests/monitoring/dashboard.json`; with
+//! `--check` it compares. `.ci/monitoring` uses the other commands:
 //!
 //! | command | what it prints |
 //! |---|---|
 //! | `expressions` | the queries of all panels as a file of recording rules, for promtool |
-//! | `queries` | the same as lines `panel <tab> query` |
+//! | `queries` | those of the dashboard of programs as lines `panel <tab> query` |
 //! | `groups FILE` | the rules of a `PrometheusRule` as Prometheus reads them |
 
 #![allow(clippy::print_stdout)]
@@ -12,23 +12,32 @@
 use std::error::Error;
 use std::path::Path;
 
-use monitoring::{dashboard, rules};
+use monitoring::dashboard::{Dashboard, OPERATOR, PROGRAMS};
+use monitoring::rules;
 use serde_json::json;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let file =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../controller/monitoring/dashboard.json");
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     match arguments[..] {
-        [] => std::fs::write(file, dashboard::text())?,
+        [] => {
+            for dashboard in [PROGRAMS, OPERATOR] {
+                std::fs::write(top.join(dashboard.file), dashboard.text())?;
+            }
+        }
         ["--check"] => {
-            if std::fs::read_to_string(&file)? != dashboard::text() {
-                return Err("dashboard.json is not current: run `cargo run -p monitoring`".into());
+            for dashboard in [PROGRAMS, OPERATOR] {
+                if std::fs::read_to_string(top.join(dashboard.file))? != dashboard.text() {
+                    let file = dashboard.file;
+                    return Err(
+                        format!("{file} is not current: run `cargo run -p monitoring`").into(),
+                    );
+                }
             }
         }
         ["expressions"] => {
-            let rules = dashboard::expressions().into_iter().enumerate().map(
+            let rules = [PROGRAMS, OPERATOR].iter().flat_map(Dashboard::expressions).enumerate().map(
                 |(number, (_, expr))| json!({"record": format!("panel:{number}"), "expr": expr}),
             );
             let rules: Vec<_> = rules.collect();
@@ -38,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             );
         }
         ["queries"] => {
-            for (panel, query) in dashboard::expressions() {
+            for (panel, query) in PROGRAMS.expressions() {
                 println!("{panel}\t{query}");
             }
         }

@@ -1,11 +1,12 @@
-//! The panels of the dashboard: their titles, queries and units.
+//! The panels of the dashboards: their titles, queries and units.
 //!
-//! `$program` and `$selected` stand for the label matchers of the dashboard's variables: namespace and job, and with the
+//! `$program` and `$selected` stand for the label matchers of a dashboard's variables: namespace and job, and with the
 //! controller.
 
 mod controllers;
 mod health;
 mod informers;
+mod operator;
 mod panel;
 mod process;
 
@@ -20,6 +21,15 @@ pub const ROWS: [Row; 7] = [
     process::CLIENT,
     process::ELECTION,
     process::PROCESS,
+];
+
+/// The rows of the operator's own dashboard, from the top.
+pub const OPERATOR_ROWS: [Row; 5] = [
+    operator::HEALTH,
+    operator::BANS,
+    operator::GATEWAY,
+    operator::ALERTS,
+    operator::REPLICAS,
 ];
 
 /// Exported families that no panel shows, each with the reason.

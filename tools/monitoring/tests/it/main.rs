@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
+use monitoring::dashboard::{OPERATOR, PROGRAMS};
 use monitoring::promql::{self, Parts};
-use monitoring::{dashboard, panels, rules};
+use monitoring::{panels, rules};
 
 use exported::{Exported, exported};
 
@@ -69,7 +70,7 @@ fn wrong(parts: &Parts, exported: &Exported) -> Vec<String> {
 #[test]
 fn every_metric_and_label_of_the_dashboard_and_the_alerts_is_exported() {
     let exported = &*EXPORTED;
-    let panels = dashboard::expressions();
+    let panels = PROGRAMS.expressions();
     let alerts = SETS[0]
         .alerts()
         .into_iter()
@@ -116,7 +117,7 @@ fn a_query_of_a_metric_or_label_that_nothing_exports_is_found() {
 #[test]
 fn every_exported_family_is_on_the_dashboard_or_has_a_reason_to_be_left_out() {
     let exported = &*EXPORTED;
-    let queries = dashboard::expressions().into_iter();
+    let queries = PROGRAMS.expressions().into_iter();
     let selectors = queries.flat_map(|(_, query)| promql::parts(&query).selectors);
     let metrics: Vec<String> = selectors.map(|selector| selector.metric).collect();
     let shown: BTreeSet<&str> = metrics
@@ -147,10 +148,55 @@ fn every_family_of_the_runtime_is_exported_by_the_program_of_these_tests() {
 }
 
 #[test]
-fn the_dashboard_is_the_one_of_the_table_of_panels() {
-    let written =
-        std::fs::read_to_string(file("controller/monitoring/dashboard.json")).expect("a file");
-    assert_eq!(written, dashboard::text(), "run `cargo run -p monitoring`");
+fn the_dashboards_are_those_of_the_tables_of_panels() {
+    for dashboard in [PROGRAMS, OPERATOR] {
+        let written = std::fs::read_to_string(file(dashboard.file)).expect("a file");
+        assert_eq!(written, dashboard.text(), "run `cargo run -p monitoring`");
+    }
+}
+
+/// The operator's own metrics are checked by its tests.
+#[test]
+fn every_metric_of_the_runtime_on_the_dashboard_of_the_operator_is_exported() {
+    let exported = &*EXPORTED;
+    let mut checked = 0;
+    for (place, query) in OPERATOR.expressions() {
+        let mut parts = promql::parts(&query);
+        parts.labels.clear();
+        parts
+            .selectors
+            .retain(|selector| !selector.metric.starts_with("ipblock_"));
+        // The name of a lease is the program's own.
+        for selector in &mut parts.selectors {
+            selector.matchers.retain(|(label, ..)| label != "name");
+        }
+        let wrong = wrong(&parts, exported);
+        assert!(wrong.is_empty(), "{place}: {wrong:#?}\nin {query}");
+        checked += parts.selectors.len();
+    }
+    assert!(checked >= 2, "only {checked} metrics");
+}
+
+#[test]
+fn the_chart_has_the_alerts_and_the_dashboards() {
+    for (chart, source) in [
+        (
+            "prometheusrule.yaml",
+            "manifests/monitoring/prometheusrule.yaml",
+        ),
+        (
+            "prometheusrule-programs.yaml",
+            "controller/monitoring/prometheusrule.yaml",
+        ),
+        ("dashboard.json", OPERATOR.file),
+        ("dashboard-programs.json", PROGRAMS.file),
+    ] {
+        let read = |name: &str| std::fs::read_to_string(file(name)).expect("a file");
+        assert!(
+            read(&format!("charts/ipblock-operator/files/{chart}")) == read(source),
+            "{chart} is not current: run `.ci/chart files`"
+        );
+    }
 }
 
 /// A file of alerts, with the page of their sections and its address.
@@ -168,8 +214,8 @@ const SETS: [Set; 2] = [
     },
     Set {
         folder: "manifests/monitoring",
-        page: "docs/alerts.md",
-        address: "https://docs.rs/ipblock-operator/latest/ipblock_operator/alerts/",
+        page: "docs/runbook.md",
+        address: "https://docs.rs/ipblock-operator/latest/ipblock_operator/runbook/",
     },
 ];
 
