@@ -23,7 +23,9 @@ mod tests;
 mod walk;
 
 pub(crate) use lazy::LazySchema;
-pub(crate) use manage::{ApplyError, Kind, Operation, ScaleFields, Version, managers_problem};
+pub(crate) use manage::{
+    ApplyError, Kind, Merge, Operation, ScaleFields, Version, managers_problem,
+};
 pub(crate) use open_api::{RAW_EXTENSION, of_component, of_custom_resource};
 pub(crate) use patched::patched;
 pub(crate) use schema::Schema;

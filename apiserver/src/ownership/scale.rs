@@ -81,7 +81,7 @@ impl<'a> ScaleWriter<'a> {
                 "failed to create manager for existing fields: failed to convert live object";
             return Err(refuse(what, "/"));
         }
-        let merged = self.writer.apply(Some(live), applied, force)?;
+        let merged = self.writer.apply(Some(live), applied, force)?.object;
         if self.is_custom && merged["spec"] != live["spec"] {
             let text = |field: &str| applied["metadata"][field].as_str().unwrap_or_default();
             let name = format!("{}/{}", text("namespace"), text("name"));

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::conversions::Conversions;
 use super::kinds::{Known, known};
-use crate::apply::{ApplyError, Operation};
+use crate::apply::{ApplyError, Merge, Operation};
 use crate::core::Core;
 use crate::meta;
 use crate::request::Request;
@@ -102,7 +102,7 @@ impl<'a> Writer<'a> {
             .update(live.unwrap_or(&known.empty), new)
     }
 
-    /// The object after an apply to `live`, with its managedFields and without defaults.
+    /// What an apply to `live` makes of it.
     ///
     /// # Errors
     /// 400 for an object of another type, 409 for conflicts, 500 for one that does not fit the type.
@@ -111,7 +111,7 @@ impl<'a> Writer<'a> {
         live: Option<&Value>,
         applied: &Value,
         force: bool,
-    ) -> Result<Value, Status> {
+    ) -> Result<Merge, Status> {
         let Some(known) = self.known.as_ref() else {
             return Err(Status::internal_text(format!(
                 "no corresponding type for {}, Kind={}",

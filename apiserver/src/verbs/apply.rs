@@ -36,7 +36,8 @@ pub(crate) async fn apply(core: &Core, request: &Request, body: &Bytes) -> Resul
         Target::Present
     };
     let change = |old: Option<&Value>| {
-        let mut new = writer.apply(old, &applied, force)?;
+        let merge = writer.apply(old, &applied, force)?;
+        let mut new = merge.object;
         refuse_duplicates(request, body)?;
         match old {
             Some(old) => {
@@ -51,7 +52,11 @@ pub(crate) async fn apply(core: &Core, request: &Request, body: &Bytes) -> Resul
                 check_right(core, request)?;
             }
         }
-        Ok(Changed::Owned(new))
+        Ok(if merge.changes {
+            Changed::Owned(new)
+        } else {
+            Changed::Owners(new)
+        })
     };
     write(core, request, &Save::new(&writer, target, &change)).await
 }

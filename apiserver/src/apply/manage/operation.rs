@@ -54,6 +54,15 @@ pub(crate) struct Operation<'a> {
     pub(crate) empty: &'a Value,
 }
 
+/// What an apply makes of an object.
+#[derive(Debug)]
+pub(crate) struct Merge {
+    /// The object with its managedFields. It is not defaulted.
+    pub(crate) object: Value,
+    /// Whether more than owners changed.
+    pub(crate) changes: bool,
+}
+
 // === impl Operation ===
 
 impl Operation<'_> {
@@ -71,7 +80,7 @@ impl Operation<'_> {
     }
 
     /// The object after an apply of `applied` to `live`, which is [`Operation::empty`] for a creation, with its
-    /// managedFields. It is not defaulted.
+    /// managedFields.
     ///
     /// # Errors
     /// As [`ApplyError`] says.
@@ -80,7 +89,7 @@ impl Operation<'_> {
         live: &Value,
         applied: &Value,
         force: bool,
-    ) -> Result<Value, ApplyError> {
+    ) -> Result<Merge, ApplyError> {
         let managers = Managers::decode(&live["metadata"]["managedFields"]).map_err(|why| {
             ApplyError::Unprocessable(format!("failed to decode managed fields: {why}"))
         })?;
@@ -110,12 +119,13 @@ impl Operation<'_> {
             }
             result => result,
         }?;
+        let changes = result.object.is_some();
         let mut object = result.object.unwrap_or(live);
         if self.manager == last_applied::KUBECTL {
             last_applied::refresh(&mut object, applied);
         }
         set_managers(&mut object, result.managers.encode());
-        Ok(object)
+        Ok(Merge { object, changes })
     }
 
     /// The managers that an update starts from: those that it sends, or those of the live object.

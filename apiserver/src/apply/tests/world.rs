@@ -204,7 +204,8 @@ impl World {
         let live = self.live_in(version);
         let mut new = self
             .operation(version, manager, &now)
-            .apply(&live, &applied, force)?;
+            .apply(&live, &applied, force)?
+            .object;
         new["metadata"]["uid"] = "u".into();
         self.live = new;
         Ok(())

@@ -26,8 +26,8 @@ pub(crate) struct Draft {
     pub(crate) generated: bool,
     /// The part that the request shows in a type of its own, such as a Scale.
     pub(crate) part: Option<Part>,
-    /// `new` is `old` with an applied object merged into it.
-    pub(crate) merged: bool,
+    /// The request changes only owners; admission may change more.
+    pub(crate) keeps: bool,
 }
 
 /// A part of an object, in a type of its own.
@@ -98,7 +98,7 @@ impl Draft {
         let converts = info.conversion == Conversion::BuiltIn
             && live.api_version() == info.stored_in
             && info.api_version() != info.stored_in;
-        if !self.merged || !converts || !differ_in_owners(old, new) {
+        if !self.keeps || !converts || !differ_in_owners(old, new) {
             return None;
         }
         let mut stored = live.value().clone();

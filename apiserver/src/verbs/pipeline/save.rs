@@ -31,6 +31,8 @@ pub(crate) enum Changed {
     Object(Value),
     /// Its managedFields name the owners of its fields.
     Owned(Value),
+    /// As `Owned`, and only its owners differ.
+    Owners(Value),
     /// A part that admission sees instead of the object; [`Save::whole`] makes the object of it.
     Part(Part),
 }
@@ -118,13 +120,15 @@ impl Write for Save<'_> {
             .map(|shown| whole(&request.info, shown));
         let old = draft.old.as_ref();
         let changed = (self.change)(old)?;
-        if let (Some(live), Changed::Owned(new) | Changed::Object(new)) = (&draft.live, &changed) {
+        if let (Some(live), Changed::Owned(new) | Changed::Owners(new) | Changed::Object(new)) =
+            (&draft.live, &changed)
+        {
             update::check_uid(request, live, new)?;
         }
+        draft.keeps = matches!(changed, Changed::Owners(_));
         // As decoding does on a real server, defaults are set before ownership and admission see the object.
         let new = match changed {
-            Changed::Owned(new) => {
-                draft.merged = true;
+            Changed::Owned(new) | Changed::Owners(new) => {
                 let mut decoded = ownership::as_decoded(request, &new);
                 ownership::leave_shared(request, &new, &mut decoded);
                 decoded
