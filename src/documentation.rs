@@ -10,6 +10,7 @@ use prometheus_client::registry::Registry;
 use crate::api::{Place, Standing};
 use crate::config::{self, keys};
 use crate::decide::{Cause, Coverage};
+use crate::guard::{Held, Scope};
 use crate::metrics::Metrics;
 use crate::policy::RefusalKind;
 use crate::sets::RawEngine;
@@ -170,6 +171,14 @@ fn exposed() -> String {
     metrics.banned(None, true);
     metrics.lifted(Cause::Expired, Some(Duration::ZERO));
     metrics.skipped(RefusalKind::Allowlisted);
+    let guard = metrics.guard();
+    guard.limited(&Held::Active {
+        scope: Scope::All,
+        most: 1,
+    });
+    guard.shadowed("feed");
+    guard.ranges("nodes", 1);
+    guard.discovery("nodes", true);
     let engine = engine::Metrics::new();
     engine.register(&mut registry);
     engine.called("xdp", "ban", "ok", Duration::ZERO);

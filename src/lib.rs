@@ -14,6 +14,7 @@
 //! * [`policy`]: which targets may be banned at all. [`prefix`]: values by address range.
 //! * [`decide`]: what is to be done for a block, a pure machine, and what may stand at the gateway.
 //! * [`reconcile`]: the thin shell that performs its steps. [`lock`]: one lock an address.
+//! * [`guard`]: how much may be banned, how fast, and what holds back a mass of bans or lifts.
 //! * [`time`]: the clock that bans end by, compared with the API server's.
 //! * [`mounted`]: which files the ConfigMap may name.
 //! * [`engine`]: what makes an address blocked. [`outbound`]: HTTP requests, with limits and address checks.
@@ -39,6 +40,7 @@ pub mod dev;
 mod documentation;
 pub mod duration;
 pub mod engine;
+pub mod guard;
 pub mod inbound;
 pub mod lock;
 pub mod manifest;

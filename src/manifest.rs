@@ -77,6 +77,8 @@ fn rules(namespace: &str) -> [Value; 4] {
                 {"apiGroups": [GROUP], "resources": ["ipblocks"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
                 {"apiGroups": [GROUP], "resources": ["ipblocks/status"], "verbs": ["patch"]},
                 {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
+                {"apiGroups": [""], "resources": ["nodes", "services"], "verbs": ["list", "watch"]},
+                {"apiGroups": ["networking.k8s.io"], "resources": ["servicecidrs"], "verbs": ["list", "watch"]},
             ],
         }),
         binding("ClusterRoleBinding", "ClusterRole"),
@@ -183,6 +185,9 @@ mod tests {
             ("ipblocks", 0, "get list watch create patch delete"),
             ("ipblocks/status", 0, "patch"),
             ("events", 0, "create patch"),
+            // Their addresses are protected.
+            ("nodes", 0, "list watch"),
+            ("servicecidrs", 0, "list watch"),
             ("configmaps", 1, "get list watch"),
             // The operator's record; deleted by the uninstall command.
             ("configmaps", 0, "create"),

@@ -16,6 +16,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::decide::{Cause, Coverage};
+use crate::guard;
 use crate::policy::RefusalKind;
 use crate::trigger;
 
@@ -32,6 +33,7 @@ pub struct Metrics {
     collections_refused: Counter,
     clock_ahead: Gauge,
     config_reloads: Family<ResultLabel, Counter>,
+    guard: guard::Metrics,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -91,7 +93,14 @@ impl Metrics {
             collections_refused: Counter::default(),
             clock_ahead: Gauge::default(),
             config_reloads: Family::default(),
+            guard: guard::Metrics::default(),
         }
+    }
+
+    /// Those of the guard rails.
+    #[must_use]
+    pub fn guard(&self) -> &guard::Metrics {
+        &self.guard
     }
 
     /// Shows these metrics, and the number of bans in `coverage`, in `registry`.
@@ -146,6 +155,7 @@ impl Metrics {
             "Configurations read, by result",
             self.config_reloads.clone(),
         );
+        self.guard.register(registry);
         registry.register_collector(Box::new(Active(Arc::clone(coverage))));
         // Present from the start, so that a rate over them is zero and not missing.
         for cause in [
@@ -218,6 +228,7 @@ impl Metrics {
 
     pub(crate) fn clock_ahead(&self, ahead: SignedDuration) {
         self.clock_ahead.set(ahead.as_secs());
+        self.guard.brake("clock", !ahead.is_zero());
     }
 
     pub(crate) fn config_read(&self, success: bool) {

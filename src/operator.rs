@@ -1,5 +1,6 @@
 //! The operator put together: a manager with the reconcilers, the triggers and the notifications.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
-use reeve_controller::cache::{CacheOptions, KindOptions, Selected, StoreForm};
+use reeve_controller::cache::{CacheOptions, Caches, KindOptions, Selected, StoreForm};
 use reeve_controller::options::LogLevels;
 use reeve_controller::source::{Sender, Source};
 use reeve_controller::{
@@ -24,6 +25,7 @@ use crate::audit;
 use crate::config::{self, CONFIG_MAP};
 use crate::decide::{Announcement, Coverage, Notice};
 use crate::engine::{self, GuardSettings};
+use crate::guard::{Discovery, Guard};
 use crate::inbound;
 use crate::lock::KeyedLocks;
 use crate::metrics::Metrics;
@@ -32,9 +34,9 @@ use crate::notify::{self, Event, Notification, Notifications};
 use crate::outbound::{self, AddressPolicy, Http};
 use crate::policy::Protected;
 use crate::reconcile::{
-    Announcer, BlockReconciler, ConfigurationReconciler, Connector, Consumers, Dependencies,
-    Engines, FIRST_RETRY, Gateways, LONGEST_RETRY, LiftsFirst, Live, MirrorReconciler, Record,
-    Resolver, Standby, SystemResolver, alarm, request_all,
+    Announcer, BlockReconciler, Checks, ConfigurationReconciler, Connector, Consumers,
+    Dependencies, Engines, FIRST_RETRY, Gateways, LONGEST_RETRY, LiftsFirst, Live, Losses,
+    MirrorReconciler, Record, Resolver, Standby, SystemResolver, alarm, request_all,
 };
 use crate::sets::{self, Sets};
 use crate::target::Target;
@@ -183,6 +185,7 @@ impl Operator {
         let cache = CacheOptions::new()
             .for_kind::<ConfigMap>(configuration)
             .for_kind::<IPBlock>(blocks);
+        let cache = Discovery::cache(cache);
         let mut builder = Manager::builder(client.clone())
             .cache(cache)
             .clock(settings.clock.clone())
@@ -271,6 +274,7 @@ fn assemble(
     let trigger_counts = trigger::Metrics::default();
     let notify_counts = notify::Metrics::default();
     let coverage = Arc::clone(&kept.coverage);
+    let guard = Guard::new(counts.guard().clone());
     manager.metrics().register(|registry| {
         counts.register(registry, &coverage);
         engine_counts.register(registry);
@@ -327,10 +331,13 @@ fn assemble(
             max_duration: None,
             repeated_alert: trigger::Repeat::default(),
             unblock_grace: Duration::from_secs(600),
+            escalation: None,
+            shadow: BTreeSet::new(),
         },
     ));
     let (again, requests) = source::channel::<Request>(REQUESTS);
     let record = Arc::new(Record::new(&settings.namespace));
+    let losses = Arc::new(Losses::new(counts.guard().clone()));
 
     let blocks = Controller::builder("ipblock")
         .watches::<IPBlock>(LiftsFirst::new())
@@ -351,6 +358,8 @@ fn assemble(
             record: Arc::clone(&record),
             sets: Arc::clone(&sets),
             standby: Arc::clone(&standby),
+            guard: guard.clone(),
+            losses: Arc::clone(&losses),
         }))?;
     let mirror = mirror(MirrorReconciler {
         sets: Arc::clone(&sets),
@@ -360,11 +369,27 @@ fn assemble(
         time: time.clone(),
         recalled: Mutex::new(false),
     })?;
+    let checks = Checks {
+        losses,
+        live: live.clone(),
+        engines: Arc::clone(&engines),
+        coverage: Arc::clone(&coverage),
+        again: again.clone(),
+    };
 
     let config_map = Request::namespaced(settings.namespace.as_str(), CONFIG_MAP);
     // Requested once even when there is none: other parts wait for the first configuration.
     let (first, requested) = source::channel::<Request>(1);
     first.try_send(config_map.clone())?;
+    let discovery = Discovery::new(counts.guard().clone());
+    let (refresh, refreshed) = source::channel::<Request>(1);
+    manager.add(follows_cluster(
+        discovery.clone(),
+        reeve_controller::Client::new(client.clone()),
+        manager.caches().clone(),
+        refresh,
+        config_map.clone(),
+    ))?;
     let outbound = Http::builder()
         .policy(AddressPolicy {
             allow_loopback: settings.allow_loopback,
@@ -393,6 +418,7 @@ fn assemble(
         .for_kind::<ConfigMap>()
         .with_predicate(predicate::resource_version_changed())
         .watches_source(Source::from(requested).finite())
+        .watches_source(refreshed)
         .without_leader_election()
         .complete(ConfigurationReconciler::new(
             config_map,
@@ -411,6 +437,9 @@ fn assemble(
                 time: time.clone(),
                 resolver: Arc::clone(&settings.resolver),
                 sets: Arc::clone(&sets),
+                guard,
+                coverage: Arc::clone(&coverage),
+                discovery: discovery.clone(),
             },
         ))?;
 
@@ -424,6 +453,7 @@ fn assemble(
         counts,
     ))?;
     manager.add(ends(Arc::clone(&coverage), time, again.clone()))?;
+    manager.add(lost_bans(checks))?;
     manager.add(jumps(manager, coverage, again))?;
     let audit = settings.audit.clone();
     manager.add(ending(Arc::clone(&triggers), notifications, audit))?;
@@ -479,10 +509,35 @@ fn compared(
     .without_leader_election()
 }
 
+/// Follows the addresses of the cluster.
+fn follows_cluster(
+    discovery: Discovery,
+    client: reeve_controller::Client,
+    caches: Caches,
+    refresh: Sender<Request>,
+    configuration: Request,
+) -> Runnable {
+    Runnable::new("addresses of the cluster", move |stop| async move {
+        discovery
+            .run(client, caches, refresh, configuration, stop)
+            .await;
+        Ok::<_, std::convert::Infallible>(())
+    })
+    .without_leader_election()
+}
+
 /// Puts blocks in front when their bans end.
 fn ends(coverage: Arc<Mutex<Coverage>>, time: Time, again: Sender<Request>) -> Runnable {
     Runnable::new("ends of bans", move |stop| async move {
         alarm(coverage, time, again, stop).await;
+        Ok::<_, std::convert::Infallible>(())
+    })
+}
+
+/// Notices gateways that lost their bans.
+fn lost_bans(checks: Checks) -> Runnable {
+    Runnable::new("lost bans", move |stop| async move {
+        checks.run(stop).await;
         Ok::<_, std::convert::Infallible>(())
     })
 }

@@ -6,7 +6,7 @@ use reeve_apiserver::faults::Rule;
 
 use super::*;
 use crate::engine::{Ban, Capabilities, Error, Remaining, Unban};
-use crate::outbound::BoxFuture;
+use crate::outbound::{self, BoxFuture};
 use crate::target::{Target, object_name};
 use crate::time::ServerTime;
 
@@ -19,6 +19,10 @@ struct Faulty {
     places: Arc<Places>,
     takes: Duration,
     dead: Mutex<BTreeSet<String>>,
+    /// Where connections are refused.
+    refuses: Mutex<BTreeSet<String>>,
+    /// The gateways have no list, as XDP.
+    unlisted: bool,
 }
 
 #[derive(Debug)]
@@ -49,6 +53,12 @@ impl Connector for Connect {
 impl FaultyEngine {
     async fn answers(&self) -> Result<(), Error> {
         tokio::time::sleep(self.faults.takes).await;
+        if self.faults.refuses.lock().contains(&self.place.endpoint) {
+            return Err(Error::NoAnswer {
+                gateway: self.place.endpoint.clone(),
+                cause: outbound::Error::Refused,
+            });
+        }
         if self.faults.dead.lock().contains(&self.place.endpoint) {
             return Err(Error::Failed {
                 gateway: self.place.endpoint.clone(),
@@ -87,6 +97,9 @@ impl Engine for FaultyEngine {
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Option<BTreeSet<Target>>, Error>> {
+        if self.faults.unlisted {
+            return Box::pin(async { Ok(None) });
+        }
         self.inner.list()
     }
 }
@@ -97,6 +110,8 @@ impl World {
             places: Arc::clone(&self.places),
             takes,
             dead: Mutex::default(),
+            refuses: Mutex::default(),
+            unlisted: false,
         })
     }
 
@@ -596,4 +611,71 @@ async fn a_cached_block_takes_no_more_than_docs_operate_md_says() {
     assert_eq!(health.objects, 100);
     let each = health.bytes.total() / health.objects;
     assert!((500..2_000).contains(&each), "{each} bytes a block");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_lost_its_bans_has_them_again_within_a_minute() {
+    for unlisted in [false, true] {
+        let mut world = World::new().await;
+        world.configure(&[("resyncInterval", "6h")]).await;
+        let faults = Arc::new(Faulty {
+            places: Arc::clone(&world.places),
+            takes: Duration::ZERO,
+            dead: Mutex::default(),
+            refuses: Mutex::default(),
+            unlisted,
+        });
+        let connector = Arc::new(Connect(faults));
+        world
+            .start_with(|settings| settings.connector = Some(connector))
+            .await;
+        for last in 0..50 {
+            let address = format!("192.0.2.{last}");
+            world.create(&format!("b-{last}"), &address, "12h").await;
+        }
+        world.until("b-49", "active", 5 * SECOND).await;
+        tokio::time::sleep(MINUTE).await;
+        let all = world.banned(GATEWAY).await;
+        assert_eq!(all.len(), 50);
+        for _ in 0..2 {
+            let place = Place::new("iptables", GATEWAY);
+            let engine = Arc::clone(&world.places.0.lock()[&place]);
+            for address in &all {
+                engine.unban(&address.parse().unwrap()).await.unwrap();
+            }
+            tokio::time::sleep(25 * SECOND).await;
+            assert_eq!(world.banned(GATEWAY).await, all, "unlisted: {unlisted}");
+        }
+        let text = world.manager.as_ref().unwrap().metrics().encode();
+        assert!(
+            text.contains("ipblock_gateway_losses_total 2"),
+            "{unlisted}"
+        );
+        assert!(text.contains("ipblock_drift_repaired_total 100"), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_whose_gateway_was_changed_to_a_dead_one_and_back_ends_within_a_minute_of_that() {
+    // The end of the ban lies before the restore, or after it.
+    for (ban, expected) in [("5m", "expired"), ("12m", "active")] {
+        let mut world = World::new().await;
+        world.configure(&[]).await;
+        let faults = world.faulty(Duration::ZERO);
+        let connector = Arc::new(Connect(Arc::clone(&faults)));
+        world
+            .start_with(|settings| settings.connector = Some(connector))
+            .await;
+        world.create("a", "192.0.2.7", ban).await;
+        world.until("a", "active", 5 * SECOND).await;
+        let other = "192.0.2.251:9521";
+        faults.refuses.lock().insert(other.to_owned());
+        world.configure(&[("gatewayHost", other)]).await;
+        tokio::time::sleep(6 * MINUTE).await;
+        world.configure(&[("gatewayHost", GATEWAY)]).await;
+        world.until("a", expected, MINUTE).await;
+        tokio::time::sleep(6 * MINUTE).await;
+        world.until("a", "expired", SECOND).await;
+        assert!(world.banned(GATEWAY).await.is_empty());
+    }
 }

@@ -18,8 +18,8 @@ pub use ipblock::{IPBlock, IPBlockSpec};
 pub use schema::{crd, crd_without_rules};
 pub(crate) use status::write as write_time;
 pub use status::{
-    Condition, ConditionStatus, EngineStatus, IPBlockStatus, Phase, ResultCode, UNBLOCKED,
-    condition,
+    Condition, ConditionStatus, EngineStatus, Escalated, IPBlockStatus, Phase, ResultCode,
+    UNBLOCKED, condition,
 };
 
 /// The API group.

@@ -76,6 +76,10 @@ pub struct IPBlockStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ban_count: Option<i64>,
 
+    /// How the present or last ban was lengthened; absent without `escalation` in the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub escalation: Option<Escalated>,
+
     /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
@@ -93,7 +97,7 @@ pub struct IPBlockStatus {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = schema::engine_keys()))]
     pub engines: Vec<EngineStatus>,
 
-    /// Ready, Enforced, Allowlisted, Lifted.
+    /// Ready, Enforced, Allowlisted, Shadow, Lifted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = schema::condition_keys()))]
     pub conditions: Vec<Condition>,
@@ -116,11 +120,23 @@ pub struct EngineStatus {
     pub message: Option<String>,
 }
 
+/// How a ban was lengthened because its address was banned before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Escalated {
+    /// Which ban of a row this is: 1 is the first.
+    pub step: i64,
+    /// The duration that was requested.
+    pub asked: String,
+    /// How long the ban lasts.
+    pub granted: String,
+}
+
 /// One aspect of a status, in the form of Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// Ready, Enforced, Allowlisted or Lifted.
+    /// Ready, Enforced, Allowlisted, Shadow or Lifted.
     #[serde(rename = "type")]
     pub kind: String,
     /// True, False or Unknown.
@@ -157,6 +173,8 @@ pub mod condition {
     pub const ENFORCED: &str = "Enforced";
     /// The target is allowlisted or protected, or holds an address that is.
     pub const ALLOWLISTED: &str = "Allowlisted";
+    /// The source is in shadow mode: the ban is only shown.
+    pub const SHADOW: &str = "Shadow";
     /// `False` while a lift fails, since its first failure; absent otherwise.
     pub const LIFTED: &str = "Lifted";
 }

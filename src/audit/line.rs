@@ -157,7 +157,7 @@ impl Action {
             (Effect::Banned, _) => Self::Banned,
             (Effect::Lifted(..), _) => Self::Lifted,
             (Effect::Skipped(_), "RangeTooWide") | (Effect::Rejected, _) => Self::Refused,
-            (Effect::Skipped(_), _) => Self::Skipped,
+            (Effect::Skipped(_) | Effect::Shadowed, _) => Self::Skipped,
             (Effect::BanFailed | Effect::LiftFailed | Effect::KeepFailed, _) => Self::Failed,
             (Effect::Kept, "InvalidSpec") => Self::Refused,
             (Effect::Kept, _) => Self::Kept,

@@ -47,7 +47,7 @@ pub const MAX_DURATION: &str = "maxDuration";
 pub const RETENTION: &str = "retention";
 /// How long alerts leave an address alone after `spec.unblock`; default `10m`, `none`: not at all.
 pub const UNBLOCK_GRACE: &str = "unblockGrace";
-/// What an alert does to an active block: `extend` or `ignore`; default `extend`.
+/// What an alert does to an active block: `extend`, `ignore` or `escalate`; default `extend`.
 pub const REPEATED_ALERT: &str = "repeatedAlert";
 /// How often standing bans are asserted again; default `5m`, at least `10s`.
 pub const RESYNC_INTERVAL: &str = "resyncInterval";
@@ -75,6 +75,20 @@ pub const PROTECT_PRIVATE: &str = "protectPrivate";
 pub const MIN_PREFIX_V4: &str = "minPrefixV4";
 /// The shortest IPv6 prefix that may be banned; default 48, at least 32.
 pub const MIN_PREFIX_V6: &str = "minPrefixV6";
+/// `false`: nodes and Services are not protected by themselves; default `true`.
+pub const PROTECT_CLUSTER: &str = "protectCluster";
+/// The number of blocks that are banned at once; default none.
+pub const MAX_ACTIVE_BLOCKS: &str = "maxActiveBlocks";
+/// The number of new bans within a minute; default none.
+pub const MAX_BANS_PER_MINUTE: &str = "maxBansPerMinute";
+/// YAML: the same caps by namespace and by source, and whether blocks made by hand are exempt.
+pub const LIMITS: &str = "limits";
+/// YAML: when a mass of bans or lifts is held back.
+pub const BRAKE: &str = "brake";
+/// One source a line whose blocks are not banned, only shown.
+pub const SHADOW_SOURCES: &str = "shadowSources";
+/// YAML: how repeated bans grow; default: they do not.
+pub const ESCALATION: &str = "escalation";
 
 /// All keys but those about notifications.
 pub const ALL: &[&str] = &[
@@ -101,6 +115,13 @@ pub const ALL: &[&str] = &[
     MIN_PREFIX_V4,
     MIN_PREFIX_V6,
     ENGINES,
+    PROTECT_CLUSTER,
+    MAX_ACTIVE_BLOCKS,
+    MAX_BANS_PER_MINUTE,
+    LIMITS,
+    BRAKE,
+    SHADOW_SOURCES,
+    ESCALATION,
 ];
 
 /// The keys about the engine and its gateway.

@@ -10,6 +10,7 @@ mod channels;
 mod engines;
 mod error;
 mod gateways;
+mod guard;
 pub mod keys;
 mod notify;
 mod parse;

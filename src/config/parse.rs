@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Config, EngineConfig, Errors, Options, allowlist, engines, gateways, keys};
+use super::{Config, EngineConfig, Errors, Options, allowlist, engines, gateways, guard, keys};
 use crate::api::Place;
 use crate::duration;
 use crate::engine::{Endpoint, Kind};
@@ -120,6 +120,15 @@ fn read(
     let engines = engines::read(data, &triggers, options, &mut reader.errors);
     let engine = reader.engine(options, !engines.is_empty());
     let policy = reader.policy(options, engine.as_ref().ok());
+    let mut guard = guard::read(data, max_duration, &mut reader.errors);
+    if repeated_alert == Repeat::Escalate && guard.escalation.is_none() {
+        let message = "escalate needs the key escalation, which says by how much";
+        reader.errors.add(keys::REPEATED_ALERT, None, message);
+    }
+    let shown = triggers.iter().filter(|trigger| trigger.shadow);
+    guard
+        .shadow
+        .extend(shown.map(|trigger| trigger.name.clone()));
     let former = gateways::read(data, keys::FORMER_GATEWAYS, &mut reader.errors);
     let place = engine.as_ref().ok().map(|engine| &engine.place);
     let withdrawn = gateways::read_withdrawn(data, place, &former, &mut reader.errors);
@@ -157,6 +166,7 @@ fn read(
         repeated_alert,
         resync_interval,
         triggers,
+        guard,
         notify,
         warnings,
         dropped: reader.dropped.0.iter().map(ToString::to_string).collect(),
@@ -203,13 +213,9 @@ impl Reader<'_> {
         match self.text(keys::REPEATED_ALERT) {
             None | Some("extend") => Repeat::Extend,
             Some("ignore") => Repeat::Ignore,
-            Some("escalate") => {
-                let message = "escalate is not supported yet; set extend or ignore";
-                self.errors.add(keys::REPEATED_ALERT, None, message);
-                Repeat::Extend
-            }
+            Some("escalate") => Repeat::Escalate,
             Some(other) => {
-                let message = format!("{other:?} is neither extend nor ignore");
+                let message = format!("{other:?} is none of extend, ignore and escalate");
                 self.errors.add(keys::REPEATED_ALERT, None, message);
                 Repeat::Extend
             }

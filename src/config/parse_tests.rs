@@ -473,10 +473,22 @@ fn what_becomes_of_blocks_after_their_ban_is_configured() {
 }
 
 #[test]
-fn a_configuration_that_asks_for_escalation_hears_that_it_is_not_supported() {
-    let error = parse(&data(&[("repeatedAlert", "escalate")]), &open()).unwrap_err();
-    let expected = "repeatedAlert: escalate is not supported yet; set extend or ignore";
+fn alerts_that_escalate_need_the_key_that_says_by_how_much() {
+    let escalate = ("repeatedAlert", "escalate");
+    let error = parse(&data(&[escalate]), &open()).unwrap_err();
+    let expected = "repeatedAlert: escalate needs the key escalation, which says by how much";
     assert_eq!(error.to_string(), expected);
+    let growing = ("escalation", "{factor: 2}");
+    let config = parse(&data(&[escalate, growing]), &open()).unwrap();
+    assert_eq!(config.repeated_alert, Repeat::Escalate);
+}
+
+#[test]
+fn a_trigger_in_shadow_mode_is_a_source_in_shadow_mode() {
+    let trigger = "[{name: grafana, addr: ':8090', path: /p, insecure: true, shadow: true}]";
+    let both = [("trigger", trigger), ("shadowSources", "feed")];
+    let config = parse(&data(&both), &open()).unwrap();
+    assert!(config.guard.shadow.iter().eq(["feed", "grafana"]));
 }
 
 #[test]

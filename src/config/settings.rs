@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::ChannelConfig;
 use crate::api::Place;
 use crate::engine::{Endpoint, Kind};
+use crate::guard;
 use crate::mounted::{self, Directory, MountedFile};
 use crate::policy::{Allowed, Policy, Protected};
 use crate::prefix::Prefixes;
@@ -39,6 +40,8 @@ pub struct Config {
     pub resync_interval: Duration,
     /// The HTTP servers that make alerts into blocks.
     pub triggers: Vec<Definition>,
+    /// Caps, brakes, shadow mode, escalation.
+    pub guard: guard::Settings,
     /// Where notifications go.
     pub notify: Vec<ChannelConfig>,
     /// Oddities that are not errors, such as unknown keys; for the log.
@@ -148,11 +151,13 @@ impl Config {
         let limits = self.default_duration != before.default_duration
             || self.max_duration != before.max_duration
             || self.unblock_grace != before.unblock_grace
-            || self.repeated_alert != before.repeated_alert;
+            || self.repeated_alert != before.repeated_alert
+            || self.guard != before.guard;
         Changes {
             blocks: engine
                 || !self.policy.has_rules_of(&before.policy)
                 || self.allowlist != before.allowlist
+                || self.guard != before.guard
                 || self.former != before.former
                 || self.withdrawn != before.withdrawn
                 || self.max_duration != before.max_duration

@@ -5,6 +5,7 @@
 //! of each ban's last assertion, and the ban that ends next: see [`Coverage::take_due`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,11 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::api::{Place, Standing};
+use crate::guard::Scope;
 use crate::target::Target;
+
+/// The most claims that one [`sample`](Coverage::sample) looks at: those at other places are few.
+const SCANNED: usize = 4096;
 
 /// The ban that one block claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +32,10 @@ pub struct Claim {
     pub asserted: Option<Instant>,
     /// Whether the ban stands, by the records and calls so far: a first call may be in flight or failing.
     pub enforced: bool,
+    /// The source of its block, see [`source_of`](crate::guard::source_of).
+    pub source: Option<Arc<str>>,
+    /// The gateway may have lost the ban.
+    suspect: bool,
     /// A lift may have removed the ban since it was asserted, and its block was requested.
     rechecked: bool,
 }
@@ -60,6 +69,8 @@ pub enum ClaimChange {
         standing: Standing,
         /// The end of the ban; `None`: never.
         until: Option<Timestamp>,
+        /// No record named the place for this block before: a claim that moves there was not enforced there.
+        fresh: bool,
     },
     /// The engine enforces `standing`.
     Confirm {
@@ -82,6 +93,11 @@ pub struct Coverage {
     order: BTreeSet<(bool, u128, u8, Arc<str>)>,
     /// How many claims there are of each family and prefix length.
     lengths: HashMap<(bool, u8), usize>,
+    /// How many claims there are in each namespace, and from each source.
+    namespaces: HashMap<Box<str>, usize>,
+    sources: HashMap<Arc<str>, usize>,
+    /// The places that records name and at which no call of a block can have taken effect.
+    untouched: HashMap<Arc<str>, Vec<Place>>,
     /// When claims end.
     alarms: BTreeSet<(Timestamp, Arc<str>)>,
     /// Notified when the first alarm changes.
@@ -109,17 +125,29 @@ impl Coverage {
         self.claims.is_empty()
     }
 
-    /// Changes the claim of a block at `at`.
-    pub fn apply(&mut self, key: &str, change: &ClaimChange, at: Instant) {
+    /// Changes the claim of a block at `at`. Returns the claim that is removed.
+    pub fn apply(&mut self, key: &str, change: &ClaimChange, at: Instant) -> Option<Claim> {
         match change {
-            ClaimChange::Begin { standing, until } => self.set(key, standing.clone(), *until),
+            ClaimChange::Begin {
+                standing,
+                until,
+                fresh,
+            } => {
+                let before = self.claims.get(key);
+                let moves = before.is_some_and(|claim| claim.standing.place != standing.place);
+                self.set(key, standing.clone(), *until);
+                if *fresh && moves {
+                    self.untouched(key, &standing.place);
+                }
+            }
             ClaimChange::Confirm { standing, until } => {
                 self.set(key, standing.clone(), *until);
                 self.asserted(key, at);
             }
             ClaimChange::Lift => self.lifting(key),
-            ClaimChange::Remove => drop(self.remove(key)),
+            ClaimChange::Remove => return self.remove(key),
         }
+        None
     }
 
     /// Sets the claim that the records of a block show. The first assertion proves it.
@@ -145,35 +173,84 @@ impl Coverage {
             }
             return;
         }
-        self.remove(key);
+        let before = self.take(key);
+        let source = before.and_then(|claim| claim.source);
         let key: Arc<str> = key.into();
+        *self.namespaces.entry(namespace(&key).into()).or_default() += 1;
         self.arm(Arc::clone(&key), until);
         let (family, first, length) = coordinates(&standing.target);
         self.order.insert((family, first, length, Arc::clone(&key)));
         *self.lengths.entry((family, length)).or_default() += 1;
         self.claims.insert(
-            key,
+            Arc::clone(&key),
             Claim {
                 standing,
                 until,
                 asserted: None,
                 enforced: false,
+                source: None,
+                suspect: false,
                 rechecked: false,
             },
         );
+        if let Some(source) = source {
+            self.attribute(&key, &source);
+        }
+    }
+
+    /// Sets the source that a claim counts for.
+    pub fn attribute(&mut self, key: &str, source: &str) {
+        let Some(claim) = self.claims.get_mut(key) else {
+            return;
+        };
+        if claim.source.as_deref() == Some(source) {
+            return;
+        }
+        let known = self.sources.get_key_value(source);
+        let shared = known.map_or_else(|| source.into(), |(known, _)| Arc::clone(known));
+        let before = claim.source.replace(Arc::clone(&shared));
+        *self.sources.entry(shared).or_default() += 1;
+        if let Some(before) = before {
+            less(&mut self.sources, &before);
+        }
+    }
+
+    /// How many claims there are in a scope.
+    #[must_use]
+    pub fn count(&self, scope: &Scope) -> usize {
+        match scope {
+            Scope::All => self.claims.len(),
+            Scope::Namespace(name) => self.namespaces.get(&**name).copied().unwrap_or(0),
+            Scope::Source(name) => self.sources.get(&**name).copied().unwrap_or(0),
+        }
+    }
+
+    /// All claims, in no order.
+    pub fn claims(&self) -> impl Iterator<Item = (&Arc<str>, &Claim)> {
+        self.claims.iter()
     }
 
     /// Removes the claim of a block.
     pub fn remove(&mut self, key: &str) -> Option<Claim> {
+        self.untouched.remove(key);
+        self.take(key)
+    }
+
+    fn take(&mut self, key: &str) -> Option<Claim> {
         let (key, claim) = self.claims.remove_entry(key)?;
         self.disarm(&key, claim.until);
         let (family, first, length) = coordinates(&claim.standing.target);
+        let name = Arc::clone(&key);
         self.order.remove(&(family, first, length, key));
         if let Some(count) = self.lengths.get_mut(&(family, length)) {
             *count -= 1;
             if *count == 0 {
                 self.lengths.remove(&(family, length));
             }
+        }
+        less(&mut self.namespaces, namespace(&name));
+        if let Some(source) = &claim.source {
+            less(&mut self.sources, source);
         }
         Some(claim)
     }
@@ -229,7 +306,83 @@ impl Coverage {
         if let Some(claim) = self.claims.get_mut(key) {
             claim.asserted = Some(at);
             claim.rechecked = false;
+            claim.suspect = false;
             claim.enforced = true;
+        }
+    }
+
+    /// Has the bans at `place` that this process asserted asserted again: the gateway may have lost them. Returns their
+    /// blocks.
+    pub fn suspect(&mut self, place: &Place) -> Vec<Arc<str>> {
+        let standing = self.claims.iter_mut();
+        standing
+            .filter(|(_, claim)| claim.standing.place == *place && claim.asserted.is_some())
+            .map(|(key, claim)| {
+                claim.suspect = true;
+                Arc::clone(key)
+            })
+            .collect()
+    }
+
+    /// No call for block `key` at `place` has taken effect.
+    pub fn untouched(&mut self, key: &str, place: &Place) {
+        if let Some((key, _)) = self.claims.get_key_value(key) {
+            let places = self.untouched.entry(Arc::clone(key)).or_default();
+            if !places.contains(place) {
+                places.push(place.clone());
+            }
+        }
+    }
+
+    /// A call for block `key` at `place` begins, and may take effect. Whether none has so far.
+    pub fn touch(&mut self, key: &str, place: &Place) -> bool {
+        let Some(places) = self.untouched.get_mut(key) else {
+            return false;
+        };
+        let count = places.len();
+        places.retain(|untouched| untouched != place);
+        let none = places.len() < count;
+        if places.is_empty() {
+            self.untouched.remove(key);
+        }
+        none
+    }
+
+    /// The places at which no call of block `key` has taken effect, although its records may name them.
+    #[must_use]
+    pub fn untouched_places(&self, key: &str) -> &[Place] {
+        self.untouched.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// Some blocks whose bans at `place` this process asserted, each in its turn: those after `last`.
+    #[must_use]
+    pub fn sample(&self, place: &Place, last: Option<&str>, count: usize) -> Vec<Arc<str>> {
+        let position = last.and_then(|last| self.claims.get_key_value(last));
+        let from = position.map(|(key, claim)| {
+            let (family, first, length) = coordinates(&claim.standing.target);
+            (family, first, length, Arc::clone(key))
+        });
+        let after = from.clone().map_or(Bound::Unbounded, Bound::Excluded);
+        let later = self.order.range((after, Bound::Unbounded));
+        let earlier = from
+            .iter()
+            .flat_map(|from| self.order.range(..=from.clone()));
+        let here = |key: &Arc<str>| {
+            let claim = self.claims.get(key);
+            claim.is_some_and(|it| it.asserted.is_some() && it.standing.place == *place)
+        };
+        let keys = later.chain(earlier).map(|entry| &entry.3);
+        keys.take(SCANNED)
+            .filter(|key| here(key))
+            .take(count)
+            .cloned()
+            .collect()
+    }
+
+    /// Has one ban asserted again, see [`Coverage::suspect`].
+    pub fn doubt(&mut self, key: &str) {
+        if let Some(claim) = self.claims.get_mut(key) {
+            claim.suspect = true;
         }
     }
 
@@ -297,6 +450,7 @@ impl Coverage {
         // An assertion at an earlier gateway does not count here, though the intent may name this one already.
         let claim = self.claims.get(key);
         let here = claim.filter(|claim| place.is_none_or(|place| claim.standing.place == *place));
+        let here = here.filter(|claim| !claim.suspect);
         let Some(asserted) = here.and_then(|claim| claim.asserted) else {
             return Assert::Due;
         };
@@ -399,10 +553,28 @@ fn coordinates(target: &Target) -> (bool, u128, u8) {
 }
 
 /// A number that is the same for a key in every process.
-fn fingerprint(key: &str) -> u32 {
+pub(crate) fn fingerprint(key: &str) -> u32 {
     key.bytes().fold(2_166_136_261, |hash: u32, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(16_777_619)
     })
+}
+
+/// The namespace in `namespace/name`.
+fn namespace(key: &str) -> &str {
+    key.split_once('/').map_or("", |(namespace, _)| namespace)
+}
+
+/// Counts one less, and forgets a count of zero.
+fn less<K: std::hash::Hash + Eq + std::borrow::Borrow<str>>(
+    counts: &mut HashMap<K, usize>,
+    name: &str,
+) {
+    if let Some(count) = counts.get_mut(name) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(name);
+        }
+    }
 }
 
 fn mask(length: u8) -> u128 {

@@ -6,15 +6,20 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::api::{
-    ConditionStatus, INTENT, IPBlock, Intent, Phase, Place, RELEASE_ANNOTATION, Standing,
-    TRIGGER_ANNOTATION, condition,
+    ConditionStatus, Escalated, INTENT, IPBlock, Intent, Phase, Place, RELEASE_ANNOTATION,
+    Standing, TRIGGER_ANNOTATION, condition, write_time,
 };
 use crate::duration;
+use crate::guard::Hold;
 use crate::target::Target;
 
 use super::coverage::{Assert, kept_by, later};
-use super::facts::{Facts, Problem, Request, World, effective_hash, end, inexpressible, span};
-use super::plan::{Call, Cause, Change, Operation, Patch, Plan, Purpose};
+use super::facts::{
+    Facts, Problem as SpecProblem, Request, World, effective_hash, end, inexpressible, span,
+};
+use super::plan::{
+    Call, Cause, Change, INVALID_SPEC, LIFT_BRAKED, Operation, Patch, Plan, Problem, Purpose,
+};
 use super::run::Run;
 use super::settled::GATEWAY_GONE_PATIENCE;
 
@@ -22,7 +27,7 @@ use super::settled::GATEWAY_GONE_PATIENCE;
 #[must_use]
 pub fn decide(block: &Arc<IPBlock>, world: &World<'_>, now: Timestamp) -> Run {
     let decision = Decision {
-        facts: Facts::read(block, world.place.ok()),
+        facts: Facts::read(block, world.place.ok(), world.untouched),
         world,
         now,
     };
@@ -53,7 +58,7 @@ impl Decision<'_> {
             Err((problem, target)) => return self.unfollowable(&problem, target),
         };
         if let Some(refusal) = self.world.policy.refusal(&request.target) {
-            return self.lift_for(|lifted, _| Purpose::Refuse {
+            return self.unless_braked(request, |lifted| Purpose::Refuse {
                 kind: refusal.kind,
                 message: refusal.message,
                 lifted,
@@ -71,8 +76,10 @@ impl Decision<'_> {
         }
         match &self.facts.status.phase {
             Some(Phase::Active) => {
-                let began = self.facts.began(self.now);
-                let until = request.duration.map(|duration| end(began, duration));
+                if let Some(source) = self.world.rails.shadow {
+                    return self.show(request, source);
+                }
+                let (began, until) = self.granted(request);
                 self.keep(request, began, until, None)
             }
             _ if stale && self.facts.attempted => self.give_up(request),
@@ -85,6 +92,54 @@ impl Decision<'_> {
             _ if stale && !self.facts.is(&Phase::Expired) => self.give_up(request),
             _ => self.ban(request),
         }
+    }
+
+    /// When the present ban began, and when it ends.
+    fn granted(&self, request: Request) -> (Timestamp, Option<Timestamp>) {
+        let began = self.facts.began(self.now);
+        let granted = self.facts.status.granted(request.duration);
+        (began, granted.map(|granted| end(began, granted)))
+    }
+
+    /// Lifts what stands for `purpose`, or keeps it until its end while the brake holds such lifts.
+    fn unless_braked(&self, request: Request, purpose: impl FnOnce(bool) -> Purpose) -> Plan {
+        let active = self.facts.is(&Phase::Active);
+        if let Some(why) = self.world.rails.keeps_refused.filter(|_| active) {
+            let (began, until) = self.granted(request);
+            let problem = Problem {
+                reason: LIFT_BRAKED,
+                message: why.to_owned(),
+            };
+            return self.keep(request, began, until, Some(problem));
+        }
+        self.lift_for(|lifted, _| purpose(lifted))
+    }
+
+    /// Shows what would happen to a block whose source is in shadow mode.
+    fn show(&self, request: Request, source: &str) -> Plan {
+        let target = request.target;
+        let (_, granted) = self.next_length(request);
+        let length = granted.map_or_else(
+            || "without end".to_owned(),
+            |granted| format!("for {}", duration::display(granted)),
+        );
+        let message = format!(
+            "would ban {target} {length}: the source {source} is in shadow mode; to ban what it reports, remove it from shadowSources, or shadow from its trigger"
+        );
+        self.unless_braked(request, |lifted| Purpose::Shadow { message, lifted })
+    }
+
+    /// The step and the length of the next ban.
+    fn next_length(&self, request: Request) -> (i64, Option<Duration>) {
+        let Some(escalation) = self.world.rails.escalation else {
+            return (1, request.duration);
+        };
+        let step = escalation.next_step(&self.facts.status, self.now);
+        let most = self.world.max_duration;
+        let granted = request
+            .duration
+            .map(|asked| escalation.granted(&request.target, asked, step, most));
+        (step, granted)
     }
 
     /// An edited address, which only servers without CEL let through.
@@ -121,6 +176,9 @@ impl Decision<'_> {
     // --- Bans
 
     fn ban(&self, request: Request) -> Plan {
+        if let Some(source) = self.world.rails.shadow {
+            return self.show(request, source);
+        }
         let place = match self.world.place {
             Ok(place) => place,
             Err(why) => return self.waiting(why),
@@ -138,11 +196,49 @@ impl Decision<'_> {
         let mut intent = Intent::new(request.target, place.clone(), attempt);
         intent.asked = asked;
         intent.trigger = facts.asked_by_annotation().map(str::to_owned);
+        let (step, length) = self.next_length(request);
+        let escalated = self
+            .world
+            .rails
+            .escalation
+            .and(request.duration)
+            .zip(length);
         let purpose = Purpose::Ban {
             standing: intent.standing.clone(),
-            duration: request.duration,
+            duration: length,
+            escalated: escalated.map(|(asked, granted)| Escalated::new(step, asked, granted)),
         };
-        self.enforce(intent, request.duration, purpose)
+        match self.world.rails.hold {
+            None => self.enforce(intent, length, purpose),
+            Some(hold) => self.hold(request, hold, self.enforce(intent, length, purpose)),
+        }
+    }
+
+    /// Waits with the ban that `plan` makes. A request that the object's age does not tell is recorded, so that it ends
+    /// unless the ban comes about within its own time.
+    fn hold(&self, request: Request, hold: &Hold, plan: Plan) -> Plan {
+        let intent = plan.before.as_ref().and_then(|patch| patch.intent.as_ref());
+        let asked = intent.and_then(|intent| intent.as_ref()?.asked);
+        let known = self.facts.intent.as_ref().filter(|_| self.facts.attempted);
+        let recorded = asked.is_some() && known.and_then(|known| known.asked) != asked;
+        let until = if recorded {
+            asked
+                .zip(request.duration)
+                .map(|(asked, duration)| end(asked, duration))
+        } else {
+            self.facts.window_end(request.duration)
+        };
+        let end = until.map_or_else(String::new, |until| {
+            format!(" (given up at {})", write_time(until))
+        });
+        let left = until.map(|until| span(self.now, until));
+        let purpose = Purpose::Hold {
+            reason: hold.reason,
+            message: format!("not banned yet{end}: {}", hold.message),
+            retry_in: left.map_or(hold.retry_in, |left| left.min(hold.retry_in)),
+        };
+        let before = plan.before.filter(|_| recorded).unwrap_or_default();
+        self.build(before, Vec::new(), purpose, Patch::default())
     }
 
     /// An active block: lift what is due, keep the rest.
@@ -151,7 +247,7 @@ impl Decision<'_> {
         request: Request,
         began: Timestamp,
         until: Option<Timestamp>,
-        problem: Option<String>,
+        problem: Option<Problem>,
     ) -> Plan {
         // The engine was replaced by one that is not able to keep this ban.
         let place = self.world.place.ok();
@@ -196,13 +292,17 @@ impl Decision<'_> {
         let asserted = enforced.is_some_and(|enforced| enforced.status == ConditionStatus::True)
             && status.last_spec_hash == Some(hash);
         let ready = status.condition(condition::READY);
-        let known_problem = ready.is_some_and(|ready| ready.reason == "InvalidSpec");
+        let known = ready.map_or("", |ready| ready.reason.as_str());
+        let known_problem = match &problem {
+            Some(problem) => problem.reason == known,
+            None => ![INVALID_SPEC, LIFT_BRAKED].contains(&known),
+        };
         if facts.block.is_held()
             && facts.intent.is_some()
             && asserted
             && change == Change::Nothing
             && self.world.assert != Assert::Due
-            && problem.is_some() == known_problem
+            && known_problem
         {
             return self.rest();
         }
@@ -211,12 +311,24 @@ impl Decision<'_> {
             intent.trigger.clone_from(&present.trigger);
         }
         let left = until.map(|until| span(self.now, until));
+        let longer = until.zip(status.expires_at());
+        let longer = longer.filter(|(until, before)| {
+            until > before && self.world.rails.escalates_active && change == Change::Duration
+        });
+        let escalated = longer
+            .zip(self.world.rails.escalation)
+            .map(|((until, _), _)| {
+                let step = status.escalation.as_ref().map_or(1, |last| last.step);
+                let length = span(began, until);
+                Escalated::new(step.saturating_add(1), length, length)
+            });
         let purpose = Purpose::Keep {
             standing,
             began,
             until,
             change,
             problem,
+            escalated,
         };
         self.enforce(intent, left, purpose)
     }
@@ -265,29 +377,33 @@ impl Decision<'_> {
     }
 
     /// A spec that cannot be followed. A standing ban keeps the end that was granted.
-    fn unfollowable(&self, problem: &Problem, target: Option<Target>) -> Plan {
+    fn unfollowable(&self, problem: &SpecProblem, target: Option<Target>) -> Plan {
         if let (true, Some(target)) = (self.facts.is(&Phase::Active), target)
             && self.world.policy.refusal(&target).is_none()
         {
             let began = self.facts.began(self.now);
             let until = self.facts.status.expires_at();
             // A limit that was lowered afterwards does not take back what was granted.
-            let granted =
-                matches!(problem, Problem::OverLimit { .. }) && self.granted_as_asked(began, until);
+            let granted = matches!(problem, SpecProblem::OverLimit { .. })
+                && self.granted_as_asked(began, until);
             let request = Request {
                 target,
                 duration: until.map(|until| span(began, until)),
             };
-            let problem = (!granted).then(|| problem.to_string());
+            let problem = (!granted).then(|| Problem {
+                reason: INVALID_SPEC,
+                message: problem.to_string(),
+            });
             return self.keep(request, began, until, problem);
         }
-        self.reject("InvalidSpec", problem.to_string())
+        self.reject(INVALID_SPEC, problem.to_string())
     }
 
     fn granted_as_asked(&self, began: Timestamp, until: Option<Timestamp>) -> bool {
         let text = self.facts.block.spec.duration.as_deref();
         duration::parse_optional(text.unwrap_or_default())
-            .is_ok_and(|asked| asked.map(|asked| end(began, asked)) == until)
+            .map(|asked| self.facts.status.granted(asked))
+            .is_ok_and(|granted| granted.map(|granted| end(began, granted)) == until)
     }
 
     // --- Lifts
@@ -422,7 +538,10 @@ impl Decision<'_> {
     fn build(&self, before: Patch, calls: Vec<Call>, purpose: Purpose, after: Patch) -> Plan {
         let unhandled = matches!(
             purpose,
-            Purpose::Reject { .. } | Purpose::Wait { .. } | Purpose::Release { .. }
+            Purpose::Reject { .. }
+                | Purpose::Wait { .. }
+                | Purpose::Hold { .. }
+                | Purpose::Release { .. }
         ) || self.defers_trigger(&purpose);
         let trigger = self.facts.block.annotation(TRIGGER_ANNOTATION);
         let assert_in = match self.world.assert {
@@ -441,6 +560,7 @@ impl Decision<'_> {
             assert_in,
             now: self.now,
             place: self.world.place.ok().cloned(),
+            named: self.facts.named(),
             foreign: self.facts.foreign,
             engines: Vec::new(),
         }

@@ -11,6 +11,7 @@ use crate::api::{
 };
 use crate::duration;
 use crate::engine::Kind;
+use crate::guard::{Escalation, Hold};
 use crate::policy::Policy;
 use crate::target::{self, Target, object_name};
 
@@ -44,6 +45,25 @@ pub struct World<'a> {
     pub assert: Assert,
     /// How often a standing ban is asserted again.
     pub resync: Duration,
+    /// Gateways at which no call for this block has taken effect, whatever its records name.
+    pub untouched: &'a [Place],
+    /// What the guard rails say about this block.
+    pub rails: Rails<'a>,
+}
+
+/// The guard rails around one block. The default has none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rails<'a> {
+    /// Why a new ban has to wait; `None`: it may be made.
+    pub hold: Option<&'a Hold>,
+    /// The source of the block, if it is in shadow mode: its bans are only shown.
+    pub shadow: Option<&'a str>,
+    /// How repeated bans grow.
+    pub escalation: Option<&'a Escalation>,
+    /// A longer duration of an active block is its next step.
+    pub escalates_active: bool,
+    /// Why bans that are refused now are not lifted before their end.
+    pub keeps_refused: Option<&'a str>,
 }
 
 /// The object's side of a decision.
@@ -88,7 +108,8 @@ pub(super) enum Problem {
 // === impl Facts ===
 
 impl<'a> Facts<'a> {
-    pub(super) fn read(block: &'a IPBlock, place: Option<&Place>) -> Self {
+    /// `untouched`: see [`World::untouched`].
+    pub(super) fn read(block: &'a IPBlock, place: Option<&Place>, untouched: &[Place]) -> Self {
         let status = block.status.clone().unwrap_or_default();
         let written = block.annotation(INTENT).map(str::parse::<Intent>);
         let garbled = matches!(written, Some(Err(_)));
@@ -117,6 +138,10 @@ impl<'a> Facts<'a> {
         facts
             .held
             .retain(|standing| inexpressible(&standing.target, &standing.place).is_none());
+        // A gateway that was dead while it was configured has nothing to lift.
+        facts
+            .held
+            .retain(|standing| !untouched.contains(&standing.place));
         facts.unplaced = place.is_none() && facts.unrecorded().is_some();
         facts
     }
@@ -157,6 +182,18 @@ impl<'a> Facts<'a> {
         (possible && self.intent.is_none())
             .then(|| recorded.parse().ok())
             .flatten()
+    }
+
+    /// The places that the intent names, or without one those at which something may be enforced.
+    pub(super) fn named(&self) -> Vec<Place> {
+        let standings: Vec<&Standing> = match &self.intent {
+            Some(intent) => std::iter::once(&intent.standing)
+                .chain(&intent.also)
+                .collect(),
+            None => self.held.iter().collect(),
+        };
+        let places = standings.into_iter();
+        places.map(|standing| standing.place.clone()).collect()
     }
 
     /// The standing that counts as lifted because its gateway is withdrawn; its ban is made elsewhere.
@@ -208,8 +245,13 @@ impl<'a> Facts<'a> {
 
     /// Whether the time of a ban that did not come about is over: counted from its request.
     pub(super) fn window_passed(&self, duration: Option<Duration>, now: Timestamp) -> bool {
+        self.window_end(duration).is_some_and(|end| end <= now)
+    }
+
+    /// Until when a ban has to come about; `None`: whenever it does.
+    pub(super) fn window_end(&self, duration: Option<Duration>) -> Option<Timestamp> {
         let due = self.asked().zip(duration);
-        due.is_some_and(|(asked, duration)| end(asked, duration) <= now)
+        due.map(|(asked, duration)| end(asked, duration))
     }
 
     fn asked(&self) -> Option<Timestamp> {
@@ -345,7 +387,7 @@ pub fn recorded_claim(
 /// for objects that name none. `None`: something may be enforced, and no record names it or its gateway.
 #[must_use]
 pub fn recorded_standings(block: &IPBlock, place: Option<&Place>) -> Option<Vec<Standing>> {
-    let facts = Facts::read(block, place);
+    let facts = Facts::read(block, place, &[]);
     let stands = facts.is(&Phase::Active) && facts.withdrawn().is_none();
     let lost = facts.held.is_empty() && (facts.unplaced || stands);
     (!lost).then_some(facts.held)
@@ -354,7 +396,7 @@ pub fn recorded_standings(block: &IPBlock, place: Option<&Place>) -> Option<Vec<
 /// What may be enforced for `block` at gateways that are not followed, unless its annotation releases it.
 #[must_use]
 pub fn unfollowed(block: &IPBlock) -> Vec<Standing> {
-    let facts = Facts::read(block, None);
+    let facts = Facts::read(block, None, &[]);
     if facts.released() {
         return Vec::new();
     }

@@ -41,9 +41,12 @@ mod simulation;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use coverage::fingerprint;
 pub use coverage::{Assert, Claim, ClaimChange, Coverage, Neighbour};
 pub use decision::decide;
-pub use facts::{World, effective_hash, recorded_claim, recorded_standings, targets, unfollowed};
+pub use facts::{
+    Rails, World, effective_hash, recorded_claim, recorded_standings, targets, unfollowed,
+};
 pub use plan::{Announcement, Call, Cause, Effect, Failure, Notice, Operation, Patch, Report};
 pub use run::{Outcome, Run, Step, Wake};
 pub use settled::uninstalled;

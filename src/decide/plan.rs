@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::api::{
-    EngineStatus, FINALIZER, INTENT, IPBlock, IPBlockStatus, Intent, Place, Standing,
+    EngineStatus, Escalated, FINALIZER, INTENT, IPBlock, IPBlockStatus, Intent, Place, Standing,
 };
 use crate::policy::RefusalKind;
 
@@ -36,6 +36,8 @@ pub(super) struct Plan {
     pub(super) now: Timestamp,
     /// The configured engine and gateway.
     pub(super) place: Option<Place>,
+    /// The places that the records named before this plan.
+    pub(super) named: Vec<Place>,
     /// The status was written by the original operator.
     pub(super) foreign: bool,
     /// What the engines that follow the set of bans do about this one, once they have confirmed it.
@@ -84,6 +86,16 @@ pub(super) enum Purpose {
     Ban {
         standing: Standing,
         duration: Option<Duration>,
+        /// How it was lengthened.
+        escalated: Option<Escalated>,
+    },
+    /// A new ban has to wait for a cap or a brake.
+    Hold {
+        /// The reason of the condition and the Event.
+        reason: &'static str,
+        message: String,
+        /// When to ask again.
+        retry_in: Duration,
     },
     /// A standing ban is kept: asserted, adopted, moved, its end changed.
     Keep {
@@ -91,8 +103,10 @@ pub(super) enum Purpose {
         began: Timestamp,
         until: Option<Timestamp>,
         change: Change,
-        /// The spec cannot be followed, the ban stays as it was.
-        problem: Option<String>,
+        /// The spec or the policy is not followed, the ban stays as it was.
+        problem: Option<Problem>,
+        /// The ban was lengthened further.
+        escalated: Option<Escalated>,
     },
     /// The ban is lifted, or there is none to lift.
     Lift {
@@ -106,6 +120,8 @@ pub(super) enum Purpose {
         message: String,
         lifted: bool,
     },
+    /// The source is in shadow mode.
+    Shadow { message: String, lifted: bool },
     /// The spec is wrong, or the engine is not able to follow it.
     Reject {
         /// The reason of the condition and the Event.
@@ -128,6 +144,18 @@ pub(super) enum Purpose {
     /// The object is gone, and its ban stands.
     Orphan,
 }
+
+/// Why a standing ban is not what its spec or the policy asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    /// The reason of the condition and the Event.
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+/// The reasons of [`Problem`]s.
+pub(super) const INVALID_SPEC: &str = "InvalidSpec";
+pub(super) const LIFT_BRAKED: &str = "LiftBraked";
 
 /// What changes about a standing ban.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,6 +227,8 @@ pub enum Effect {
     Lifted(Cause, Option<Duration>),
     /// A target was refused.
     Skipped(RefusalKind),
+    /// A ban was not made because its source is in shadow mode.
+    Shadowed,
     /// The spec was refused.
     Rejected,
     /// A ban did not come about.
@@ -237,6 +267,7 @@ impl Plan {
             assert_in: Duration::ZERO,
             now,
             place: None,
+            named: Vec::new(),
             foreign: false,
             engines: Vec::new(),
         }
@@ -246,7 +277,10 @@ impl Plan {
     pub(super) fn collected_at(mut self, at: Option<Timestamp>) -> Self {
         let stays = matches!(
             self.purpose,
-            Purpose::Rest | Purpose::Refuse { .. } | Purpose::Reject { .. }
+            Purpose::Rest
+                | Purpose::Refuse { .. }
+                | Purpose::Reject { .. }
+                | Purpose::Shadow { .. }
         );
         let acts = self.before.is_some() || self.after.is_some() || !self.calls.is_empty();
         if let Some(at) = at.filter(|_| stays && !acts) {
@@ -279,7 +313,9 @@ impl Plan {
     /// `None` when it will enforce nothing.
     pub(super) fn claim(&self) -> Option<(Standing, Option<Timestamp>)> {
         match &self.purpose {
-            Purpose::Ban { standing, duration } => Some((
+            Purpose::Ban {
+                standing, duration, ..
+            } => Some((
                 standing.clone(),
                 duration.map(|duration| end(self.now, duration)),
             )),
@@ -301,6 +337,7 @@ impl Plan {
             self.purpose,
             Purpose::GiveUp { .. }
                 | Purpose::Refuse { .. }
+                | Purpose::Shadow { .. }
                 | Purpose::Lift {
                     cause: Cause::Expired,
                     ..

@@ -144,7 +144,12 @@ impl Run {
         }
         next.extend(plan.before.clone().map(Step::RecordIntent));
         if let Some((standing, until)) = plan.claim() {
-            next.push_back(Step::Claim(ClaimChange::Begin { standing, until }));
+            let fresh = !plan.named.contains(&standing.place);
+            next.push_back(Step::Claim(ClaimChange::Begin {
+                standing,
+                until,
+                fresh,
+            }));
         } else if !plan.calls.is_empty() {
             next.push_back(Step::Claim(ClaimChange::Lift));
         }
@@ -171,6 +176,13 @@ impl Run {
         let mut call = Call::lift(standing, neighbours, now);
         call.required = false;
         Self::new(Plan::orphan(call, now), Arc::default())
+    }
+
+    /// What a ban that is not made yet will claim; `None`: the run makes no new ban.
+    #[must_use]
+    pub fn new_ban(&self) -> Option<(Standing, Option<Timestamp>)> {
+        let new = matches!(self.plan.purpose, Purpose::Ban { .. });
+        self.plan.claim().filter(|_| new)
     }
 
     /// The step to perform now.

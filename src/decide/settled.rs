@@ -6,10 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::facts::{effective_hash, end, span};
 use super::plan::{
-    Announcement, Call, Cause, Change, Effect, Failure, Notice, Plan, Purpose, Report,
+    Announcement, Call, Cause, Change, Effect, Failure, INVALID_SPEC, Notice, Plan, Problem,
+    Purpose, Report,
 };
 use crate::api::ConditionStatus::{self, False, True, Unknown};
-use crate::api::condition::{ALLOWLISTED, ENFORCED, LIFTED, READY};
+use crate::api::condition::{ALLOWLISTED, ENFORCED, LIFTED, READY, SHADOW};
 use crate::api::{
     Condition, IPBlock, IPBlockStatus, Phase, ResultCode, Standing, UNBLOCKED, write_time,
 };
@@ -83,20 +84,32 @@ impl Plan {
                 }
             }
             Purpose::Rest | Purpose::Collect | Purpose::Orphan => {}
-            Purpose::Ban { standing, duration } => {
+            Purpose::Ban {
+                standing,
+                duration,
+                escalated,
+            } => {
                 draft.status.engines.clone_from(&self.engines);
+                draft.status.escalation.clone_from(escalated);
                 draft.banned(standing, *duration);
             }
+            Purpose::Hold {
+                reason, message, ..
+            } => draft.held(reason, message),
             Purpose::Keep {
                 standing,
                 began,
                 until,
                 change,
                 problem,
+                escalated,
             } => {
                 draft.status.engines.clone_from(&self.engines);
                 let message = draft.enforce(standing, *began, *until);
-                draft.kept(message, *change, problem.as_deref());
+                if escalated.is_some() {
+                    draft.status.escalation.clone_from(escalated);
+                }
+                draft.kept(message, *change, problem.as_ref());
             }
             Purpose::Lift {
                 cause,
@@ -108,6 +121,10 @@ impl Plan {
                 message,
                 lifted,
             } => draft.refused(*kind, message, *lifted),
+            Purpose::Shadow { message, lifted } => {
+                let asked = self.after.as_ref().is_some_and(|it| it.clear_trigger);
+                draft.shadowed(message, *lifted, asked);
+            }
             Purpose::Reject {
                 reason,
                 message,
@@ -240,6 +257,9 @@ impl Plan {
         if matches!(self.purpose, Purpose::Wait { .. }) {
             return Some(self.assert_in);
         }
+        if let Purpose::Hold { retry_in, .. } = &self.purpose {
+            return Some(*retry_in);
+        }
         if status.is(&Phase::Active) {
             let expiry = status.expires_at().map(|until| span(at, until));
             return Some(expiry.map_or(self.assert_in, |left| left.min(self.assert_in)));
@@ -312,8 +332,10 @@ impl<'a> Draft<'a> {
     ) {
         self.condition(READY, ready, reason, message);
         self.condition(ENFORCED, enforced, reason, message);
-        if self.status.condition(ALLOWLISTED).is_some() {
-            self.condition(ALLOWLISTED, False, reason, "");
+        for other in [ALLOWLISTED, SHADOW] {
+            if self.status.condition(other).is_some() {
+                self.condition(other, False, reason, "");
+            }
         }
     }
 
@@ -360,26 +382,46 @@ impl<'a> Draft<'a> {
         self.status.ban_count = Some(self.status.bans().saturating_add(1));
         self.set(Phase::Active, ResultCode::Success, &message);
         self.conditions(True, True, "Banned", &message);
-        self.announce(false, "Banned", message, Some(Notice::Ban));
+        let again = self.status.escalation.as_ref();
+        let note = match again.filter(|again| again.asked != again.granted) {
+            Some(again) => format!(
+                "{message}: {} instead of {}, because it is ban {} in a row",
+                again.granted, again.asked, again.step
+            ),
+            None => message,
+        };
+        self.announce(false, "Banned", note, Some(Notice::Ban));
         self.effect = Effect::Banned;
     }
 
-    fn kept(&mut self, message: String, change: Change, problem: Option<&str>) {
+    fn kept(&mut self, message: String, change: Change, problem: Option<&Problem>) {
         self.effect = Effect::Kept;
         if change == Change::Adopted {
             self.status.ban_count = Some(self.status.bans().max(1));
         }
         let ready = self.base.condition(READY);
-        let known_problem = ready.is_some_and(|ready| ready.reason == "InvalidSpec");
-        if let Some(problem) = problem {
-            let message = format!("{message}; its spec is not followed: {problem}");
-            self.set(Phase::Active, ResultCode::Failed, &message);
-            self.conditions(False, True, "InvalidSpec", &message);
-            if !known_problem {
-                self.announce(true, "InvalidSpec", message, Some(Notice::Trouble));
+        let known = ready.map_or("", |ready| ready.reason.as_str());
+        if let Some(Problem {
+            reason,
+            message: why,
+        }) = problem
+        {
+            let (result, message) = if *reason == INVALID_SPEC {
+                let message = format!("{message}; its spec is not followed: {why}");
+                (ResultCode::Failed, message)
+            } else {
+                (ResultCode::Success, format!("{message}; {why}"))
+            };
+            self.set(Phase::Active, result, &message);
+            self.conditions(False, True, reason, &message);
+            if known != *reason {
+                // The Event of the ConfigMap is for all blocks that a brake keeps.
+                let notice = (*reason == INVALID_SPEC).then_some(Notice::Trouble);
+                self.announce(true, reason, message, notice);
             }
             return;
         }
+        let known_problem = known == INVALID_SPEC;
         self.set(Phase::Active, ResultCode::Success, &message);
         self.conditions(True, True, "Banned", &message);
         let failed_before = self.base.result == Some(ResultCode::Failed) && !known_problem;
@@ -448,6 +490,35 @@ impl<'a> Draft<'a> {
                 Effect::Skipped(kind)
             };
         }
+    }
+
+    /// `asked`: by a trigger, which counts also when the message is known.
+    fn shadowed(&mut self, message: &str, lifted: bool, asked: bool) {
+        let known = self.is_known(&Phase::Skipped, message);
+        self.end(Phase::Skipped, ResultCode::Skipped, message, lifted);
+        self.conditions(True, False, "Shadow", message);
+        self.condition(SHADOW, True, "Shadow", message);
+        let lifted = lifted && !self.ended;
+        if !known || lifted {
+            self.announce(false, "Shadow", message, lifted.then_some(Notice::Resolve));
+        }
+        if lifted {
+            self.effect = Effect::Lifted(Cause::Refused, None);
+        } else if !known || asked {
+            self.effect = Effect::Shadowed;
+        }
+    }
+
+    /// One write and one Event, whichever of several caps it is that holds the ban from one question to the next.
+    fn held(&mut self, reason: &'static str, message: &str) {
+        let ready = self.status.condition(READY);
+        let waits = ready.is_some_and(|ready| ready.reason == reason);
+        if waits && self.status.is(&Phase::Pending) {
+            return;
+        }
+        self.set(Phase::Pending, ResultCode::Other(String::new()), message);
+        self.conditions(False, False, reason, message);
+        self.announce(true, reason, message, None);
     }
 
     fn rejected(&mut self, reason: &'static str, message: &str, lifted: bool) {

@@ -17,6 +17,7 @@ use crate::api::{IPBlock, IPBlockStatus};
 use crate::config::Config;
 use crate::decide::{Call, ClaimChange, Failure, Outcome, Run, Step, Wake};
 use crate::engine::Ban;
+use crate::guard::source_of;
 
 /// The status shows an engine call that takes longer.
 const SLOW: Duration = Duration::from_secs(1);
@@ -34,8 +35,10 @@ pub(super) struct Act<'a> {
 /// An engine call without an answer yet.
 struct InFlight<'a> {
     answer: Pin<Box<dyn Future<Output = Result<Answered, Failure>> + Send + 'a>>,
-    /// This process had asserted the ban before the call.
-    asserted: bool,
+    /// When this process had asserted the ban before the call.
+    asserted: Option<Instant>,
+    /// No call for the block at this place has taken effect before this one.
+    untouched: bool,
 }
 
 // === impl Act ===
@@ -95,12 +98,17 @@ impl<'a> Act<'a> {
             Step::Claim(change) => {
                 let removed = {
                     let mut coverage = parts.coverage.lock();
-                    let claim = coverage.claim(self.key).map(|claim| claim.standing.target);
-                    coverage.apply(self.key, change, Instant::now());
-                    claim.filter(|_| *change == ClaimChange::Remove)
+                    let removed = coverage.apply(self.key, change, Instant::now());
+                    if !matches!(change, ClaimChange::Lift) {
+                        coverage.attribute(self.key, source_of(block));
+                    }
+                    removed
                 };
-                if let Some(target) = removed {
-                    self.reconciler.leave(&target);
+                if let Some(claim) = removed {
+                    self.reconciler.freed(self.key, &claim);
+                    if *change == ClaimChange::Remove {
+                        self.reconciler.leave(&claim.standing.target);
+                    }
                 }
             }
             Step::Recheck(target) => self.reconciler.recheck(target, self.key),
@@ -149,10 +157,12 @@ impl<'a> Act<'a> {
     fn begin(&self, call: &Call) -> InFlight<'a> {
         let (parts, call) = (&self.reconciler.parts, call.clone());
         let configured = self.config.and_then(|config| config.engine.as_ref().ok());
-        let coverage = parts.coverage.lock();
+        let mut coverage = parts.coverage.lock();
+        let untouched = coverage.touch(self.key, &call.standing.place);
         let claim = coverage.claim(self.key);
         InFlight {
-            asserted: claim.is_some_and(|claim| claim.asserted.is_some()),
+            asserted: claim.and_then(|claim| claim.asserted),
+            untouched,
             answer: Box::pin(async move { parts.engines.call(&call, configured).await }),
         }
     }
@@ -175,14 +185,22 @@ impl<'a> Act<'a> {
         let target = &call.standing.target;
         match answered {
             Ok(answered) => {
-                if answered.ban == Some(Ban::Added) && in_flight.asserted {
+                if answered.ban == Some(Ban::Added)
+                    && let Some(asserted) = in_flight.asserted
+                {
                     tracing::info!(%target, "gateway had lost the ban and took it again");
-                    let engine = &call.standing.place.engine;
-                    self.reconciler.parts.metrics.drift_repaired(engine, 1);
+                    let parts = &self.reconciler.parts;
+                    let place = &call.standing.place;
+                    parts.metrics.drift_repaired(&place.engine, 1);
+                    parts.losses.found(place, asserted, &parts.coverage);
                 }
                 Outcome::Confirmed(answered.engines)
             }
             Err(failure) => {
+                if in_flight.untouched && !failure.may_have_happened {
+                    let mut coverage = self.reconciler.parts.coverage.lock();
+                    coverage.untouched(self.key, &call.standing.place);
+                }
                 if !call.required {
                     tracing::warn!(%target, place = %call.standing.place, reason = failure.reason,
                         "could not lift an earlier ban: {}", failure.message);

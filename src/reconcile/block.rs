@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::act::Act;
 use super::engines::Engines;
 use super::live::{Live, State};
+use super::loss::Losses;
 use super::mirror::{Recorded, Standby};
 use super::record::{Record, is_forbidden};
 use super::sweep::{Pages, request_named};
@@ -21,8 +22,9 @@ use crate::api::{INTENT, IPBlock, Place};
 use crate::audit;
 use crate::config::Config;
 use crate::decide::{
-    Announcement, Coverage, Effect, Report, Run, Wake, World, decide, recorded_claim, targets,
+    Announcement, Coverage, Effect, Report, Run, Wake, World, recorded_claim, targets,
 };
+use crate::guard::{self, source_of};
 use crate::lock::{Guard, KeyedLocks};
 use crate::metrics::Metrics;
 use crate::policy::{self, Policy};
@@ -81,6 +83,10 @@ pub struct Dependencies {
     pub sets: Arc<Sets>,
     /// The part that follows the records while this replica does not lead.
     pub(crate) standby: Arc<Mutex<Standby>>,
+    /// Caps and brakes.
+    pub guard: guard::Guard,
+    /// The gateways that lost bans.
+    pub losses: Arc<Losses>,
 }
 
 /// Brings one block's ban in line with its spec.
@@ -168,10 +174,15 @@ impl BlockReconciler {
                 if let Some((standing, until)) = claim {
                     recorded.add(&standing, until, now);
                     coverage.recall(&key, standing, until);
+                    coverage.attribute(&key, source_of(&block));
+                }
+                if let Some(config) = config {
+                    self.recall_guard(&block, &config.guard, now);
                 }
             }
         }
         standby.lead(&self.parts.sets, recorded);
+        self.parts.guard.seeded(&coverage, config);
         tracing::info!(active = coverage.len(), due, "loaded the blocks");
         *seeded = true;
         Ok(())
@@ -207,7 +218,8 @@ impl BlockReconciler {
         if self.parts.record.withdraws(&standing.place) {
             tracing::info!(target = %standing.target, place = %standing.place,
                 "block is gone, and its gateway is withdrawn: its ban counts as lifted");
-            self.parts.coverage.lock().remove(&key);
+            let removed = self.parts.coverage.lock().remove(&key);
+            removed.iter().for_each(|claim| self.freed(&key, claim));
             self.leave(&standing.target);
             return Ok(Outcome::done());
         }
@@ -267,6 +279,7 @@ impl BlockReconciler {
         self.seed(ctx, config.as_deref())?;
         let lister = ctx.lister::<IPBlock>()?;
         let Some(block) = lister.get(request)? else {
+            self.parts.guard.forget(&request.to_string());
             return self.orphan(ctx, request, config.as_deref()).await;
         };
         let (block, _) = self.parts.record.believe(&block);
@@ -291,11 +304,14 @@ impl BlockReconciler {
             (None, Some(why)) => Err(&**why),
             (None, None) => Err("no configuration"),
         };
-        let (neighbours, assert) = {
+        let (neighbours, assert, untouched) = {
             let coverage = self.parts.coverage.lock();
             let assert = coverage.assert(&key, place.ok(), resync, Instant::now());
-            (coverage.neighbours(&targets(&block), &key), assert)
+            let neighbours = coverage.neighbours(&targets(&block), &key);
+            let untouched = coverage.untouched_places(&key).to_vec();
+            (neighbours, assert, untouched)
         };
+        let lifts = self.parts.guard.lifts().map(|lifts| lifts.to_string());
         let world = World {
             policy: config.as_ref().map_or(&fallback, |config| &config.policy),
             place,
@@ -305,8 +321,10 @@ impl BlockReconciler {
             neighbours: &neighbours,
             assert,
             resync,
+            untouched: &untouched,
+            rails: Self::rails(source_of(&block), config.as_deref(), lifts.as_deref()),
         };
-        let run = decide(&block, &world, self.parts.time.now());
+        let run = self.decide(&block, &key, &world, config.as_deref());
         let act = Act::new(self, ctx, request, &key, config.as_deref());
         Ok(conclude(act.perform(run).await?, ctx.attempt()))
     }
@@ -320,6 +338,7 @@ impl BlockReconciler {
             Effect::BanFailed => metrics.banned(source, false),
             Effect::Lifted(cause, late) => metrics.lifted(cause, late),
             Effect::Skipped(kind) => metrics.skipped(kind),
+            Effect::Shadowed => metrics.guard().shadowed(source_of(block)),
             Effect::None
             | Effect::Kept
             | Effect::Rejected
@@ -435,6 +454,8 @@ mod tests {
                 counts: Metrics::new(),
             })),
             standby: Arc::default(),
+            guard: guard::Guard::new(crate::guard::Metrics::default()),
+            losses: Arc::new(Losses::new(crate::guard::Metrics::default())),
         });
         let standing = crate::api::Standing {
             target: "192.0.2.0/24".parse().unwrap(),

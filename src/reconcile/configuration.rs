@@ -18,11 +18,14 @@ use super::live::{Live, State};
 use super::record::{Record, is_forbidden};
 use super::sweep::Affected;
 use crate::config::{self, Changes, ChannelConfig, Config, Errors, Options, allowlist, keys};
+use crate::decide::Coverage;
+use crate::guard::{Discovery, Guard, brake};
 use crate::metrics::Metrics;
 use crate::mounted::Stamp;
 use crate::notify::{Channel, Notifications};
 use crate::outbound::Outbound;
 use crate::policy::Allowed;
+use crate::prefix::Prefixes;
 use crate::sets::Sets;
 use crate::target::Target;
 use crate::time::Time;
@@ -65,6 +68,12 @@ pub struct Consumers {
     pub resolver: Arc<dyn Resolver>,
     /// The engines that follow the set of bans.
     pub sets: Arc<Sets>,
+    /// Caps and brakes.
+    pub guard: Guard,
+    /// The bans that stand, which a new policy is compared with.
+    pub coverage: Arc<Mutex<Coverage>>,
+    /// The addresses of the cluster.
+    pub discovery: Discovery,
 }
 
 /// Reads the ConfigMap `request` and puts it in force. Runs on every replica.
@@ -99,6 +108,8 @@ struct Memory {
     answers: Answers,
     /// The entries of the allowlist whose end was reported.
     ending: Vec<(Target, Allowed)>,
+    /// The brakes that were engaged at the last run, by the reason of their Event.
+    brakes: Vec<(&'static str, String)>,
 }
 
 /// A configuration to put in force.
@@ -192,8 +203,10 @@ impl ConfigurationReconciler {
         let now = self.consumers.time.now();
         let (allowlist, next_end) = allowlist::at(&config.allowlist, now);
         config.policy.allowlist = allowlist;
+        config.policy.discovered = self.discovered(&config, before.is_none()).await;
         self.warn_of_ends(ctx, map, &config, now);
         let config = Arc::new(config);
+        let freed = self.consider(map, &data, &config, before.as_deref());
         let unrecorded = self.record(ctx, map, data, &config, unread).await;
         let changes = match &before {
             Some(before) => config.changes(before),
@@ -208,16 +221,20 @@ impl ConfigurationReconciler {
         let mut problems = self.put_in_force(ctx, &config, changes).await?;
         let again = before.is_some();
         let affected = match before {
-            Some(before) if !changes.blocks => Affected::meeting(&before.policy, &config.policy),
+            Some(before) if !changes.blocks && !freed => {
+                Affected::meeting(&before.policy, &config.policy)
+            }
             _ => Affected::All,
         };
         if *self.consumers.leading.borrow() {
             affected.queue(ctx, &config, &self.consumers.blocks).await?;
         }
+        self.report_brakes(ctx, map);
         let undated = self.date(ctx).await;
         problems.extend(unresolved);
         problems.extend(unrecorded.or(undated));
         problems.extend(self.consumers.record.unreadable());
+        problems.extend(self.consumers.discovery.problems());
         if self.memory.lock().are_news(&problems) {
             for problem in &problems {
                 tracing::warn!("{problem}");
@@ -236,6 +253,55 @@ impl ConfigurationReconciler {
         // Zero would be "done" to the queue.
         let again = next_end.map_or(again, |end| again.min(end.max(SOON)));
         Ok(Outcome::requeue_after(again))
+    }
+
+    /// The addresses of the cluster. The first configuration waits a moment for them.
+    async fn discovered(&self, config: &Config, first: bool) -> Arc<Prefixes<Arc<str>>> {
+        let discovery = &self.consumers.discovery;
+        discovery.enable(config.guard.protect_cluster);
+        if first && config.guard.protect_cluster {
+            discovery.settled().await;
+        }
+        discovery.ranges()
+    }
+
+    /// Has the guard judge a configuration before it is in force. Whether blocks that were held may go on.
+    fn consider(
+        &self,
+        map: Option<&ConfigMap>,
+        data: &BTreeMap<String, String>,
+        config: &Config,
+        before: Option<&Config>,
+    ) -> bool {
+        let annotations = map.and_then(|map| map.metadata.annotations.as_ref());
+        let released = annotations.and_then(|all| all.get(brake::RELEASE)).cloned();
+        let coverage = self.consumers.coverage.lock();
+        let guard = &self.consumers.guard;
+        guard.configured(&coverage, config, before, brake::id(data), released)
+    }
+
+    /// Reports brakes that engaged or were released since the last run.
+    fn report_brakes(&self, ctx: &Context, map: Option<&ConfigMap>) {
+        let guard = &self.consumers.guard;
+        let lifts = guard.lifts().map(|lifts| lifts.to_string());
+        let bans = guard.braked().map(|id| format!(
+            "the brake holds all new bans: there were more within a minute than brake.bansPerMinute; check their source, then set the annotation {} of the ConfigMap to {id}, or raise the key",
+            brake::RELEASE
+        ));
+        let engaged = [("BansBraked", bans), ("LiftsBraked", lifts)];
+        let engaged = engaged.map(|(reason, note)| note.map(|note| (reason, note)));
+        let engaged: Vec<(&'static str, String)> = engaged.into_iter().flatten().collect();
+        let before = std::mem::replace(&mut self.memory.lock().brakes, engaged.clone());
+        for (reason, note) in engaged.iter().filter(|brake| !before.contains(brake)) {
+            tracing::warn!(configmap = %self.request, "{note}");
+            self.warn(ctx, map, reason, note);
+        }
+        let gone = |reason: &str| engaged.iter().all(|(other, _)| *other != reason);
+        for (reason, _) in before.iter().filter(|(reason, _)| gone(reason)) {
+            let note = format!("the brake is released ({reason})");
+            tracing::info!(configmap = %self.request, "{note}");
+            self.event(ctx, map, EventType::Normal, "BrakeReleased", &note);
+        }
     }
 
     /// Reports the entries of the allowlist that end within a day, each once.
@@ -498,6 +564,8 @@ impl ConfigurationReconciler {
                 max_duration: config.max_duration,
                 repeated_alert: config.repeated_alert,
                 unblock_grace: config.unblock_grace,
+                escalation: config.guard.escalation,
+                shadow: config.guard.shadow.clone(),
             });
         }
         // Without a change too: a listener that failed is tried again.

@@ -58,6 +58,9 @@ pub struct RawTrigger {
     /// Bans ranges too, when an alert names one.
     #[serde(default)]
     pub allow_ranges: bool,
+    /// Shows what its alerts would ban, and bans nothing.
+    #[serde(default)]
+    pub shadow: bool,
     /// What a resolved alert does: `ignore` (default) or `lift`.
     #[serde(default)]
     pub resolved: Option<String>,
@@ -127,6 +130,8 @@ pub struct Definition {
     pub debounce: Duration,
     /// How many addresses are remembered for that.
     pub debounce_entries: usize,
+    /// Its blocks are only shown.
+    pub shadow: bool,
 }
 
 // === impl RawTrigger ===
@@ -194,6 +199,7 @@ impl RawTrigger {
             namespace: self.namespace.clone(),
             debounce: Duration::from_secs(self.debounce_seconds.unwrap_or(60)),
             debounce_entries: self.debounce_entries.unwrap_or(1000).clamp(1, 1_000_000),
+            shadow: self.shadow,
         })
     }
 

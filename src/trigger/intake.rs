@@ -1,5 +1,6 @@
 //! From one alert to one object.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use super::metrics::Metrics;
 use super::repeat::{self, Answer, Repeat, Rules};
 use crate::api::{self, ALERTS, IPBlock, IPBlockSpec, IPBlockStatus, Place, RESOLVED};
 use crate::duration;
+use crate::guard::Escalation;
 use crate::inbound::Budget;
 use crate::lock::KeyedLocks;
 use crate::target::{Target, object_name};
@@ -28,7 +30,7 @@ const ATTEMPTS: usize = 5;
 const DELETING: SignedDuration = SignedDuration::from_secs(60);
 
 /// The part of the configuration that every trigger uses.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The namespace of new objects, where a trigger names none.
     pub namespace: String,
@@ -42,6 +44,10 @@ pub struct Settings {
     pub repeated_alert: Repeat,
     /// How long a lift by `spec.unblock` counts against alerts.
     pub unblock_grace: Duration,
+    /// How the bans of alerts grow.
+    pub escalation: Option<Escalation>,
+    /// The sources whose blocks are only shown: they are born without an intent, so that no gateway is called for them.
+    pub shadow: BTreeSet<String>,
 }
 
 /// The outcome of one alert.
@@ -190,7 +196,8 @@ impl Intake {
             duration: Some(lasting(wanted, settings)),
             ..IPBlockSpec::default()
         };
-        let place = settings.place.as_ref();
+        let shown = settings.shadow.contains(&self.source);
+        let place = settings.place.as_ref().filter(|_| !shown);
         let mut block = IPBlock::born(&name, namespace, &wanted.target, place, spec);
         if self.lifts {
             let duration = lasting(wanted, settings);
@@ -239,6 +246,7 @@ impl Intake {
             most: settings.max_duration,
             repeated: self.repeated.unwrap_or(settings.repeated_alert),
             grace: settings.unblock_grace,
+            escalation: settings.escalation,
         };
         let answer = repeat::answer(present, &duration, rules, self.shared.time.now());
         let (spec, annotations, outcome) = match answer {

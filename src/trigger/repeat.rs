@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::api::{INTENT, IPBlock, IPBlockStatus, Intent, Phase};
 use crate::duration;
+use crate::guard::Escalation;
 
 /// What an alert does to an active block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub enum Repeat {
     /// Moves its end, so that a ban lasts as long as its alerts come.
     #[default]
     Extend,
+    /// Multiplies its length by the factor of [`Escalation`].
+    Escalate,
     /// Nothing: the ban ends when it was to end, and the next alert after that bans again.
     Ignore,
 }
@@ -26,6 +29,8 @@ pub(crate) struct Rules {
     pub(crate) repeated: Repeat,
     /// How long a lift by `spec.unblock` counts against alerts.
     pub(crate) grace: Duration,
+    /// How bans grow.
+    pub(crate) escalation: Option<Escalation>,
 }
 
 /// What an alert changes about a block.
@@ -57,9 +62,14 @@ pub(crate) fn answer(block: &IPBlock, asked: &str, rules: Rules, now: Timestamp)
         return Answer::Trigger;
     }
     let longer = match (rules.repeated, duration::parse(asked)) {
-        (Repeat::Extend, Ok(length)) => extension(block, length, rules.most, now)
-            .or_else(|| is_longer_than_pending(block, length).then(|| asked.to_owned())),
-        _ => None,
+        (Repeat::Ignore, _) | (_, Err(_)) => None,
+        (repeated, Ok(length)) => {
+            let longer = match (repeated, rules.escalation) {
+                (Repeat::Escalate, Some(escalation)) => next_step(block, escalation, rules, now),
+                _ => extension(block, length, rules.most, now),
+            };
+            longer.or_else(|| is_longer_than_pending(block, length).then(|| asked.to_owned()))
+        }
     };
     longer.map_or(Answer::LeaveAlone, Answer::Extend)
 }
@@ -88,26 +98,62 @@ fn extension(
     most: Option<Duration>,
     now: Timestamp,
 ) -> Option<String> {
-    let status = block.status.as_ref()?;
-    if !status.is(&Phase::Active) || block.is_kept_elsewhere() {
+    let ban = Ban::read(block, now)?;
+    if ban.left >= asked / 2 {
         return None;
     }
-    let (began, end) = (status.blocked_at()?, status.expires_at()?);
-    let left = Duration::try_from(end.duration_since(now)).ok()?;
-    if left.is_zero() || left >= asked / 2 {
-        return None;
-    }
-    let passed = Duration::try_from(now.duration_since(began)).unwrap_or_default();
-    let total = passed
-        .as_secs()
-        .saturating_add(duration::whole_seconds(asked));
+    let total = ban.passed.as_secs();
+    let total = total.saturating_add(duration::whole_seconds(asked));
     let total = Duration::from_secs(total);
     let total = most.map_or(total, |most| most.min(total));
-    let granted = Duration::try_from(end.duration_since(began)).ok()?;
-    if duration::parse(block.spec.duration.as_deref()?).ok()? != granted {
+    (total > ban.granted).then(|| duration::display(total))
+}
+
+/// The `spec.duration` that makes an active block last as long as its next step, in the second half of its time.
+fn next_step(
+    block: &IPBlock,
+    escalation: Escalation,
+    rules: Rules,
+    now: Timestamp,
+) -> Option<String> {
+    let ban = Ban::read(block, now)?;
+    if ban.left >= ban.granted / 2 {
         return None;
     }
-    (total > granted).then(|| duration::display(total))
+    let longer = escalation.longer(ban.granted, rules.most)?;
+    Some(duration::display(longer))
+}
+
+/// An active ban whose end an alert may move.
+struct Ban {
+    /// How long it lasts in all.
+    granted: Duration,
+    passed: Duration,
+    left: Duration,
+}
+
+// === impl Ban ===
+
+impl Ban {
+    /// `None` for a ban that is over, without end, or not what `spec.duration` requests.
+    fn read(block: &IPBlock, now: Timestamp) -> Option<Self> {
+        let status = block.status.as_ref()?;
+        if !status.is(&Phase::Active) || block.is_kept_elsewhere() {
+            return None;
+        }
+        let (began, end) = (status.blocked_at()?, status.expires_at()?);
+        let left = Duration::try_from(end.duration_since(now)).ok()?;
+        let granted = Duration::try_from(end.duration_since(began)).ok()?;
+        let asked = duration::parse(block.spec.duration.as_deref()?).ok();
+        if left.is_zero() || status.granted(asked) != Some(granted) {
+            return None;
+        }
+        Some(Self {
+            granted,
+            passed: Duration::try_from(now.duration_since(began)).unwrap_or_default(),
+            left,
+        })
+    }
 }
 
 /// Whether a ban that stands is past its end: it is about to be lifted, or its gateway does not answer.
@@ -194,6 +240,38 @@ mod tests {
     }
 
     #[test]
+    fn an_alert_in_the_second_half_of_a_ban_takes_it_to_its_next_step() {
+        let escalation = Escalation {
+            cap: 200 * MINUTE,
+            ..Escalation::default()
+        };
+        let rules = Rules {
+            most: None,
+            repeated: Repeat::Escalate,
+            grace: Duration::ZERO,
+            escalation: Some(escalation),
+        };
+        for (name, began, left, expected) in [
+            ("first half", 20, 40, None),
+            ("second half", 40, 20, Some("2h")),
+            ("near the cap", 100, 20, Some("3h20m")),
+            ("at the cap", 180, 20, None),
+        ] {
+            let given = answer(&active(began, left), "60m", rules, now());
+            let expected =
+                expected.map_or(Answer::LeaveAlone, |it: &str| Answer::Extend(it.into()));
+            assert_eq!(given, expected, "{name}");
+        }
+        // The ban lasts longer than its spec says, because it was lengthened.
+        let mut lengthened = active(40, 20);
+        lengthened.spec.duration = Some("30m".into());
+        let status = lengthened.status.as_mut().unwrap();
+        status.escalation = Some(crate::api::Escalated::new(2, 30 * MINUTE, 60 * MINUTE));
+        let given = answer(&lengthened, "30m", rules, now());
+        assert_eq!(given, Answer::Extend("2h".into()));
+    }
+
+    #[test]
     fn a_block_that_a_tool_applies_is_not_prolonged() {
         let mut applied = active(40, 20);
         let mark = "argocd.argoproj.io/instance".to_owned();
@@ -233,6 +311,7 @@ mod tests {
             most: None,
             repeated,
             grace: Duration::ZERO,
+            escalation: None,
         };
         let mut pending = active(0, 10);
         for phase in [None, Some(Phase::Pending)] {

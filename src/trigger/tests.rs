@@ -1,5 +1,6 @@
 //! Triggers as their senders see them, over sockets; the objects are in memory.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,6 +62,8 @@ impl World {
             max_duration: None,
             repeated_alert: Repeat::Extend,
             unblock_grace: Duration::from_secs(600),
+            escalation: None,
+            shadow: BTreeSet::new(),
         };
         let policy = AddressPolicy {
             allow_loopback: true,
@@ -395,6 +398,8 @@ async fn a_reload_keeps_what_is_unchanged_and_stops_what_is_gone() {
         max_duration: None,
         repeated_alert: Repeat::Extend,
         unblock_grace: Duration::from_secs(600),
+        escalation: None,
+        shadow: BTreeSet::new(),
     });
     let again = world.serve(&[kept.clone(), added]).await;
     assert_eq!(again, address);

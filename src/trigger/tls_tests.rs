@@ -135,6 +135,8 @@ fn triggers() -> Triggers {
         max_duration: None,
         repeated_alert: Repeat::Extend,
         unblock_grace: Duration::from_secs(600),
+        escalation: None,
+        shadow: std::collections::BTreeSet::new(),
     };
     Triggers::new(dependencies, settings)
 }

@@ -213,6 +213,7 @@ impl Simulation {
             most: None,
             repeated: Repeat::Extend,
             grace: GRACE,
+            escalation: None,
         };
         match repeat::answer(&present, &asked, rules, self.now) {
             Answer::LeaveAlone => return,

@@ -216,6 +216,17 @@ impl Simulation {
     }
 
     fn call(&mut self, key: &str, call: &Call) -> Result<Outcome, Broken> {
+        let untouched = self.coverage.touch(key, &call.standing.place);
+        let outcome = self.answer(key, call);
+        if let (true, Ok(Outcome::Failed(failure))) = (untouched, &outcome)
+            && !failure.may_have_happened
+        {
+            self.coverage.untouched(key, &call.standing.place);
+        }
+        outcome
+    }
+
+    fn answer(&mut self, key: &str, call: &Call) -> Result<Outcome, Broken> {
         let failed = |may_have_happened| {
             Ok(Outcome::Failed(Failure {
                 reason: "Fault".into(),
@@ -267,6 +278,8 @@ impl Simulation {
             neighbours: &self.coverage.neighbours(&targets(&block), key),
             assert: self.coverage.assert(key, place, RESYNC, self.instant()),
             resync: RESYNC,
+            untouched: self.coverage.untouched_places(key),
+            rails: Rails::default(),
         };
         Some(decide(&block.into(), &world, self.now))
     }
@@ -340,7 +353,7 @@ impl Simulation {
             Step::Claim(change) => {
                 self.banning = matches!(change, ClaimChange::Begin { .. });
                 let at = self.instant();
-                self.coverage.apply(key, change, at);
+                drop(self.coverage.apply(key, change, at));
                 Ok(Outcome::Done)
             }
             Step::Recheck(target) => {

@@ -7,6 +7,7 @@ mod gateways;
 mod neighbours;
 mod originals;
 mod policy;
+mod rails;
 mod requests;
 mod steps;
 
@@ -21,6 +22,7 @@ use crate::api::{
     ConditionStatus, FINALIZER, INTENT, IPBlock, IPBlockSpec, IPBlockStatus, Intent, Phase, Place,
     RELEASE_ANNOTATION, ResultCode, Standing, TRIGGER_ANNOTATION,
 };
+use crate::guard::{Escalation, Hold};
 use crate::policy::{Allowed, Policy};
 use crate::prefix::Prefixes;
 use crate::target::Target;
@@ -196,6 +198,12 @@ struct Case {
     grace: Duration,
     neighbours: Vec<Neighbour>,
     assert: Assert,
+    untouched: Vec<Place>,
+    hold: Option<Hold>,
+    shadow: Option<&'static str>,
+    escalation: Option<Escalation>,
+    escalates_active: bool,
+    keeps_refused: Option<&'static str>,
 }
 
 impl Case {
@@ -220,6 +228,22 @@ impl Case {
             grace: Duration::ZERO,
             neighbours: Vec::new(),
             assert: Assert::In(RESYNC),
+            untouched: Vec::new(),
+            hold: None,
+            shadow: None,
+            escalation: None,
+            escalates_active: false,
+            keeps_refused: None,
+        }
+    }
+
+    fn rails(&self) -> Rails<'_> {
+        Rails {
+            hold: self.hold.as_ref(),
+            shadow: self.shadow,
+            escalation: self.escalation.as_ref(),
+            escalates_active: self.escalates_active,
+            keeps_refused: self.keeps_refused,
         }
     }
 
@@ -245,6 +269,8 @@ impl Case {
             neighbours: &self.neighbours,
             assert: self.assert,
             resync: RESYNC,
+            untouched: &self.untouched,
+            rails: self.rails(),
         };
         Plan(decide(&Arc::new(self.block.clone()), &world, at))
     }

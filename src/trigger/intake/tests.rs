@@ -15,6 +15,8 @@ fn intake(blocks: &Arc<InMemory>) -> Intake {
         max_duration: Some(Duration::from_secs(24 * 3600)),
         repeated_alert: Repeat::Extend,
         unblock_grace: Duration::from_secs(600),
+        escalation: None,
+        shadow: std::iter::once("feed".to_owned()).collect(),
     };
     Intake {
         shared: Shared {
@@ -622,4 +624,16 @@ async fn a_resolved_alert_whose_write_conflicts_is_tried_again_and_an_outage_is_
     blocks.fail(BlocksError::Unavailable("down".into()));
     let outcome = intake.resolve(&resolved("1.2.3.5", "a")).await;
     assert_eq!(outcome, Outcome::Unavailable("down".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_alert_of_a_source_in_shadow_mode_makes_a_block_for_which_no_gateway_is_called() {
+    let blocks = Arc::new(InMemory::default());
+    let mut intake = intake(&blocks);
+    intake.source = "feed".into();
+    let outcome = intake.take(&wanted("1.2.3.4", None)).await;
+    assert_eq!(outcome, Outcome::Created);
+    let made = blocks.one("ipblock-6465ec74397c9126");
+    assert_eq!(made.spec.source.as_deref(), Some("feed"));
+    assert!(!made.is_held() && made.annotation(crate::api::INTENT).is_none());
 }

@@ -1,0 +1,178 @@
+//! The brake on lifts: an edit that would lift most of what stands is more often a mistake than intended.
+//!
+//! The policy is compared with the standing bans before it is in force, so that not one of them is lifted first. While the
+//! brake holds, refused bans stay until their own end; new bans follow the policy. A release is bound to the content
+//! that it was given for: a later edit is judged again.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+use super::settings::Settings;
+use crate::decide::Coverage;
+use crate::policy::Policy;
+
+/// The annotation of the ConfigMap that releases a brake: the texts that its Event names, separated by commas.
+pub const RELEASE: &str = "ops.yiiong.top/release-brake";
+
+/// The bans that a policy would lift.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lifts {
+    /// What releases the brake.
+    pub id: String,
+    /// The bans that are refused now.
+    pub refused: usize,
+    /// All that stand.
+    pub standing: usize,
+}
+
+/// The content of a configuration as a text that another content does not have.
+#[must_use]
+pub fn id(data: &BTreeMap<String, String>) -> String {
+    use fmt::Write as _;
+    let mut digest = Sha256::new();
+    for (key, text) in data {
+        for part in [key, text] {
+            digest.update(part.len().to_be_bytes());
+            digest.update(part);
+        }
+    }
+    let mut id = "lifts-".to_owned();
+    for byte in digest.finalize().iter().take(4) {
+        let _ = write!(id, "{byte:02x}");
+    }
+    id
+}
+
+/// Whether `annotation` releases the brake with this id.
+#[must_use]
+pub fn releases(annotation: Option<&str>, id: &str) -> bool {
+    let mut ids = annotation.unwrap_or_default().split(',').map(str::trim);
+    ids.any(|released| released == id)
+}
+
+/// The bans of `coverage` that `policy` and `settings` would lift, if they are too many to be lifted at once. `engaged` is
+/// the brake as it was: for the same content it stays while it holds anything, however few bans are left.
+#[must_use]
+pub fn judge(
+    coverage: &Coverage,
+    policy: &Policy,
+    settings: &Settings,
+    id: &str,
+    engaged: Option<&Lifts>,
+) -> Option<Lifts> {
+    let brake = settings.brake;
+    let standing = coverage.len();
+    let engaged = engaged.filter(|lifts| lifts.id == id);
+    if brake.lift_percent == 0 || (standing < brake.lift_least && engaged.is_none()) {
+        return None;
+    }
+    let refused = coverage.claims().filter(|(_, claim)| {
+        settings.is_shadow(claim.source.as_deref())
+            || policy.refusal(&claim.standing.target).is_some()
+    });
+    let refused = refused.count();
+    if let Some(engaged) = engaged.filter(|_| refused > 0) {
+        return Some(engaged.clone());
+    }
+    let part = refused.saturating_mul(100) >= standing.saturating_mul(brake.lift_percent.into());
+    (part && refused >= brake.lift_least.max(1)).then(|| Lifts {
+        id: id.to_owned(),
+        refused,
+        standing,
+    })
+}
+
+// === impl Lifts ===
+
+impl fmt::Display for Lifts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "the brake holds the lift of {} bans out of {} that this configuration refuses (brake.liftPercent); they stay until their end. Check whitelist, protectedRanges and shadowSources; if they are right, set the annotation {RELEASE} of the ConfigMap to {}",
+            self.refused, self.standing, self.id
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Place, Standing};
+    use crate::policy::Allowed;
+    use crate::prefix::Prefixes;
+    use crate::target::Target;
+
+    fn coverage(bans: u8) -> Coverage {
+        let mut coverage = Coverage::default();
+        for last in 0..bans {
+            let key = format!("default/{last}");
+            let standing = Standing {
+                target: format!("192.0.2.{last}").parse().unwrap(),
+                place: Place::new("xdp", "g:1"),
+            };
+            coverage.recall(&key, standing, None);
+            coverage.attribute(&key, if last % 2 == 0 { "feed" } else { "grafana" });
+        }
+        coverage
+    }
+
+    fn allowing(range: &str) -> Policy {
+        let allowlist: Prefixes<Allowed> =
+            std::iter::once(range.parse::<Target>().unwrap()).collect();
+        Policy {
+            allowlist,
+            ..Policy::default()
+        }
+    }
+
+    #[test]
+    fn a_policy_that_refuses_most_of_what_stands_is_braked_and_a_small_one_is_not() {
+        let settings = Settings::default();
+        let judge = |bans, range| judge(&coverage(bans), &allowing(range), &settings, "x", None);
+        let lifts = judge(200, "192.0.2.0/24").unwrap();
+        assert_eq!((lifts.refused, lifts.standing), (200, 200));
+        assert!(judge(200, "192.0.2.0/25").is_some(), "128 of 200");
+        assert_eq!(judge(200, "192.0.2.0/26"), None, "64 of 200");
+        assert_eq!(judge(99, "192.0.2.0/24"), None, "fewer than liftLeast");
+        assert_eq!(judge(200, "203.0.113.0/24"), None);
+    }
+
+    #[test]
+    fn a_source_that_is_only_shown_counts_as_refused() {
+        let mut settings = Settings::default();
+        settings.shadow.insert("feed".into());
+        let policy = Policy::default();
+        assert_eq!(
+            judge(&coverage(200), &policy, &settings, "x", None)
+                .unwrap()
+                .refused,
+            100
+        );
+        settings.brake.lift_percent = 0;
+        assert_eq!(judge(&coverage(200), &policy, &settings, "x", None), None);
+    }
+
+    #[test]
+    fn an_engaged_brake_stays_for_the_same_content_however_few_bans_are_left() {
+        let settings = Settings::default();
+        let policy = allowing("192.0.2.0/25");
+        let engaged = judge(&coverage(200), &policy, &settings, "x", None);
+        let few = coverage(3);
+        let again = |policy, id| judge(&few, policy, &settings, id, engaged.as_ref());
+        assert_eq!(again(&policy, "x"), engaged);
+        assert_eq!(again(&policy, "y"), None, "another content");
+        assert_eq!(again(&Policy::default(), "x"), None, "it holds nothing");
+    }
+
+    #[test]
+    fn a_release_is_for_one_content_only() {
+        let data = |text: &str| BTreeMap::from([("whitelist".to_owned(), text.to_owned())]);
+        let (one, other) = (id(&data("192.0.2.0/24")), id(&data("0.0.0.0/0")));
+        assert_ne!(one, other);
+        assert_eq!(one, id(&data("192.0.2.0/24")));
+        assert!(releases(Some(&one), &one) && releases(Some(&format!("x, {one}")), &one));
+        assert!(!releases(Some(&one), &other) && !releases(None, &one));
+    }
+}

@@ -1,0 +1,467 @@
+//! Whether a new ban may be made now.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::settings::{Limit, Limits, Settings};
+use super::window::Window;
+
+/// After a release the brake lets bans pass for this long: those that it held are more than it allows.
+const RELEASED: Duration = Duration::from_secs(600);
+
+/// How soon a block that waits for an end of others asks again if it is not called before.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
+
+/// The blocks that a cap is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    /// All.
+    All,
+    /// Those of a namespace.
+    Namespace(String),
+    /// Those of a source.
+    Source(String),
+}
+
+/// A new ban.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// The namespace of the block.
+    pub namespace: &'a str,
+    /// See [`source_of`](super::source_of).
+    pub source: &'a str,
+}
+
+/// Why a new ban has to wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// As many blocks of the scope are banned as may be at once.
+    Active {
+        /// The blocks that are counted.
+        scope: Scope,
+        /// The cap.
+        most: usize,
+    },
+    /// As many bans of the scope were made within the last minute as may be.
+    Rate {
+        /// The bans that are counted.
+        scope: Scope,
+        /// The cap.
+        most: usize,
+        /// When there is room.
+        room_in: Duration,
+    },
+    /// The brake holds all new bans.
+    Braked {
+        /// The bans within a minute that engaged it.
+        most: usize,
+        /// What releases it.
+        id: String,
+    },
+}
+
+/// The bans of the last minute by scope, and the brake on new ones.
+#[derive(Clone, Debug, Default)]
+pub struct Limiter {
+    windows: HashMap<Scope, Window>,
+    braked: Option<String>,
+    /// Until when the brake is off after its release.
+    released: Option<Instant>,
+}
+
+// === impl Scope ===
+
+impl Scope {
+    /// For metrics: `all`, `namespace`, `source`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Namespace(_) => "namespace",
+            Self::Source(_) => "source",
+        }
+    }
+
+    /// The key of the configuration with the cap `name` of this scope.
+    fn key(&self, name: &str) -> String {
+        match self {
+            Self::All => name.to_owned(),
+            Self::Namespace(of) => format!("limits.namespaces.{of}.{name}"),
+            Self::Source(of) => format!("limits.sources.{of}.{name}"),
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => formatter.write_str("in all"),
+            Self::Namespace(name) => write!(formatter, "in namespace {name}"),
+            Self::Source(name) => write!(formatter, "from source {name}"),
+        }
+    }
+}
+
+// === impl Ask ===
+
+impl Ask<'_> {
+    /// The scopes that the ban counts in.
+    #[must_use]
+    pub fn scopes(&self) -> [Scope; 3] {
+        [
+            Scope::All,
+            Scope::Namespace(self.namespace.to_owned()),
+            Scope::Source(self.source.to_owned()),
+        ]
+    }
+}
+
+// === impl Held ===
+
+impl Held {
+    /// The reason of the condition and the Event.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Active { .. } | Self::Rate { .. } => "Limited",
+            Self::Braked { .. } => "Braked",
+        }
+    }
+
+    /// For metrics.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Active { .. } => "active",
+            Self::Rate { .. } => "rate",
+            Self::Braked { .. } => "brake",
+        }
+    }
+
+    /// The scope of the cap.
+    #[must_use]
+    pub fn scope(&self) -> &Scope {
+        match self {
+            Self::Active { scope, .. } | Self::Rate { scope, .. } => scope,
+            Self::Braked { .. } => &Scope::All,
+        }
+    }
+
+    /// When to ask again, as the `position`th of those that wait.
+    #[must_use]
+    pub fn retry_in(&self, position: usize) -> Duration {
+        match self {
+            Self::Active { .. } | Self::Braked { .. } => ASK_AGAIN,
+            Self::Rate { most, room_in, .. } => {
+                // Each minute has room for as many as the cap; those behind need not ask before.
+                let minutes = position / (*most).max(1);
+                let later = ASK_AGAIN.saturating_mul(u32::try_from(minutes).unwrap_or(u32::MAX));
+                room_in.saturating_add(later).max(Duration::from_millis(1))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Active { scope, most } => write!(
+                formatter,
+                "{most} blocks are banned {scope}, the most that {} allows; it is banned when one of them ends, or raise the key",
+                scope.key("maxActiveBlocks")
+            ),
+            Self::Rate { scope, most, .. } => write!(
+                formatter,
+                "{most} bans were made {scope} within a minute, the most that {} allows; it is banned when there is room, or raise the key",
+                scope.key("maxBansPerMinute")
+            ),
+            Self::Braked { most, id } => write!(
+                formatter,
+                "the brake holds all new bans, because there were more than {most} within a minute (brake.bansPerMinute); check their source, then set the annotation {} of the ConfigMap to {id}, or raise the key",
+                super::brake::RELEASE
+            ),
+        }
+    }
+}
+
+// === impl Limiter ===
+
+impl Limiter {
+    /// Counts a new ban at `at`, if the caps and the brake let it pass. `active` is the number of banned blocks of a scope,
+    /// those included whose ban begins.
+    ///
+    /// # Errors
+    /// Why it has to wait. `time` names a brake that engages with it.
+    pub fn admit(
+        &mut self,
+        ask: Ask<'_>,
+        settings: &Settings,
+        active: impl Fn(&Scope) -> usize,
+        at: Instant,
+        time: impl Fn() -> String,
+    ) -> Result<(), Held> {
+        let limits = &settings.limits;
+        let exempt = limits.exempt_manual && ask.source == "manual";
+        if !exempt {
+            self.check(ask, settings, active, at, time)?;
+        }
+        self.count(ask, settings, at);
+        Ok(())
+    }
+
+    fn check(
+        &mut self,
+        ask: Ask<'_>,
+        settings: &Settings,
+        active: impl Fn(&Scope) -> usize,
+        at: Instant,
+        time: impl Fn() -> String,
+    ) -> Result<(), Held> {
+        if let Some(most) = settings.brake.bans_per_minute {
+            let released = self.released.is_some_and(|until| at < until);
+            let all = self.windows.entry(Scope::All).or_default();
+            if self.braked.is_none() && !released && all.full_for(most, at).is_some() {
+                self.braked = Some(format!("bans-{}", time()));
+            }
+            if let Some(id) = self.braked.clone() {
+                return Err(Held::Braked { most, id });
+            }
+        }
+        let scopes = settings.limits.of(ask.namespace, ask.source);
+        for (scope, limit) in &scopes {
+            if let Some(most) = limit.active
+                && active(scope) >= most
+            {
+                let scope = scope.clone();
+                return Err(Held::Active { scope, most });
+            }
+        }
+        for (scope, limit) in scopes {
+            let window = self.windows.get_mut(&scope);
+            if let (Some(most), Some(window)) = (limit.per_minute, window)
+                && let Some(room_in) = window.full_for(most, at)
+            {
+                return Err(Held::Rate {
+                    scope,
+                    most,
+                    room_in,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a ban that was made or begins at `at`.
+    pub fn count(&mut self, ask: Ask<'_>, settings: &Settings, at: Instant) {
+        let brake = settings.brake.bans_per_minute;
+        for (scope, limit) in settings.limits.of(ask.namespace, ask.source) {
+            let brake = brake.filter(|_| scope == Scope::All);
+            if let Some(kept) = limit.per_minute.max(brake) {
+                self.windows.entry(scope).or_default().add(at, kept);
+            }
+        }
+        // Namespaces and sources are as many as users make.
+        if self.windows.len() > 1024 {
+            self.windows.retain(|_, window| window.len(at) > 0);
+        }
+    }
+
+    /// What releases the brake; `None`: it is not engaged.
+    #[must_use]
+    pub fn braked(&self) -> Option<&str> {
+        self.braked.as_deref()
+    }
+
+    /// Engages the brake that was engaged before a restart.
+    pub fn brake(&mut self, id: String) {
+        self.braked.get_or_insert(id);
+    }
+
+    /// Releases the brake if `id` is its own. Whether it was engaged.
+    pub fn release(&mut self, id: &str, at: Instant) -> bool {
+        let own = self.braked.as_deref() == Some(id);
+        if own {
+            self.braked = None;
+            self.released = Some(at + RELEASED);
+        }
+        own
+    }
+
+    /// Releases the brake because its setting changed. Whether it was engaged.
+    pub fn reset(&mut self) -> bool {
+        self.braked.take().is_some()
+    }
+}
+
+impl Limit {
+    /// Whether there is no cap.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Limits {
+    /// Whether any scope has a cap.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        let named = self.namespaces.values().chain(self.sources.values());
+        named.chain([&self.all]).any(|limit| !limit.is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn limit(active: usize, per_minute: usize) -> Limit {
+        Limit {
+            active: Some(active),
+            per_minute: Some(per_minute),
+        }
+    }
+
+    fn ask<'a>(namespace: &'a str, source: &'a str) -> Ask<'a> {
+        Ask { namespace, source }
+    }
+
+    #[test]
+    fn each_scope_has_a_cap_of_its_own_and_the_refusal_names_its_key() {
+        let settings = Settings {
+            limits: Limits {
+                namespaces: BTreeMap::from([
+                    ("team-a".into(), limit(2, 100)),
+                    ("*".into(), limit(1, 100)),
+                ]),
+                sources: BTreeMap::from([("feed".into(), limit(100, 1))]),
+                ..Limits::default()
+            },
+            ..Settings::default()
+        };
+        let now = Instant::now();
+        let mut limiter = Limiter::default();
+        let none = |_: &Scope| 0;
+        let mut admit = |asked, active: usize| {
+            let active = move |scope: &Scope| match scope {
+                Scope::Namespace(_) => active,
+                _ => none(scope),
+            };
+            let answer = limiter.admit(asked, &settings, active, now, String::new);
+            answer.map_err(|held| held.to_string())
+        };
+        assert_eq!(admit(ask("team-a", "grafana"), 1), Ok(()));
+        let held = admit(ask("team-a", "grafana"), 2).unwrap_err();
+        assert!(
+            held.contains("limits.namespaces.team-a.maxActiveBlocks"),
+            "{held}"
+        );
+        assert!(admit(ask("team-b", "grafana"), 1).is_err());
+        assert_eq!(admit(ask("team-a", "feed"), 0), Ok(()));
+        let held = admit(ask("team-b", "feed"), 0).unwrap_err();
+        assert!(
+            held.contains("limits.sources.feed.maxBansPerMinute"),
+            "{held}"
+        );
+    }
+
+    #[test]
+    fn blocks_made_by_hand_are_exempt_only_where_the_configuration_says_so() {
+        let mut settings = Settings::default();
+        settings.limits.all = limit(1, 1);
+        let now = Instant::now();
+        for (exempt, expected) in [(false, false), (true, true)] {
+            settings.limits.exempt_manual = exempt;
+            let full =
+                Limiter::default().admit(ask("a", "manual"), &settings, |_| 1, now, String::new);
+            assert_eq!(full.is_ok(), expected);
+            let full =
+                Limiter::default().admit(ask("a", "grafana"), &settings, |_| 1, now, String::new);
+            assert!(full.is_err());
+        }
+    }
+
+    #[test]
+    fn the_brake_holds_every_new_ban_until_its_release_and_not_again_for_ten_minutes() {
+        let mut settings = Settings::default();
+        settings.brake.bans_per_minute = Some(3);
+        let (mut limiter, mut now) = (Limiter::default(), Instant::now());
+        let admit = |limiter: &mut Limiter, now| {
+            limiter.admit(ask("a", "grafana"), &settings, |_| 0, now, || "7".into())
+        };
+        for _ in 0..3 {
+            assert_eq!(admit(&mut limiter, now), Ok(()));
+        }
+        now += 30 * SECOND;
+        let held = admit(&mut limiter, now).unwrap_err();
+        assert_eq!(held.reason(), "Braked");
+        assert!(held.to_string().contains("to bans-7"), "{held}");
+        now += 3600 * SECOND;
+        assert!(admit(&mut limiter, now).is_err(), "it stays engaged");
+        assert!(!limiter.release("bans-6", now));
+        assert!(limiter.release("bans-7", now));
+        for _ in 0..20 {
+            assert_eq!(admit(&mut limiter, now), Ok(()));
+        }
+        now += 601 * SECOND;
+        for _ in 0..3 {
+            assert_eq!(admit(&mut limiter, now), Ok(()));
+        }
+        assert!(admit(&mut limiter, now).is_err());
+    }
+
+    #[test]
+    fn those_that_wait_behind_a_cap_of_bans_ask_again_in_turn() {
+        let held = Held::Rate {
+            scope: Scope::All,
+            most: 10,
+            room_in: 20 * SECOND,
+        };
+        assert_eq!(held.retry_in(0), 20 * SECOND);
+        assert_eq!(held.retry_in(9), 20 * SECOND);
+        assert_eq!(held.retry_in(10), 80 * SECOND);
+        assert_eq!(held.retry_in(usize::MAX), held.retry_in(usize::MAX));
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_than_the_cap_of_any_scope(
+            asks in proptest::collection::vec((0u64..20, 0usize..3, 0usize..3), 1..120),
+            (all, namespace, source) in (1usize..8, 1usize..5, 1usize..5),
+        ) {
+            const NAMES: [&str; 3] = ["one", "two", "three"];
+            let settings = Settings {
+                limits: Limits {
+                    all: limit(usize::MAX, all),
+                    namespaces: BTreeMap::from([("*".into(), limit(usize::MAX, namespace))]),
+                    sources: BTreeMap::from([("one".into(), limit(usize::MAX, source))]),
+                    exempt_manual: false,
+                },
+                ..Settings::default()
+            };
+            let (mut limiter, mut now) = (Limiter::default(), Instant::now());
+            let mut made: Vec<(Instant, usize, usize)> = Vec::new();
+            for (wait, of, from) in asks {
+                now += Duration::from_secs(wait);
+                let asked = ask(NAMES[of], NAMES[from]);
+                if limiter.admit(asked, &settings, |_| 0, now, String::new).is_ok() {
+                    made.push((now, of, from));
+                }
+            }
+            for (at, of, from) in &made {
+                let within = made.iter().filter(|ban| ban.0 >= *at && ban.0 < *at + 60 * SECOND);
+                prop_assert!(within.clone().count() <= all);
+                prop_assert!(within.clone().filter(|ban| ban.1 == *of).count() <= namespace);
+                let limited = *from == 0;
+                prop_assert!(!limited || within.filter(|ban| ban.2 == 0).count() <= source);
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Gateways that lost their bans: a gateway that restarts has an empty list, and nothing reports that.
+//!
+//! Every [`CHECK`] the configured gateway is compared with the bans that this process asserted there. One that lists its
+//! entries is asked for the list; of another one a few bans are asserted, each time the next ones. A ban that was
+//! missing is evidence: all bans that were asserted there before are asserted at once, not at their next turn.
+//! The checks write nothing to the API server, and wait behind lifts as every assertion does.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use reeve_controller::Request;
+use reeve_controller::source::Sender;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::engines::Engines;
+use super::live::Live;
+use super::sweep::request_named;
+use crate::api::Place;
+use crate::config::Config;
+use crate::decide::Coverage;
+use crate::guard;
+use crate::target::Target;
+
+/// How often a gateway is checked.
+const CHECK: Duration = Duration::from_secs(20);
+
+/// Bans that are asserted in one check of a gateway that has no list.
+const SAMPLE: usize = 3;
+
+/// A list of more bans is not asked for: the answer would be longer than what is read of one.
+const LONGEST_LIST: usize = 2000;
+
+/// The gateways that lost bans, and the blocks that are asserted again because of it.
+#[derive(Debug)]
+pub struct Losses {
+    /// When the last loss was found at a place. What was asserted since stands.
+    found: Mutex<HashMap<Place, Instant>>,
+    doubted: Mutex<Vec<Arc<str>>>,
+    changed: Notify,
+    metrics: guard::Metrics,
+}
+
+/// What the checks work with.
+#[derive(Clone, Debug)]
+pub(crate) struct Checks {
+    pub(crate) losses: Arc<Losses>,
+    pub(crate) live: Live,
+    pub(crate) engines: Arc<Engines>,
+    pub(crate) coverage: Arc<Mutex<Coverage>>,
+    pub(crate) again: Sender<Request>,
+}
+
+// === impl Losses ===
+
+impl Losses {
+    /// Nothing was lost yet.
+    #[must_use]
+    pub fn new(metrics: guard::Metrics) -> Self {
+        Self {
+            found: Mutex::default(),
+            doubted: Mutex::default(),
+            changed: Notify::new(),
+            metrics,
+        }
+    }
+
+    /// The gateway at `place` had no ban that was `asserted` there. If that was after the last loss, every ban there is
+    /// asserted again.
+    pub(super) fn found(&self, place: &Place, asserted: Instant, coverage: &Mutex<Coverage>) {
+        {
+            let mut found = self.found.lock();
+            if found.get(place).is_some_and(|last| asserted < *last) {
+                return;
+            }
+            found.insert(place.clone(), Instant::now());
+        }
+        let keys = coverage.lock().suspect(place);
+        tracing::warn!(%place, bans = keys.len(), "gateway lost its bans; asserting all of them again");
+        self.metrics.gateway_lost();
+        self.doubted.lock().extend(keys);
+        self.changed.notify_one();
+    }
+
+    fn take(&self) -> Vec<Arc<str>> {
+        std::mem::take(&mut *self.doubted.lock())
+    }
+}
+
+// === impl Checks ===
+
+impl Checks {
+    /// Checks until `stop`.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let work = async { tokio::join!(self.check(), self.request()) };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            _ = work => {}
+        }
+    }
+
+    /// Requests the blocks whose bans are in doubt. Waits for room in the channel, so that none is left out.
+    async fn request(&self) {
+        loop {
+            self.losses.changed.notified().await;
+            for key in self.losses.take() {
+                if let Some(request) = request_named(&key)
+                    && self.again.send(request).await.is_err()
+                {
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn check(&self) {
+        let mut last: Option<Arc<str>> = None;
+        loop {
+            tokio::time::sleep(CHECK).await;
+            let Some(config) = self.live.config() else {
+                continue;
+            };
+            let Ok(place) = config.place() else { continue };
+            let doubted = match self.missing(place, &config).await {
+                Some(missing) => missing,
+                None => {
+                    let coverage = self.coverage.lock();
+                    let sample = coverage.sample(place, last.as_deref(), SAMPLE);
+                    last = sample.last().cloned().or(last);
+                    sample
+                }
+            };
+            if doubted.is_empty() {
+                continue;
+            }
+            {
+                let mut coverage = self.coverage.lock();
+                doubted.iter().for_each(|key| coverage.doubt(key));
+            }
+            self.losses.doubted.lock().extend(doubted);
+            self.losses.changed.notify_one();
+        }
+    }
+
+    /// The blocks whose bans the gateway does not list; `None`: it lists none, or there are too many.
+    async fn missing(&self, place: &Place, config: &Config) -> Option<Vec<Arc<str>>> {
+        let asserted: Vec<(Arc<str>, Target)> = {
+            let coverage = self.coverage.lock();
+            let here = coverage
+                .claims()
+                .filter(|(_, claim)| claim.asserted.is_some() && claim.standing.place == *place);
+            let some = here.take(LONGEST_LIST + 1);
+            some.map(|(key, claim)| (Arc::clone(key), claim.standing.target))
+                .collect()
+        };
+        if asserted.is_empty() || asserted.len() > LONGEST_LIST {
+            return asserted.is_empty().then(Vec::new);
+        }
+        let engine = self.engines.get(place, config.engine.as_ref().ok()).ok()?;
+        // A gateway that does not answer is another problem, which its calls report.
+        let listed: BTreeSet<Target> = engine.list().await.ok()??;
+        let missing = asserted
+            .into_iter()
+            .filter(|(_, target)| !listed.contains(target));
+        Some(missing.map(|(key, _)| key).collect())
+    }
+}

@@ -1,0 +1,119 @@
+//! The guard rails at work: what a block is asked before a new ban, and the blocks that wait for its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::block::BlockReconciler;
+use super::sweep::request_named;
+use crate::api::{IPBlock, Phase, condition};
+use crate::config::Config;
+use crate::decide::{Claim, ClaimChange, Rails, Run, World, decide};
+use crate::guard::{self, Ask, source_of};
+use crate::trigger::Repeat;
+
+// === impl BlockReconciler ===
+
+impl BlockReconciler {
+    /// The rails around a block of `source`, before it is known whether it makes a new ban.
+    pub(super) fn rails<'a>(
+        source: &'a str,
+        config: Option<&'a Config>,
+        keeps_refused: Option<&'a str>,
+    ) -> Rails<'a> {
+        let Some(config) = config else {
+            return Rails::default();
+        };
+        let settings = &config.guard;
+        Rails {
+            hold: None,
+            shadow: Some(source).filter(|source| settings.is_shadow(Some(source))),
+            escalation: settings.escalation.as_ref(),
+            escalates_active: config.repeated_alert == Repeat::Escalate,
+            keeps_refused,
+        }
+    }
+
+    /// What a block shows about the last minute of the former leader: a restart gives no second burst.
+    pub(super) fn recall_guard(&self, block: &IPBlock, settings: &guard::Settings, now: Timestamp) {
+        let Some(status) = &block.status else { return };
+        let ready = status.condition(condition::READY);
+        if status.is(&Phase::Pending) && ready.is_some_and(|ready| ready.reason == "Braked") {
+            self.parts.guard.recall_brake(settings, now);
+        }
+        let ago = status.blocked_at().map(|at| now.duration_since(at));
+        if let Some(Ok(ago)) = ago.map(Duration::try_from) {
+            self.parts.guard.recall(ask(block), settings, ago);
+        }
+    }
+
+    /// Decides about a block. A new ban is decided about again when it has to wait.
+    pub(super) fn decide(
+        &self,
+        block: &Arc<IPBlock>,
+        key: &str,
+        world: &World<'_>,
+        config: Option<&Config>,
+    ) -> Run {
+        let now = self.parts.time.now();
+        let run = decide(block, world, now);
+        let guard = &self.parts.guard;
+        let (Some((standing, until)), Some(config)) = (run.new_ban(), config) else {
+            guard.forget(key);
+            return run;
+        };
+        let mut coverage = self.parts.coverage.lock();
+        if coverage.claim(key).is_some() {
+            return run;
+        }
+        let admitted = guard.admit(key, ask(block), &config.guard, &coverage, now);
+        let Err(hold) = admitted else {
+            // Counted from now on, before other blocks ask.
+            let fresh = false;
+            let begin = ClaimChange::Begin {
+                standing,
+                until,
+                fresh,
+            };
+            coverage.apply(key, &begin, Instant::now());
+            coverage.attribute(key, source_of(block));
+            return run;
+        };
+        drop(coverage);
+        let world = World {
+            rails: Rails {
+                hold: Some(&hold),
+                ..world.rails
+            },
+            ..world.clone()
+        };
+        decide(block, &world, now)
+    }
+
+    /// After the end of a ban: requests the blocks that waited for it.
+    pub(super) fn freed(&self, key: &str, claim: &Claim) {
+        let request = request_named(key);
+        let namespace = request
+            .as_ref()
+            .and_then(|request| request.namespace.as_deref());
+        let ask = Ask {
+            namespace: namespace.unwrap_or_default(),
+            source: claim.source.as_deref().unwrap_or("manual"),
+        };
+        for key in self.parts.guard.freed(&ask.scopes()) {
+            // A block that finds no room in the channel asks again by itself within a minute.
+            if let Some(request) = request_named(&key) {
+                let _ = self.parts.again.try_send(request);
+            }
+        }
+    }
+}
+
+fn ask(block: &IPBlock) -> Ask<'_> {
+    Ask {
+        namespace: block.metadata.namespace.as_deref().unwrap_or_default(),
+        source: source_of(block),
+    }
+}
