@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
-use reeve_controller::cache::{CacheOptions, Caches, KindOptions, Selected, StoreForm};
+use reeve_controller::cache::{CacheOptions, KindOptions, Selected, StoreForm};
 use reeve_controller::options::LogLevels;
 use reeve_controller::source::{Sender, Source};
 use reeve_controller::{
@@ -383,8 +383,7 @@ fn assemble(
     first.try_send(config_map.clone())?;
     let discovery = Discovery::new(counts.guard().clone());
     let (refresh, refreshed) = source::channel::<Request>(1);
-    manager.add(follows_cluster(
-        discovery.clone(),
+    manager.add(discovery.runnable(
         reeve_controller::Client::new(client.clone()),
         manager.caches().clone(),
         refresh,
@@ -453,7 +452,7 @@ fn assemble(
         counts,
     ))?;
     manager.add(ends(Arc::clone(&coverage), time, again.clone()))?;
-    manager.add(lost_bans(checks))?;
+    manager.add(checks.runnable())?;
     manager.add(jumps(manager, coverage, again))?;
     let audit = settings.audit.clone();
     manager.add(ending(Arc::clone(&triggers), notifications, audit))?;
@@ -509,35 +508,10 @@ fn compared(
     .without_leader_election()
 }
 
-/// Follows the addresses of the cluster.
-fn follows_cluster(
-    discovery: Discovery,
-    client: reeve_controller::Client,
-    caches: Caches,
-    refresh: Sender<Request>,
-    configuration: Request,
-) -> Runnable {
-    Runnable::new("addresses of the cluster", move |stop| async move {
-        discovery
-            .run(client, caches, refresh, configuration, stop)
-            .await;
-        Ok::<_, std::convert::Infallible>(())
-    })
-    .without_leader_election()
-}
-
 /// Puts blocks in front when their bans end.
 fn ends(coverage: Arc<Mutex<Coverage>>, time: Time, again: Sender<Request>) -> Runnable {
     Runnable::new("ends of bans", move |stop| async move {
         alarm(coverage, time, again, stop).await;
-        Ok::<_, std::convert::Infallible>(())
-    })
-}
-
-/// Notices gateways that lost their bans.
-fn lost_bans(checks: Checks) -> Runnable {
-    Runnable::new("lost bans", move |stop| async move {
-        checks.run(stop).await;
         Ok::<_, std::convert::Infallible>(())
     })
 }

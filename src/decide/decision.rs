@@ -7,10 +7,9 @@ use jiff::Timestamp;
 
 use crate::api::{
     ConditionStatus, Escalated, INTENT, IPBlock, Intent, Phase, Place, RELEASE_ANNOTATION,
-    Standing, TRIGGER_ANNOTATION, condition, write_time,
+    Standing, TRIGGER_ANNOTATION, condition,
 };
 use crate::duration;
-use crate::guard::Hold;
 use crate::target::Target;
 
 use super::coverage::{Assert, kept_by, later};
@@ -36,10 +35,10 @@ pub fn decide(block: &Arc<IPBlock>, world: &World<'_>, now: Timestamp) -> Run {
     Run::new(plan, Arc::clone(block))
 }
 
-struct Decision<'a> {
-    facts: Facts<'a>,
-    world: &'a World<'a>,
-    now: Timestamp,
+pub(super) struct Decision<'a> {
+    pub(super) facts: Facts<'a>,
+    pub(super) world: &'a World<'a>,
+    pub(super) now: Timestamp,
 }
 
 // === impl Decision ===
@@ -92,54 +91,6 @@ impl Decision<'_> {
             _ if stale && !self.facts.is(&Phase::Expired) => self.give_up(request),
             _ => self.ban(request),
         }
-    }
-
-    /// When the present ban began, and when it ends.
-    fn granted(&self, request: Request) -> (Timestamp, Option<Timestamp>) {
-        let began = self.facts.began(self.now);
-        let granted = self.facts.status.granted(request.duration);
-        (began, granted.map(|granted| end(began, granted)))
-    }
-
-    /// Lifts what stands for `purpose`, or keeps it until its end while the brake holds such lifts.
-    fn unless_braked(&self, request: Request, purpose: impl FnOnce(bool) -> Purpose) -> Plan {
-        let active = self.facts.is(&Phase::Active);
-        if let Some(why) = self.world.rails.keeps_refused.filter(|_| active) {
-            let (began, until) = self.granted(request);
-            let problem = Problem {
-                reason: LIFT_BRAKED,
-                message: why.to_owned(),
-            };
-            return self.keep(request, began, until, Some(problem));
-        }
-        self.lift_for(|lifted, _| purpose(lifted))
-    }
-
-    /// Shows what would happen to a block whose source is in shadow mode.
-    fn show(&self, request: Request, source: &str) -> Plan {
-        let target = request.target;
-        let (_, granted) = self.next_length(request);
-        let length = granted.map_or_else(
-            || "without end".to_owned(),
-            |granted| format!("for {}", duration::display(granted)),
-        );
-        let message = format!(
-            "would ban {target} {length}: the source {source} is in shadow mode; to ban what it reports, remove it from shadowSources, or shadow from its trigger"
-        );
-        self.unless_braked(request, |lifted| Purpose::Shadow { message, lifted })
-    }
-
-    /// The step and the length of the next ban.
-    fn next_length(&self, request: Request) -> (i64, Option<Duration>) {
-        let Some(escalation) = self.world.rails.escalation else {
-            return (1, request.duration);
-        };
-        let step = escalation.next_step(&self.facts.status, self.now);
-        let most = self.world.max_duration;
-        let granted = request
-            .duration
-            .map(|asked| escalation.granted(&request.target, asked, step, most));
-        (step, granted)
     }
 
     /// An edited address, which only servers without CEL let through.
@@ -214,35 +165,8 @@ impl Decision<'_> {
         }
     }
 
-    /// Waits with the ban that `plan` makes. A request that the object's age does not tell is recorded, so that it ends
-    /// unless the ban comes about within its own time.
-    fn hold(&self, request: Request, hold: &Hold, plan: Plan) -> Plan {
-        let intent = plan.before.as_ref().and_then(|patch| patch.intent.as_ref());
-        let asked = intent.and_then(|intent| intent.as_ref()?.asked);
-        let known = self.facts.intent.as_ref().filter(|_| self.facts.attempted);
-        let recorded = asked.is_some() && known.and_then(|known| known.asked) != asked;
-        let until = if recorded {
-            asked
-                .zip(request.duration)
-                .map(|(asked, duration)| end(asked, duration))
-        } else {
-            self.facts.window_end(request.duration)
-        };
-        let end = until.map_or_else(String::new, |until| {
-            format!(" (given up at {})", write_time(until))
-        });
-        let left = until.map(|until| span(self.now, until));
-        let purpose = Purpose::Hold {
-            reason: hold.reason,
-            message: format!("not banned yet{end}: {}", hold.message),
-            retry_in: left.map_or(hold.retry_in, |left| left.min(hold.retry_in)),
-        };
-        let before = plan.before.filter(|_| recorded).unwrap_or_default();
-        self.build(before, Vec::new(), purpose, Patch::default())
-    }
-
     /// An active block: lift what is due, keep the rest.
-    fn keep(
+    pub(super) fn keep(
         &self,
         request: Request,
         began: Timestamp,
@@ -334,7 +258,12 @@ impl Decision<'_> {
     }
 
     /// Records `intent`, bans its target for `left`, and lifts what else may be enforced for this block.
-    fn enforce(&self, mut intent: Intent, left: Option<Duration>, purpose: Purpose) -> Plan {
+    pub(super) fn enforce(
+        &self,
+        mut intent: Intent,
+        left: Option<Duration>,
+        purpose: Purpose,
+    ) -> Plan {
         let facts = &self.facts;
         let bans = matches!(purpose, Purpose::Ban { .. });
         let others = facts.held.iter().filter(|held| **held != intent.standing);
@@ -461,7 +390,7 @@ impl Decision<'_> {
     /// Lifts what stands, for a purpose that is given whether something is lifted and which block keeps it banned.
     ///
     /// After the status flags are set back, and an intent that would read as unfinished is removed.
-    fn lift_for(&self, purpose: impl FnOnce(bool, Option<String>) -> Purpose) -> Plan {
+    pub(super) fn lift_for(&self, purpose: impl FnOnce(bool, Option<String>) -> Purpose) -> Plan {
         if let Some(waiting) = self.nowhere_to_lift() {
             return waiting;
         }
@@ -504,7 +433,7 @@ impl Decision<'_> {
 
     /// The calls that lift everything this block may enforce; whether there is something to lift; which block keeps
     /// the first of it banned.
-    fn lifting(&self) -> (Vec<Call>, bool, Option<String>) {
+    pub(super) fn lifting(&self) -> (Vec<Call>, bool, Option<String>) {
         // One time serves all gateways: each run calls all of them, so each was tried since the first failure.
         let since = self.facts.lift_failing_since();
         let patient = since
@@ -535,7 +464,13 @@ impl Decision<'_> {
 
     // --- Plans
 
-    fn build(&self, before: Patch, calls: Vec<Call>, purpose: Purpose, after: Patch) -> Plan {
+    pub(super) fn build(
+        &self,
+        before: Patch,
+        calls: Vec<Call>,
+        purpose: Purpose,
+        after: Patch,
+    ) -> Plan {
         let unhandled = matches!(
             purpose,
             Purpose::Reject { .. }

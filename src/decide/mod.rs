@@ -34,6 +34,7 @@ mod coverage;
 mod decision;
 mod facts;
 mod plan;
+mod railed;
 pub mod run;
 mod settled;
 #[cfg(test)]

@@ -185,6 +185,12 @@ impl Run {
         self.plan.claim().filter(|_| new)
     }
 
+    /// Whether a new ban waits.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        matches!(self.plan.purpose, Purpose::Hold { .. })
+    }
+
     /// The step to perform now.
     #[must_use]
     pub fn step(&self) -> &Step {

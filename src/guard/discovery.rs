@@ -17,7 +17,7 @@ use reeve_controller::cache::{
     CacheOptions, Caches, Kind, KindOptions, Registration, StoreForm, View,
 };
 use reeve_controller::source::Sender;
-use reeve_controller::{Client, Event, ObjectKey, Request};
+use reeve_controller::{Client, Event, ObjectKey, Request, Runnable};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -149,8 +149,23 @@ impl Discovery {
             .collect()
     }
 
-    /// Follows the cluster until `stop`, and requests `configuration` after changes.
-    pub(crate) async fn run(
+    /// Follows the cluster on every replica, and requests `configuration` after changes.
+    pub(crate) fn runnable(
+        &self,
+        client: Client,
+        caches: Caches,
+        refresh: Sender<Request>,
+        configuration: Request,
+    ) -> Runnable {
+        let own = self.clone();
+        Runnable::new("addresses of the cluster", move |stop| async move {
+            own.run(client, caches, refresh, configuration, stop).await;
+            Ok::<_, std::convert::Infallible>(())
+        })
+        .without_leader_election()
+    }
+
+    async fn run(
         self,
         client: Client,
         caches: Caches,

@@ -46,6 +46,8 @@ struct Waiting {
     scope: Scope,
     /// It is in the queue of its scope.
     queued: bool,
+    /// Nothing stands for it: this process has lifted what may have stood.
+    clean: bool,
 }
 
 /// A new ban that has to wait.
@@ -57,6 +59,8 @@ pub struct Hold {
     pub message: String,
     /// When to ask again.
     pub retry_in: Duration,
+    /// An earlier process may have made the ban, and ended before the status had it: it is lifted while it waits.
+    pub may_stand: bool,
 }
 
 // === impl State ===
@@ -114,7 +118,9 @@ impl Guard {
             self.metrics.brake("bans", true);
         }
         let position = self.wait(state, key, &held);
+        let clean = state.waiting.get(key).is_some_and(|it| it.clean);
         Err(Hold {
+            may_stand: !clean,
             reason: held.reason(),
             message: held.to_string(),
             retry_in: held.retry_in(position),
@@ -138,6 +144,7 @@ impl Guard {
                 usize::try_from(fingerprint(key)).unwrap_or(0) % count.max(1)
             }
             None => {
+                let clean = state.waiting.get(key).is_some_and(|it| it.clean);
                 self.forget_in(state, key);
                 let key: Arc<str> = key.into();
                 if queues {
@@ -147,6 +154,7 @@ impl Guard {
                     kind,
                     scope: scope.clone(),
                     queued: queues,
+                    clean,
                 };
                 state.waiting.insert(key, waiting);
                 self.metrics.limited(held);
@@ -155,6 +163,13 @@ impl Guard {
                 self.metrics.waiting(kind, *counted);
                 count
             }
+        }
+    }
+
+    /// What may have stood for a block that waits is lifted.
+    pub fn cleaned(&self, key: &str) {
+        if let Some(waiting) = self.state.lock().waiting.get_mut(key) {
+            waiting.clean = true;
         }
     }
 

@@ -93,7 +93,8 @@ pub struct Dependencies {
 #[derive(Debug)]
 pub struct BlockReconciler {
     pub(super) parts: Dependencies,
-    seeded: Mutex<bool>,
+    /// When the coverage was filled.
+    seeded: Mutex<Option<Timestamp>>,
     /// The log of blocks that may not be deleted: one right is missing for all of them.
     pub(super) refusals: Sampled,
 }
@@ -106,14 +107,14 @@ impl BlockReconciler {
     pub fn new(parts: Dependencies) -> Self {
         Self {
             parts,
-            seeded: Mutex::new(false),
+            seeded: Mutex::new(None),
             refusals: Sampled::every(COLLECT_REFUSALS),
         }
     }
 
     /// Reads the gateways that earlier leaders used, once, before their intents are followed.
     async fn recall(&self, ctx: &Context) -> Result<(), reconcile::Error> {
-        if *self.seeded.lock() {
+        if self.seeded.lock().is_some() {
             return Ok(());
         }
         match self.parts.record.read(ctx.client()).await {
@@ -146,7 +147,7 @@ impl BlockReconciler {
     /// Fills the coverage from the cache, once. Bans that are due go first: their alarms are past.
     fn seed(&self, ctx: &Context, config: Option<&Config>) -> Result<(), reconcile::Error> {
         let mut seeded = self.seeded.lock();
-        if *seeded {
+        if seeded.is_some() {
             return Ok(());
         }
         let place = config.and_then(|config| config.place().ok());
@@ -184,8 +185,12 @@ impl BlockReconciler {
         standby.lead(&self.parts.sets, recorded);
         self.parts.guard.seeded(&coverage, config);
         tracing::info!(active = coverage.len(), due, "loaded the blocks");
-        *seeded = true;
+        *seeded = Some(now);
         Ok(())
+    }
+
+    pub(super) fn seeded_at(&self) -> Option<Timestamp> {
+        *self.seeded.lock()
     }
 
     async fn lock(&self, block: &IPBlock) -> Vec<Guard<Target>> {
@@ -326,7 +331,12 @@ impl BlockReconciler {
         };
         let run = self.decide(&block, &key, &world, config.as_deref());
         let act = Act::new(self, ctx, request, &key, config.as_deref());
-        Ok(conclude(act.perform(run).await?, ctx.attempt()))
+        let holds = run.holds();
+        let wake = act.perform(run).await?;
+        if holds && matches!(wake, Wake::After(_)) {
+            self.parts.guard.cleaned(&key);
+        }
+        Ok(conclude(wake, ctx.attempt()))
     }
 
     /// Counts, logs and announces what a run did.

@@ -1,10 +1,11 @@
 //! The reconciler of the ConfigMap: reads it, puts it in force, keeps the last good one.
 
+mod guarded;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use reeve_controller::events::EventType;
@@ -19,13 +20,12 @@ use super::record::{Record, is_forbidden};
 use super::sweep::Affected;
 use crate::config::{self, Changes, ChannelConfig, Config, Errors, Options, allowlist, keys};
 use crate::decide::Coverage;
-use crate::guard::{Discovery, Guard, brake};
+use crate::guard::{Discovery, Guard};
 use crate::metrics::Metrics;
 use crate::mounted::Stamp;
 use crate::notify::{Channel, Notifications};
 use crate::outbound::Outbound;
 use crate::policy::Allowed;
-use crate::prefix::Prefixes;
 use crate::sets::Sets;
 use crate::target::Target;
 use crate::time::Time;
@@ -253,74 +253,6 @@ impl ConfigurationReconciler {
         // Zero would be "done" to the queue.
         let again = next_end.map_or(again, |end| again.min(end.max(SOON)));
         Ok(Outcome::requeue_after(again))
-    }
-
-    /// The addresses of the cluster. The first configuration waits a moment for them.
-    async fn discovered(&self, config: &Config, first: bool) -> Arc<Prefixes<Arc<str>>> {
-        let discovery = &self.consumers.discovery;
-        discovery.enable(config.guard.protect_cluster);
-        if first && config.guard.protect_cluster {
-            discovery.settled().await;
-        }
-        discovery.ranges()
-    }
-
-    /// Has the guard judge a configuration before it is in force. Whether blocks that were held may go on.
-    fn consider(
-        &self,
-        map: Option<&ConfigMap>,
-        data: &BTreeMap<String, String>,
-        config: &Config,
-        before: Option<&Config>,
-    ) -> bool {
-        let annotations = map.and_then(|map| map.metadata.annotations.as_ref());
-        let released = annotations.and_then(|all| all.get(brake::RELEASE)).cloned();
-        let coverage = self.consumers.coverage.lock();
-        let guard = &self.consumers.guard;
-        guard.configured(&coverage, config, before, brake::id(data), released)
-    }
-
-    /// Reports brakes that engaged or were released since the last run.
-    fn report_brakes(&self, ctx: &Context, map: Option<&ConfigMap>) {
-        let guard = &self.consumers.guard;
-        let lifts = guard.lifts().map(|lifts| lifts.to_string());
-        let bans = guard.braked().map(|id| format!(
-            "the brake holds all new bans: there were more within a minute than brake.bansPerMinute; check their source, then set the annotation {} of the ConfigMap to {id}, or raise the key",
-            brake::RELEASE
-        ));
-        let engaged = [("BansBraked", bans), ("LiftsBraked", lifts)];
-        let engaged = engaged.map(|(reason, note)| note.map(|note| (reason, note)));
-        let engaged: Vec<(&'static str, String)> = engaged.into_iter().flatten().collect();
-        let before = std::mem::replace(&mut self.memory.lock().brakes, engaged.clone());
-        for (reason, note) in engaged.iter().filter(|brake| !before.contains(brake)) {
-            tracing::warn!(configmap = %self.request, "{note}");
-            self.warn(ctx, map, reason, note);
-        }
-        let gone = |reason: &str| engaged.iter().all(|(other, _)| *other != reason);
-        for (reason, _) in before.iter().filter(|(reason, _)| gone(reason)) {
-            let note = format!("the brake is released ({reason})");
-            tracing::info!(configmap = %self.request, "{note}");
-            self.event(ctx, map, EventType::Normal, "BrakeReleased", &note);
-        }
-    }
-
-    /// Reports the entries of the allowlist that end within a day, each once.
-    fn warn_of_ends(
-        &self,
-        ctx: &Context,
-        map: Option<&ConfigMap>,
-        config: &Config,
-        now: Timestamp,
-    ) {
-        let ending = allowlist::ending(&config.policy.allowlist, now);
-        let news = self.memory.lock().ending_news(&ending);
-        for (target, allowed) in news {
-            let note = format!(
-                "whitelist: {target}{allowed} ends within a day; blocks for it are banned then if their time is not over. Change or remove the line"
-            );
-            tracing::warn!(configmap = %self.request, "{note}");
-            self.warn(ctx, map, "AllowlistEnds", &note);
-        }
     }
 
     /// Protects the addresses behind the gateway's name. Returns why they are not known.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reeve_controller::Request;
 use reeve_controller::source::Sender;
+use reeve_controller::{Request, Runnable};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -93,8 +93,16 @@ impl Losses {
 // === impl Checks ===
 
 impl Checks {
+    /// The checks at work, while this process leads.
+    pub(crate) fn runnable(self) -> Runnable {
+        Runnable::new("lost bans", move |stop| async move {
+            self.run(stop).await;
+            Ok::<_, std::convert::Infallible>(())
+        })
+    }
+
     /// Checks until `stop`.
-    pub(crate) async fn run(self, stop: CancellationToken) {
+    async fn run(self, stop: CancellationToken) {
         let work = async { tokio::join!(self.check(), self.request()) };
         tokio::select! {
             biased;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use super::block::BlockReconciler;
@@ -13,6 +13,9 @@ use crate::config::Config;
 use crate::decide::{Claim, ClaimChange, Rails, Run, World, decide};
 use crate::guard::{self, Ask, source_of};
 use crate::trigger::Repeat;
+
+/// The times of this process and of the API server may differ by so much.
+const SAME_TIME: SignedDuration = SignedDuration::from_secs(60);
 
 // === impl BlockReconciler ===
 
@@ -69,7 +72,7 @@ impl BlockReconciler {
             return run;
         }
         let admitted = guard.admit(key, ask(block), &config.guard, &coverage, now);
-        let Err(hold) = admitted else {
+        let Err(mut hold) = admitted else {
             // Counted from now on, before other blocks ask.
             let fresh = false;
             let begin = ClaimChange::Begin {
@@ -82,6 +85,12 @@ impl BlockReconciler {
             return run;
         };
         drop(coverage);
+        // Only this process can have called a gateway for a block that was created since it leads.
+        let created = block.metadata.creation_timestamp.as_ref();
+        let own = created
+            .zip(self.seeded_at())
+            .is_some_and(|(created, seeded)| created.0.duration_since(seeded) > SAME_TIME);
+        hold.may_stand &= !own;
         let world = World {
             rails: Rails {
                 hold: Some(&hold),

@@ -23,6 +23,7 @@ use crate::api::{
     INTENT, IPBlock, IPBlockSpec, IPBlockStatus, Intent, Phase, Place, TRIGGER_ANNOTATION,
     condition,
 };
+use crate::guard::{Limit, Settings};
 use crate::target::Target;
 use audit::Audit;
 use expect::Expected;
@@ -209,6 +210,40 @@ proptest! {
         // holds up its block for ten minutes more.
         let patience = if simulation.dead.is_empty() { 0 } else { 600 + LONGEST + 60 };
         simulation.pass(2 * RESYNC.as_secs() + 10 + patience);
+        simulation.check();
+        for block in 0..NAMED + TARGETS.len() {
+            simulation.happen(Happening::Delete(block));
+        }
+        simulation.pass(10 + patience);
+        assert!(simulation.objects.is_empty(), "still held: {:?}", simulation.objects.keys());
+        for (place, enforced) in simulation.alive() {
+            assert!(enforced.is_empty(), "leaked at {place}: {enforced:?}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(300))]
+
+    /// The caps themselves are checked at each new ban.
+    #[test]
+    fn caps_hold_back_bans_and_never_a_lift(
+        history in proptest::collection::vec(happening(), 1..30),
+        faults in faults(),
+        active in 1usize..4,
+        per_minute in 1usize..4,
+    ) {
+        let mut simulation = Simulation::new(faults);
+        let mut caps = Settings::default();
+        caps.limits.all = Limit { active: Some(active), per_minute: Some(per_minute) };
+        simulation.caps = Some(caps);
+        for happening in history {
+            simulation.happen(happening);
+        }
+        simulation.mend();
+        let patience = if simulation.dead.is_empty() { 0 } else { 600 + LONGEST + 60 };
+        simulation.pass(2 * RESYNC.as_secs() + 10 + patience);
+        // No ban is overdue, and the gateways enforce exactly the active blocks.
         simulation.check();
         for block in 0..NAMED + TARGETS.len() {
             simulation.happen(Happening::Delete(block));

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -9,6 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::*;
+use crate::guard::{Ask, Hold, Limiter, Scope, Settings};
 use crate::policy::Policy;
 
 /// The operator was killed.
@@ -31,7 +33,13 @@ pub(super) struct Simulation {
     pub(super) dead: BTreeSet<Place>,
     pub(super) policy: Policy,
     pub(super) place: Option<Place>,
-    coverage: Coverage,
+    pub(super) coverage: Coverage,
+    /// The caps, the limiter of this process, and the new bans that it let pass.
+    pub(super) caps: Option<Settings>,
+    limiter: Limiter,
+    admitted: Vec<Timestamp>,
+    /// Blocks that wait, and for which this process lifted what may have stood.
+    clean: BTreeSet<String>,
     pub(super) queue: BTreeSet<String>,
     wakes: BTreeMap<String, Timestamp>,
     pub(super) faults: std::vec::IntoIter<Fault>,
@@ -91,6 +99,10 @@ impl Simulation {
             policy: Policy::default(),
             place: Some(gateway(0)),
             coverage: Coverage::default(),
+            caps: None,
+            limiter: Limiter::default(),
+            admitted: Vec::new(),
+            clean: BTreeSet::new(),
             queue: BTreeSet::new(),
             wakes: BTreeMap::new(),
             budget: 12,
@@ -118,6 +130,9 @@ impl Simulation {
 
     pub(super) fn kill(&mut self) {
         self.coverage.clear();
+        self.limiter = Limiter::default();
+        self.admitted.clear();
+        self.clean.clear();
         self.wakes.clear();
         self.queue = self.objects.keys().cloned().collect();
         for (key, block) in &self.objects {
@@ -261,27 +276,84 @@ impl Simulation {
     }
 
     /// The decision about a block, or the lift of what it left behind.
-    fn decide(&self, key: &str) -> Option<Run> {
+    fn decide(&mut self, key: &str) -> Option<Run> {
         let Some(block) = self.objects.get(key).cloned() else {
             let claim = self.coverage.claim(key)?;
             let targets = [claim.standing.target];
             let neighbours = self.coverage.neighbours(&targets, key);
             return Some(Run::orphan(&claim.standing, &neighbours, self.now));
         };
-        let place = self.place.as_ref();
-        let world = World {
+        let place = self.place.clone();
+        let place = place.as_ref();
+        let coverage = &self.coverage;
+        let mut world = World {
             policy: &self.policy,
             place: place.ok_or("no engine is configured"),
             max_duration: None,
             retention: Some(RETENTION),
             unblock_grace: GRACE,
-            neighbours: &self.coverage.neighbours(&targets(&block), key),
-            assert: self.coverage.assert(key, place, RESYNC, self.instant()),
+            neighbours: &coverage.neighbours(&targets(&block), key),
+            assert: coverage.assert(key, place, RESYNC, self.instant()),
             resync: RESYNC,
-            untouched: self.coverage.untouched_places(key),
+            untouched: &coverage.untouched_places(key).to_vec(),
             rails: Rails::default(),
         };
-        Some(decide(&block.into(), &world, self.now))
+        let block = Arc::new(block);
+        let run = decide(&block, &world, self.now);
+        let (Some(caps), Some((standing, until))) = (&self.caps, run.new_ban()) else {
+            return Some(run);
+        };
+        if coverage.claim(key).is_some() {
+            return Some(run);
+        }
+        let asked = Ask {
+            namespace: "default",
+            source: "manual",
+        };
+        let active = |scope: &Scope| coverage.count(scope);
+        let now = self.instant();
+        let admitted = self.limiter.admit(asked, caps, active, now, String::new);
+        let Err(held) = admitted else {
+            self.admitted.push(self.now);
+            let fresh = false;
+            let begin = ClaimChange::Begin {
+                standing,
+                until,
+                fresh,
+            };
+            drop(self.coverage.apply(key, &begin, now));
+            self.is_within_the_caps();
+            return Some(run);
+        };
+        let hold = Hold {
+            reason: held.reason(),
+            message: held.to_string(),
+            retry_in: held.retry_in(0),
+            may_stand: !self.clean.contains(key),
+        };
+        world.rails.hold = Some(&hold);
+        let run = decide(&block, &world, self.now);
+        Some(run)
+    }
+
+    /// There are never more bans, and in no minute more new ones, than the caps allow.
+    fn is_within_the_caps(&self) {
+        let Some(limit) = self.caps.as_ref().map(|caps| caps.limits.all) else {
+            return;
+        };
+        let count = self.coverage.len();
+        // Those that stood before this process began are not lifted because of a cap.
+        assert!(
+            limit.active.is_none_or(|most| count <= most),
+            "{count} bans"
+        );
+        let recent = self.admitted.iter().rev();
+        let recent = recent.take_while(|at| self.now.duration_since(**at).as_secs() < 60);
+        let recent = recent.count();
+        assert!(
+            limit.per_minute.is_none_or(|most| recent <= most),
+            "{recent} in a minute"
+        );
     }
 
     pub(super) fn reconcile(&mut self, key: &str) -> Result<(), Killed> {
@@ -295,6 +367,11 @@ impl Simulation {
             let outcome = match run.step().clone() {
                 Step::End(wake) => {
                     self.audit.ends(key);
+                    if !run.holds() {
+                        self.clean.remove(key);
+                    } else if matches!(wake, Wake::After(_)) {
+                        self.clean.insert(key.to_owned());
+                    }
                     self.wake(key, &run, wake);
                     return Ok(());
                 }

@@ -8,6 +8,7 @@ fn hold() -> Hold {
         reason: "Limited",
         message: "2 blocks are banned in all, the most that maxActiveBlocks allows".into(),
         retry_in: Duration::from_secs(60),
+        may_stand: false,
     }
 }
 
@@ -257,4 +258,24 @@ fn an_edited_duration_of_a_lengthened_ban_is_followed_as_it_is() {
     case.apply(&case.decide(), now());
     assert_eq!((length(&case.status()), step(&case)), (3 * 3600, 3));
     assert!(case.decide().is_rest());
+}
+
+#[test]
+fn a_ban_that_an_earlier_process_may_have_made_is_lifted_while_it_waits() {
+    let mut case = Case::new("192.0.2.7", "10m");
+    let plan = case.decide();
+    // The intent is recorded, the gateway called, and the process ends.
+    let before = plan.before().cloned().unwrap();
+    case.block.metadata.finalizers = Some(vec![FINALIZER.into()]);
+    case.annotate(INTENT, &before.intent.unwrap().unwrap().to_string());
+    case.hold = Some(Hold {
+        may_stand: true,
+        ..hold()
+    });
+    let plan = case.decide();
+    assert_eq!(operations(&plan), [unban("192.0.2.7")]);
+    let settled = case.apply(&plan, now());
+    assert_eq!(phase(&settled), Phase::Pending);
+    case.hold = Some(hold());
+    assert!(case.decide().calls().is_empty());
 }

@@ -1,0 +1,101 @@
+//! What the guard rails do to a decision: waits, shadow mode, lengthened bans, refusals that are braked.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::api::{Phase, write_time};
+use crate::duration;
+use crate::guard::Hold;
+
+use super::decision::Decision;
+use super::facts::{Request, end, span};
+use super::plan::{LIFT_BRAKED, Patch, Plan, Problem, Purpose};
+
+// === impl Decision ===
+
+impl Decision<'_> {
+    /// When the present ban began, and when it ends.
+    pub(super) fn granted(&self, request: Request) -> (Timestamp, Option<Timestamp>) {
+        let began = self.facts.began(self.now);
+        let granted = self.facts.status.granted(request.duration);
+        (began, granted.map(|granted| end(began, granted)))
+    }
+
+    /// Lifts what stands for `purpose`, or keeps it until its end while the brake holds such lifts.
+    pub(super) fn unless_braked(
+        &self,
+        request: Request,
+        purpose: impl FnOnce(bool) -> Purpose,
+    ) -> Plan {
+        let active = self.facts.is(&Phase::Active);
+        if let Some(why) = self.world.rails.keeps_refused.filter(|_| active) {
+            let (began, until) = self.granted(request);
+            let problem = Problem {
+                reason: LIFT_BRAKED,
+                message: why.to_owned(),
+            };
+            return self.keep(request, began, until, Some(problem));
+        }
+        self.lift_for(|lifted, _| purpose(lifted))
+    }
+
+    /// Shows what would happen to a block whose source is in shadow mode.
+    pub(super) fn show(&self, request: Request, source: &str) -> Plan {
+        let target = request.target;
+        let (_, granted) = self.next_length(request);
+        let length = granted.map_or_else(
+            || "without end".to_owned(),
+            |granted| format!("for {}", duration::display(granted)),
+        );
+        let message = format!(
+            "would ban {target} {length}: the source {source} is in shadow mode; to ban what it reports, remove it from shadowSources, or shadow from its trigger"
+        );
+        self.unless_braked(request, |lifted| Purpose::Shadow { message, lifted })
+    }
+
+    /// The step and the length of the next ban.
+    pub(super) fn next_length(&self, request: Request) -> (i64, Option<Duration>) {
+        let Some(escalation) = self.world.rails.escalation else {
+            return (1, request.duration);
+        };
+        let step = escalation.next_step(&self.facts.status, self.now);
+        let most = self.world.max_duration;
+        let granted = request
+            .duration
+            .map(|asked| escalation.granted(&request.target, asked, step, most));
+        (step, granted)
+    }
+
+    /// Waits with the ban that `plan` makes. A request that the object's age does not tell is recorded, so that it ends
+    /// unless the ban comes about within its own time.
+    pub(super) fn hold(&self, request: Request, hold: &Hold, plan: Plan) -> Plan {
+        let intent = plan.before.as_ref().and_then(|patch| patch.intent.as_ref());
+        let asked = intent.and_then(|intent| intent.as_ref()?.asked);
+        let known = self.facts.intent.as_ref().filter(|_| self.facts.attempted);
+        let recorded = asked.is_some() && known.and_then(|known| known.asked) != asked;
+        let until = if recorded {
+            asked
+                .zip(request.duration)
+                .map(|(asked, duration)| end(asked, duration))
+        } else {
+            self.facts.window_end(request.duration)
+        };
+        let end = until.map_or_else(String::new, |until| {
+            format!(" (given up at {})", write_time(until))
+        });
+        let left = until.map(|until| span(self.now, until));
+        let purpose = Purpose::Hold {
+            reason: hold.reason,
+            message: format!("not banned yet{end}: {}", hold.message),
+            retry_in: left.map_or(hold.retry_in, |left| left.min(hold.retry_in)),
+        };
+        let before = plan.before.filter(|_| recorded).unwrap_or_default();
+        let calls = if hold.may_stand {
+            self.lifting().0
+        } else {
+            Vec::new()
+        };
+        self.build(before, calls, purpose, Patch::default())
+    }
+}
