@@ -15,7 +15,7 @@ use crate::metrics::Metrics;
 use crate::policy::RefusalKind;
 use crate::sets::RawEngine;
 use crate::trigger::RawTrigger;
-use crate::{audit, engine, notify, sets, trigger};
+use crate::{audit, engine, notify, pulled, sets, trigger};
 
 const GUIDE: &str = include_str!("../docs/operate.md");
 const NOTIFICATIONS: &str = include_str!("../docs/notifications.md");
@@ -113,7 +113,7 @@ fn examples(page: &'static str) -> Vec<BTreeMap<String, String>> {
 
 #[test]
 fn every_example_of_the_guides_is_a_right_configuration() {
-    for (page, least) in [(TRIGGERS, 4), (NOTIFICATIONS, 3)] {
+    for (page, least) in [(TRIGGERS, 6), (NOTIFICATIONS, 3)] {
         let examples = examples(page);
         assert!(examples.len() >= least, "{} examples", examples.len());
         for mut data in examples {
@@ -136,6 +136,22 @@ fn every_field_of_an_engine_is_documented_and_every_documented_one_exists() {
     let rows = table_of(ENGINES, "| field of `engines` | meaning | default |");
     let fields = rows.into_iter().flat_map(|row| code(row[0]));
     assert_eq!(fields.map(String::from).collect::<BTreeSet<_>>(), known);
+}
+
+#[test]
+fn every_field_of_a_source_is_documented_and_every_documented_one_exists() {
+    let unknown = "{name: a, url: u, '?': 1}";
+    let error = serde_saphyr::from_str::<pulled::RawSource>(unknown).expect_err("an unknown field");
+    let serde_saphyr::Error::SerdeUnknownField { expected, .. } = error.without_snippet() else {
+        panic!("{error}");
+    };
+    let known: BTreeSet<String> = expected.iter().map(ToString::to_string).collect();
+    let rows = TRIGGERS.lines();
+    let rows = rows.skip_while(|line| *line != "| field | meaning | default |");
+    let rows = rows.skip(2).take_while(|line| line.starts_with('|'));
+    let cells = rows.filter_map(|row| row.trim_matches('|').split(" | ").next());
+    let documented: BTreeSet<String> = cells.flat_map(code).map(String::from).collect();
+    assert_eq!(documented, known);
 }
 
 #[test]
@@ -198,6 +214,10 @@ fn exposed() -> String {
     let audit = audit::Metrics::default();
     audit.register(&mut registry);
     audit.written(1);
+    let pulled = pulled::Metrics::default();
+    pulled.register(&mut registry);
+    pulled.pulled("crowdsec", "failed");
+    pulled.lists("crowdsec", 1, 0);
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
     text

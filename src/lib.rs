@@ -11,6 +11,7 @@
 //!
 //! * [`api`]: the IPBlock kind. [`target`], [`duration`]: what a user may write, in canonical form.
 //! * [`trigger`]: alerts become objects. [`config`]: the ConfigMap, read all or nothing.
+//! * [`pulled`]: lists of addresses that become objects: CrowdSec, feeds.
 //! * [`policy`]: which targets may be banned at all. [`prefix`]: values by address range.
 //! * [`decide`]: what is to be done for a block, a pure machine, and what may stand at the gateway.
 //! * [`reconcile`]: the thin shell that performs its steps. [`lock`]: one lock an address.
@@ -53,6 +54,7 @@ pub mod outbound;
 mod packaging;
 pub mod policy;
 pub mod prefix;
+pub mod pulled;
 pub mod reconcile;
 #[cfg(any(doc, doctest))]
 #[doc = include_str!("../docs/runbook.md")]

@@ -33,6 +33,7 @@ use crate::mounted::{self, Directory};
 use crate::notify::{self, Event, Notification, Notifications};
 use crate::outbound::{self, AddressPolicy, Http};
 use crate::policy::Protected;
+use crate::pulled::{self, BlockSink, CachedBlocks, NetworkConnect, Sources};
 use crate::reconcile::{
     Announcer, BlockReconciler, Checks, ConfigurationReconciler, Connector, Consumers,
     Dependencies, Engines, FIRST_RETRY, Gateways, LONGEST_RETRY, LiftsFirst, Live, Losses,
@@ -273,6 +274,7 @@ fn assemble(
     let set_counts = sets::Metrics::default();
     let trigger_counts = trigger::Metrics::default();
     let notify_counts = notify::Metrics::default();
+    let source_counts = pulled::Metrics::default();
     let coverage = Arc::clone(&kept.coverage);
     let guard = Guard::new(counts.guard().clone());
     manager.metrics().register(|registry| {
@@ -282,6 +284,7 @@ fn assemble(
         trigger_counts.register(registry);
         notify_counts.register(registry);
         settings.audit.metrics().register(registry);
+        source_counts.register(registry);
     });
 
     let live = Live::new();
@@ -334,6 +337,16 @@ fn assemble(
             escalation: None,
             shadow: BTreeSet::new(),
         },
+    ));
+    let policy = AddressPolicy {
+        allow_loopback: settings.allow_loopback,
+    };
+    let known = Arc::new(CachedBlocks::new(manager.caches().clone()));
+    let sources = Arc::new(Sources::new(
+        Arc::new(NetworkConnect { policy }),
+        Arc::new(BlockSink::new(Arc::clone(&triggers), known)),
+        settings.clock.clone(),
+        source_counts,
     ));
     let (again, requests) = source::channel::<Request>(REQUESTS);
     let record = Arc::new(Record::new(&settings.namespace));
@@ -389,11 +402,7 @@ fn assemble(
         refresh,
         config_map.clone(),
     ))?;
-    let outbound = Http::builder()
-        .policy(AddressPolicy {
-            allow_loopback: settings.allow_loopback,
-        })
-        .build()?;
+    let outbound = Http::builder().policy(policy).build()?;
     let own_ports = [
         (manager.health_address(), "health"),
         (manager.metrics_address(), "metrics"),
@@ -427,6 +436,7 @@ fn assemble(
                 live,
                 engines,
                 triggers: Arc::clone(&triggers),
+                sources: Arc::clone(&sources),
                 notifications: notifications.clone(),
                 outbound: Arc::new(outbound),
                 blocks: again.clone(),
@@ -454,6 +464,7 @@ fn assemble(
     manager.add(ends(Arc::clone(&coverage), time, again.clone()))?;
     manager.add(checks.runnable())?;
     manager.add(jumps(manager, coverage, again))?;
+    manager.add(pulling(sources))?;
     let audit = settings.audit.clone();
     manager.add(ending(Arc::clone(&triggers), notifications, audit))?;
     manager.add(set_ends(Arc::clone(&sets)))?;
@@ -539,6 +550,14 @@ fn jumps(manager: &Manager, coverage: Arc<Mutex<Coverage>>, again: Sender<Reques
                 return Ok(());
             }
         }
+    })
+}
+
+/// Pulls the sources, on the leader.
+fn pulling(sources: Arc<Sources>) -> Runnable {
+    Runnable::new("sources", move |stop| async move {
+        sources.run(stop).await;
+        Ok::<_, std::convert::Infallible>(())
     })
 }
 

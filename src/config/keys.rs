@@ -10,6 +10,8 @@ pub const ENGINES: &str = "engines";
 pub const WHITELIST: &str = "whitelist";
 /// A YAML list of HTTP servers for alerts.
 pub const TRIGGER: &str = "trigger";
+/// A YAML list of lists of addresses that are pulled: CrowdSec, feeds.
+pub const SOURCES: &str = "sources";
 /// All keys about notifications begin so.
 pub const NOTIFY_PREFIX: &str = "notify";
 
@@ -122,6 +124,7 @@ pub const ALL: &[&str] = &[
     BRAKE,
     SHADOW_SOURCES,
     ESCALATION,
+    SOURCES,
 ];
 
 /// The keys about the engine and its gateway.

@@ -15,6 +15,7 @@ pub mod keys;
 mod notify;
 mod parse;
 mod settings;
+mod sources;
 
 #[cfg(test)]
 pub(crate) use channels::RawChannel;

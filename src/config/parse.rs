@@ -129,6 +129,7 @@ fn read(
     guard
         .shadow
         .extend(shown.map(|trigger| trigger.name.clone()));
+    let sources = super::sources::read(text(data, keys::SOURCES), options, &mut reader.errors);
     let former = gateways::read(data, keys::FORMER_GATEWAYS, &mut reader.errors);
     let place = engine.as_ref().ok().map(|engine| &engine.place);
     let withdrawn = gateways::read_withdrawn(data, place, &former, &mut reader.errors);
@@ -167,6 +168,7 @@ fn read(
         resync_interval,
         triggers,
         guard,
+        sources,
         notify,
         warnings,
         dropped: reader.dropped.0.iter().map(ToString::to_string).collect(),

@@ -9,6 +9,7 @@ use crate::guard;
 use crate::mounted::{self, Directory, MountedFile};
 use crate::policy::{Allowed, Policy, Protected};
 use crate::prefix::Prefixes;
+use crate::pulled::Source;
 use crate::sets;
 use crate::trigger::{Definition, Repeat};
 
@@ -42,6 +43,8 @@ pub struct Config {
     pub triggers: Vec<Definition>,
     /// Caps, brakes, shadow mode, escalation.
     pub guard: guard::Settings,
+    /// The lists that are pulled.
+    pub sources: Vec<Source>,
     /// Where notifications go.
     pub notify: Vec<ChannelConfig>,
     /// Oddities that are not errors, such as unknown keys; for the log.
@@ -167,7 +170,10 @@ impl Config {
                 || self.engines != before.engines,
             engine,
             // The place is written into the objects that triggers make.
-            triggers: engine || limits || self.triggers != before.triggers,
+            triggers: engine
+                || limits
+                || self.triggers != before.triggers
+                || self.sources != before.sources,
             notify: self.notify != before.notify,
         }
     }

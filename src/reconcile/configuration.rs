@@ -26,6 +26,7 @@ use crate::mounted::Stamp;
 use crate::notify::{Channel, Notifications};
 use crate::outbound::Outbound;
 use crate::policy::Allowed;
+use crate::pulled::Sources;
 use crate::sets::Sets;
 use crate::target::Target;
 use crate::time::Time;
@@ -50,6 +51,8 @@ pub struct Consumers {
     pub engines: Arc<Engines>,
     /// The HTTP servers for alerts.
     pub triggers: Arc<Triggers>,
+    /// The lists that are pulled.
+    pub sources: Arc<Sources>,
     /// Notifications.
     pub notifications: Notifications,
     /// How hooks are called.
@@ -500,6 +503,7 @@ impl ConfigurationReconciler {
                 shadow: config.guard.shadow.clone(),
             });
         }
+        consumers.sources.set(&config.sources);
         // Without a change too: a listener that failed is tried again.
         let failed = consumers.triggers.apply(&config.triggers).await;
         problems.extend(failed.iter().map(ToString::to_string));

@@ -156,7 +156,7 @@ fn classify(error: client::Error) -> BlocksError {
 }
 
 #[cfg(test)]
-pub(super) mod in_memory {
+pub(crate) mod in_memory {
     use super::*;
     use parking_lot::Mutex;
     use std::collections::BTreeMap;

@@ -91,6 +91,11 @@ impl Firing {
         *self != before
     }
 
+    /// Whether `alert` of `trigger` fires.
+    pub(super) fn has(&self, trigger: &str, alert: &str) -> bool {
+        self.alerts.contains(&mark(trigger, alert))
+    }
+
     /// The text of the annotation.
     pub(super) fn text(&self) -> String {
         // Texts and numbers always have a JSON form.

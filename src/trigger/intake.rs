@@ -242,13 +242,7 @@ impl Intake {
             )));
         }
         let duration = lasting(wanted, settings);
-        let rules = Rules {
-            most: settings.max_duration,
-            repeated: self.repeated.unwrap_or(settings.repeated_alert),
-            grace: settings.unblock_grace,
-            escalation: settings.escalation,
-        };
-        let answer = repeat::answer(present, &duration, rules, self.shared.time.now());
+        let answer = self.answer(present, &duration, settings);
         let (spec, annotations, outcome) = match answer {
             Answer::LeaveAlone => match self.joined(present, wanted, None) {
                 Some(annotations) => (json!({}), annotations, Outcome::LeftAlone),
@@ -273,6 +267,25 @@ impl Intake {
         };
         self.patch(present, &spec, &annotations).await?;
         Ok(outcome)
+    }
+
+    fn answer(&self, present: &IPBlock, duration: &str, settings: &Settings) -> Answer {
+        let rules = Rules {
+            most: settings.max_duration,
+            repeated: self.repeated.unwrap_or(settings.repeated_alert),
+            grace: settings.unblock_grace,
+            escalation: settings.escalation,
+        };
+        repeat::answer(present, duration, rules, self.shared.time.now())
+    }
+
+    /// Whether `wanted` would change nothing about `block`.
+    pub(super) fn leaves_alone(&self, block: &IPBlock, wanted: &Wanted) -> bool {
+        let settings = Arc::clone(&self.shared.settings.read());
+        let duration = lasting(wanted, &settings);
+        is_for(block, &wanted.target)
+            && !block.is_deleting()
+            && self.answer(block, &duration, &settings) == Answer::LeaveAlone
     }
 
     /// The annotation with this alert beside the others that keep the ban; `None` when it is there, and when the ban is

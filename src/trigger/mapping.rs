@@ -124,7 +124,7 @@ pub enum MappingError {
 // === impl Pointers ===
 
 impl Pointers {
-    pub(super) fn all(&self) -> &[String] {
+    pub(crate) fn all(&self) -> &[String] {
         match self {
             Self::One(one) => std::slice::from_ref(one),
             Self::Several(several) => several,

@@ -39,6 +39,7 @@ mod listen;
 mod mapping;
 mod metrics;
 mod payload;
+mod pulled;
 mod receive;
 pub(crate) mod repeat;
 mod server;
@@ -48,6 +49,8 @@ mod tests;
 mod tls_tests;
 mod tried;
 
+#[cfg(test)]
+pub(crate) use blocks::in_memory;
 pub use blocks::{Blocks, BlocksError, KubeBlocks};
 pub use credentials::{Credentials, GRAFANA_HMAC_HEADER};
 pub(crate) use credentials::{Refusal, bearer, is_one_of, secrets};
@@ -61,6 +64,7 @@ pub use listen::Tls;
 pub use mapping::{Defaults, Mapping, MappingError, Pointers, RawMapping};
 pub use metrics::Metrics;
 pub use payload::{Form, Payload};
+pub(crate) use pulled::{PulledIntake, single_target};
 pub use repeat::Repeat;
 pub use server::{ApplyError, Dependencies, Triggers};
 pub use tried::{Line, Tried};

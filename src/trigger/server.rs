@@ -94,6 +94,10 @@ impl Triggers {
         }
     }
 
+    pub(super) fn shared(&self) -> Shared {
+        self.shared.clone()
+    }
+
     /// Sets the values for later alerts: default duration, namespace, engine.
     pub fn set(&self, settings: Settings) {
         *self.shared.settings.write() = Arc::new(settings);

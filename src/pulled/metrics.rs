@@ -1,0 +1,74 @@
+//! The metrics of sources.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+/// `ipblock_source_pulls_total{source,outcome}` and `ipblock_source_entries{source,state}`. Cloning is cheap; clones count
+/// together.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    pulls: Family<Pull, Counter>,
+    entries: Family<State, Gauge>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Pull {
+    source: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct State {
+    source: String,
+    state: &'static str,
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// Shows these metrics in `registry`.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "ipblock_source_pulls",
+            "Pulls of sources by outcome: changed, unchanged, failed, unwritten",
+            self.pulls.clone(),
+        );
+        registry.register(
+            "ipblock_source_entries",
+            "Entries of sources: listed, and left_out because they are wrong or too many",
+            self.entries.clone(),
+        );
+    }
+
+    pub(crate) fn pulled(&self, source: &str, outcome: &'static str) {
+        let source = source.to_owned();
+        let labels = Pull { source, outcome };
+        self.pulls.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn lists(&self, source: &str, listed: usize, left_out: usize) {
+        for (state, count) in [("listed", listed), ("left_out", left_out)] {
+            let source = source.to_owned();
+            let labels = State { source, state };
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.entries.get_or_create(&labels).set(count);
+        }
+    }
+
+    /// A source that is not pulled any more lists nothing.
+    pub(super) fn forget(&self, source: &str) {
+        for state in ["listed", "left_out"] {
+            let source = source.to_owned();
+            self.entries.remove(&State { source, state });
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn pulls(&self, source: &str, outcome: &'static str) -> u64 {
+        let source = source.to_owned();
+        self.pulls.get_or_create(&Pull { source, outcome }).get()
+    }
+}

@@ -1,0 +1,136 @@
+//! All sources, each in a task of its own while this replica leads.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reeve_clock::Clock;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::definition::Source;
+use super::metrics::Metrics;
+use super::puller::Puller;
+use super::sink::Sink;
+use crate::outbound::{AddressPolicy, Http, Limits, Outbound};
+
+/// Makes the connections to a source.
+pub trait Connect: Send + Sync + fmt::Debug {
+    /// The way to `source`.
+    ///
+    /// # Errors
+    /// When its authorities cannot be read.
+    fn connect(&self, source: &Source) -> Result<Arc<dyn Outbound>, String>;
+}
+
+/// Connections over the network, within the limits of the source.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NetworkConnect {
+    /// Which addresses may be called.
+    pub policy: AddressPolicy,
+}
+
+/// The sources of the configuration.
+#[derive(Debug)]
+pub struct Sources {
+    wanted: watch::Sender<Arc<Vec<Source>>>,
+    connect: Arc<dyn Connect>,
+    sink: Arc<dyn Sink>,
+    clock: Clock,
+    metrics: Metrics,
+}
+
+// === impl NetworkConnect ===
+
+impl Connect for NetworkConnect {
+    fn connect(&self, source: &Source) -> Result<Arc<dyn Outbound>, String> {
+        let limits = Limits {
+            connect: Duration::from_secs(5),
+            total: Duration::from_secs(60),
+            answer_bytes: source.max_bytes,
+        };
+        let mut builder = Http::builder().limits(limits).policy(self.policy);
+        if let Some(file) = &source.authorities {
+            let pem = file.read();
+            let pem = pem.map_err(|error| format!("cannot read {file}: {error}"))?;
+            builder = builder.authority(pem);
+        }
+        let http = builder.build().map_err(|error| error.to_string())?;
+        Ok(Arc::new(http))
+    }
+}
+
+// === impl Sources ===
+
+impl Sources {
+    pub(crate) fn new(
+        connect: Arc<dyn Connect>,
+        sink: Arc<dyn Sink>,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> Self {
+        Self {
+            wanted: watch::Sender::default(),
+            connect,
+            sink,
+            clock,
+            metrics,
+        }
+    }
+
+    /// Pulls exactly `sources` from now on, while [`Sources::run`] runs. Unchanged ones go on; the bans of those that are
+    /// gone run to their end.
+    pub fn set(&self, sources: &[Source]) {
+        self.wanted.send_if_modified(|wanted| {
+            let other = wanted.as_slice() != sources;
+            if other {
+                *wanted = Arc::new(sources.to_vec());
+            }
+            other
+        });
+    }
+
+    /// Pulls until `stop`: on the leader.
+    pub async fn run(&self, stop: CancellationToken) {
+        let mut wanted = self.wanted.subscribe();
+        let mut tasks: BTreeMap<String, (Source, AbortOnDropHandle<()>)> = BTreeMap::new();
+        loop {
+            let sources = Arc::clone(&wanted.borrow_and_update());
+            let is_wanted = |source: &Source| sources.iter().any(|it| it == source);
+            tasks.retain(|name, (source, _)| {
+                let stays = is_wanted(source);
+                if !stays {
+                    self.metrics.forget(name);
+                }
+                stays
+            });
+            for source in sources.iter() {
+                if !tasks.contains_key(&source.name) {
+                    let task = AbortOnDropHandle::new(tokio::spawn(self.pull(source.clone())));
+                    tasks.insert(source.name.clone(), (source.clone(), task));
+                }
+            }
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                changed = wanted.changed() => {
+                    if changed.is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+        // Another replica pulls now.
+        for name in tasks.keys() {
+            self.metrics.forget(name);
+        }
+    }
+
+    fn pull(&self, source: Source) -> impl Future<Output = ()> + Send + 'static {
+        let (connect, sink) = (Arc::clone(&self.connect), Arc::clone(&self.sink));
+        let (clock, metrics) = (self.clock.clone(), self.metrics.clone());
+        Puller::new(source, connect, sink, clock, metrics).run()
+    }
+}

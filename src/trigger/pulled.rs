@@ -1,0 +1,109 @@
+//! The rules of alerts for the entries of sources that are pulled (see [`crate::pulled`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::address::target;
+use super::alerts::{Resolved, Wanted};
+use super::debounce::Debounce;
+use super::firing::Firing;
+use super::intake::{Intake, Outcome};
+use super::repeat::Repeat;
+use super::server::Triggers;
+use crate::api::IPBlock;
+use crate::target::Target;
+
+/// A source is one alert for each of its addresses.
+const ALERT: &str = "";
+
+/// Writes the objects of one source.
+#[derive(Debug)]
+pub(crate) struct PulledIntake(Intake);
+
+// === impl Triggers ===
+
+impl Triggers {
+    /// The intake of the source `name`: an entry bans and is renewed as by an alert, and one that leaves lifts as a resolved
+    /// alert does.
+    pub(crate) fn pulled(&self, name: &str, namespace: Option<&str>) -> PulledIntake {
+        PulledIntake(Intake {
+            shared: self.shared(),
+            debounce: Arc::new(Debounce::new(Duration::ZERO, 1)),
+            source: name.to_owned(),
+            namespace: namespace.map(String::from),
+            lifts: true,
+            // Without it a listed address would be free between two pulls.
+            repeated: Some(Repeat::Extend),
+        })
+    }
+}
+
+// === impl PulledIntake ===
+
+impl PulledIntake {
+    /// The namespace of the objects.
+    pub(crate) fn namespace(&self) -> String {
+        let settings = self.0.shared.settings.read();
+        let namespace = self.0.namespace.as_ref();
+        namespace.unwrap_or(&settings.namespace).clone()
+    }
+
+    /// Whether a ban of `target` for `asked` would change nothing about `block`.
+    pub(crate) fn is_satisfied(&self, block: &IPBlock, target: &Target, asked: &str) -> bool {
+        let recorded = Firing::of(block).is_none_or(|it| it.has(&self.0.source, ALERT));
+        recorded && self.0.leaves_alone(block, &wanted(target, asked, ""))
+    }
+
+    /// Whether the ban of `block` is one of this source.
+    pub(crate) fn has_banned(&self, block: &IPBlock) -> bool {
+        Firing::of(block).is_some_and(|it| it.has(&self.0.source, ALERT))
+    }
+
+    /// Bans `target` for `asked`, or renews its ban.
+    pub(crate) async fn ban(
+        &self,
+        target: &Target,
+        asked: &str,
+        reason: &str,
+    ) -> Result<(), String> {
+        match self.0.take(&wanted(target, asked, reason)).await {
+            Outcome::Unavailable(why) => Err(why),
+            Outcome::Rejected(why) => {
+                let source = &self.0.source;
+                tracing::warn!(%source, %why, "an entry of a source cannot be a block");
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the ban of `target`, if this source made it and nothing else keeps it.
+    pub(crate) async fn lift(&self, target: &Target) -> Result<(), String> {
+        let resolved = Resolved {
+            target: *target,
+            raw: target.to_string(),
+            alert: ALERT.to_owned(),
+        };
+        match self.0.resolve(&resolved).await {
+            Outcome::Unavailable(why) => Err(why),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn wanted(target: &Target, asked: &str, reason: &str) -> Wanted {
+    Wanted {
+        target: *target,
+        raw: target.to_string(),
+        duration: Some(asked.to_owned()),
+        reason: reason.to_owned(),
+        by: None,
+        alert: ALERT.to_owned(),
+        remark: None,
+    }
+}
+
+/// The target of a text that is one address or range.
+pub(crate) fn single_target(text: &str) -> Option<Target> {
+    target(text.trim(), true).ok()
+}
