@@ -32,5 +32,6 @@ mod lifecycle;
 mod reload;
 mod rendered;
 mod restart;
+mod senders;
 mod takeover;
 mod triggers;
