@@ -83,11 +83,13 @@ fn documented() -> BTreeSet<String> {
     ];
     let metrics: BTreeSet<String> = words
         .filter(|word| families.iter().any(|family| word.starts_with(family)))
-        // Exposed after the first count: in this case nothing is notified, sent or skipped.
+        // Exposed after the first count: in this case nothing is notified, sent, pulled or skipped.
         .filter(|word| {
             ![
                 "ipblock_notifications_total",
                 "ipblock_skipped_total",
+                "ipblock_source_entries",
+                "ipblock_source_pulls_total",
                 "ipblock_webhook_requests_total",
             ]
             .contains(word)

@@ -8,6 +8,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use ipblock_operator::config::keys;
+use ipblock_operator::inbound;
 use ipblock_operator::target::object_name;
 use serde_json::{Value, json};
 use sha2::Sha256;
@@ -39,6 +40,7 @@ async fn every_key_takes_effect_without_a_restart(world: World) {
     let standing: Vec<&str> = standing.iter().map(String::as_str).collect();
     second.enforces(&standing).await;
     endings(&edits).await;
+    sources(&edits).await;
     notifications(&edits).await;
     none_left(&world).await;
     connections(&edits).await;
@@ -477,6 +479,37 @@ async fn notifications(edits: &Edits<'_>) {
         "{all:#?}"
     );
     edits.set(keys::NOTIFY_TYPE, "").await;
+
+    let chat = file("chat", &hook.url("/chat"));
+    let events = hook.url("/events");
+    let channels = format!(
+        "[{{type: webhook, url: '{events}'}}, {{name: chat, type: lark, urlFile: {chat}, events: [resolve]}}]"
+    );
+    edits.set(keys::NOTIFY_CHANNELS, &channels).await;
+    let event = notified("/events", 58).await;
+    assert_eq!(event["type"], "top.yiiong.ops.ipblock.ban", "{event:#}");
+    assert_eq!(event["subject"], "203.0.113.58");
+    world
+        .patch("notified-58", json!({"spec": {"unblock": true}}))
+        .await;
+    hook.receives("/chat", "203.0.113.58").await;
+    edits.set(keys::NOTIFY_CHANNELS, "").await;
+}
+
+/// A list that is pulled.
+async fn sources(edits: &Edits<'_>) {
+    let handler = |_| async { inbound::text(http::StatusCode::OK, "203.0.113.70 # a comment") };
+    let list = inbound::serve(([127, 0, 0, 1], 0).into(), inbound::limits(), handler);
+    let list = list.expect("a free port");
+    let source = format!(
+        "[{{name: partners, type: feed, url: 'http://{}/'}}]",
+        list.local_addr()
+    );
+    edits.set(keys::SOURCES, &source).await;
+    let name = object_name("203.0.113.70");
+    let block = edits.world.phase(&name, "active").await;
+    assert_eq!(block["spec"]["source"], "partners");
+    edits.set(keys::SOURCES, "").await;
 }
 
 /// How the gateway is reached: credentials, time limits, certificates.
