@@ -1,6 +1,7 @@
 //! The manifests that follow from the code: the CRD and the access rules, as YAML.
 //!
-//! `manifests/base/crd.yaml` and `manifests/base/rbac.yaml` are what these functions print; a test compares them.
+//! `manifests/base/crd.yaml`, `manifests/base/rbac.yaml` and `manifests/engines` are what these functions print; a test
+//! compares them.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -9,6 +10,7 @@ use crate::api::{self, GROUP};
 use crate::config::CONFIG_MAP;
 use crate::operator::LEASE;
 use crate::reconcile::RECORD;
+use crate::sets::Plugin;
 
 /// The name of the ServiceAccount and of the roles.
 pub const NAME: &str = "ipblock-operator";
@@ -50,6 +52,38 @@ pub fn rbac(namespace: &str) -> Result<String, Error> {
         }
         text.push_str(&yaml(document)?);
     }
+    Ok(text)
+}
+
+/// The access rules that a set engine needs beside those of the operator, as YAML, for an operator in `namespace`.
+///
+/// # Errors
+/// As [`crd`].
+pub fn engine_rbac(plugin: Plugin, namespace: &str) -> Result<String, Error> {
+    let engine = plugin.name();
+    let mut text = format!("{HEADER} rbac --engine {engine} > manifests/engines/{engine}.yaml`\n");
+    let name = format!("{NAME}-{engine}");
+    let labels = json!({"app.kubernetes.io/name": NAME});
+    let (groups, [sets, policies]) = plugin.resources();
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": labels},
+        "rules": [
+            {"apiGroups": groups, "resources": [sets], "verbs": ["list", "create", "update", "delete"]},
+            {"apiGroups": groups, "resources": [policies], "verbs": ["get", "create", "update", "delete"]},
+        ],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name, "labels": labels},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}],
+    });
+    text.push_str(&yaml(role)?);
+    text.push_str("---\n");
+    text.push_str(&yaml(binding)?);
     Ok(text)
 }
 
@@ -163,6 +197,18 @@ mod tests {
             stored("rbac.yaml") == rbac("default").unwrap(),
             "run: cargo run -- rbac > manifests/base/rbac.yaml"
         );
+    }
+
+    #[test]
+    fn the_stored_access_rules_of_engines_are_those_of_the_code() {
+        for plugin in Plugin::ALL {
+            let engine = plugin.name();
+            let path = format!("../engines/{engine}.yaml");
+            assert!(
+                stored(&path) == engine_rbac(*plugin, "default").unwrap(),
+                "run: cargo run -- rbac --engine {engine} > manifests/engines/{engine}.yaml"
+            );
+        }
     }
 
     #[test]

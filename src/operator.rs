@@ -311,6 +311,7 @@ fn assemble(
         leading: manager.leading(),
         metrics: set_counts,
         counts: counts.clone(),
+        client: client.clone(),
     }));
     let engines = Arc::new(Engines::new(connector).with_sets(Arc::clone(&sets)));
     let standby = Arc::<Mutex<Standby>>::default();

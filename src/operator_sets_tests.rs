@@ -1,7 +1,10 @@
 //! Engines that follow the set of bans, in an operator at work.
 
 use super::*;
+use reeve_apiserver::rights::Rights;
+
 use crate::api::EngineStatus;
+use crate::sets::{Plugin, install};
 
 /// A list at a free port.
 const LIST: &str = "- name: edge\n  type: list\n  addr: 127.0.0.1:0\n  insecure: true\n";
@@ -152,6 +155,144 @@ async fn a_standby_has_the_set_of_the_leader_and_keeps_it_when_it_leads() {
     let delete = DeleteParams::default();
     world.blocks.delete("c", &delete).await.unwrap();
     becomes(&standby, &["192.0.2.7", "203.0.113.7"], 5 * SECOND).await;
+}
+
+const CILIUM: &[(&str, &str)] = &[
+    ("engine", ""),
+    ("engines", "- name: mesh\n  type: cilium\n"),
+];
+
+impl World {
+    /// The ranges in Cilium's groups, and whether there is a policy.
+    async fn cilium(&self) -> (BTreeSet<String>, bool) {
+        let list = async |plural: &str| -> Vec<serde_json::Value> {
+            let path = format!("/apis/cilium.io/v2/{plural}");
+            let request = http::Request::get(path).body(Vec::new()).unwrap();
+            let list: serde_json::Value = self.server.client().request(request).await.unwrap();
+            list["items"].as_array().cloned().unwrap_or_default()
+        };
+        let groups = list("ciliumcidrgroups").await;
+        let ranges = groups
+            .iter()
+            .flat_map(|it| it["spec"]["externalCIDRs"].as_array());
+        let ranges = ranges
+            .flatten()
+            .filter_map(|it| it.as_str().map(str::to_owned));
+        let policies = list("ciliumclusterwidenetworkpolicies").await;
+        (ranges.collect(), !policies.is_empty())
+    }
+
+    async fn cilium_becomes(&self, expected: &[&str], limit: Duration) {
+        let expected: BTreeSet<String> = expected.iter().map(ToString::to_string).collect();
+        let policy = !expected.is_empty();
+        let started = Instant::now();
+        while self.cilium().await != (expected.clone(), policy) {
+            let now = self.cilium().await;
+            assert!(
+                started.elapsed() < limit,
+                "Cilium has {now:?} after {limit:?}"
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_fails_is_named_in_the_status_and_the_block_is_active_when_it_works() {
+    let mut world = World::new().await;
+    install(&world.server, Plugin::Cilium, 0, true).await;
+    world.configure(CILIUM).await;
+    world.start().await;
+    let down = Rule::new().resource("ciliumcidrgroups");
+    world
+        .server
+        .faults()
+        .add(down.status(503, "out of service"));
+    world.create("a", "192.0.2.7", "1h").await;
+    let status = world.until("a", "pending", 30 * SECOND).await;
+    let message = status.message.unwrap();
+    assert!(message.contains("set engine mesh: cannot"), "{message}");
+    world.server.faults().clear();
+    let status = world.until("a", "active", 60 * SECOND).await;
+    assert_eq!(status.engines, [enforced("mesh")]);
+    world.cilium_becomes(&["192.0.2.7/32"], SECOND).await;
+    // A lift that fails keeps the block until it is done.
+    let down = Rule::new().verb("delete").resource("ciliumcidrgroups");
+    world
+        .server
+        .faults()
+        .add(down.status(503, "out of service"));
+    let delete = DeleteParams::default();
+    world.blocks.delete("a", &delete).await.unwrap();
+    tokio::time::sleep(60 * SECOND).await;
+    assert!(world.blocks.get_opt("a").await.unwrap().is_some());
+    world.server.faults().clear();
+    world.cilium_becomes(&[], 60 * SECOND).await;
+    tokio::time::sleep(30 * SECOND).await;
+    assert!(world.blocks.get_opt("a").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_is_not_configured_any_more_is_emptied_also_after_a_restart() {
+    let mut world = World::new().await;
+    install(&world.server, Plugin::Cilium, 0, true).await;
+    world.configure(CILIUM).await;
+    world.start().await;
+    world.create("a", "192.0.2.7", "1h").await;
+    world.until("a", "active", 10 * SECOND).await;
+    world.cilium_becomes(&["192.0.2.7/32"], 5 * SECOND).await;
+    world.configure(ALONE).await;
+    world.cilium_becomes(&[], 30 * SECOND).await;
+    // Back, and edited away while no operator runs.
+    world.configure(CILIUM).await;
+    world.cilium_becomes(&["192.0.2.7/32"], 60 * SECOND).await;
+    world.kill();
+    world.configure(ALONE).await;
+    world.start().await;
+    world.cilium_becomes(&[], 60 * SECOND).await;
+    tokio::time::sleep(60 * SECOND).await;
+    let record = world.maps.get(RECORD).await.unwrap();
+    let kept = &record.metadata.annotations.unwrap()["ops.yiiong.top/set-engines"];
+    assert_eq!(kept, "[]", "it is forgotten once it is empty");
+    world.until("a", "active", SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_access_rules_of_an_engine_hold_what_it_requests_and_no_more() {
+    let mut world = World::new().await;
+    install(&world.server, Plugin::Cilium, 0, true).await;
+    world.configure(CILIUM).await;
+    world.start().await;
+    world.create("a", "192.0.2.7", "1h").await;
+    world.create("b", "192.0.2.8", "2m").await;
+    world.until("a", "active", 10 * SECOND).await;
+    world.until("b", "expired", 150 * SECOND).await;
+    let patch = Patch::Merge(json!({"spec": {"ingressDeny": []}}));
+    let resource = kube_core::ApiResource {
+        group: "cilium.io".into(),
+        version: "v2".into(),
+        api_version: "cilium.io/v2".into(),
+        kind: "CiliumClusterwideNetworkPolicy".into(),
+        plural: "ciliumclusterwidenetworkpolicies".into(),
+    };
+    let policies: Api<kube_core::DynamicObject> = Api::all_with(world.server.client(), &resource);
+    let params = PatchParams::default();
+    policies.patch("mesh", &params, &patch).await.unwrap();
+    tokio::time::sleep(400 * SECOND).await;
+    let repaired = policies.get("mesh").await.unwrap();
+    assert_ne!(repaired.data["spec"]["ingressDeny"], json!([]));
+    let delete = DeleteParams::default();
+    world.blocks.delete("a", &delete).await.unwrap();
+    world.cilium_becomes(&[], 10 * SECOND).await;
+    let mut requests = world.server.requests().all();
+    requests.retain(|request| {
+        request.user == "system:serviceaccount:default:ipblock-operator"
+            && request.path.starts_with("/apis/cilium.io/v2/")
+    });
+    let rules = include_str!("../manifests/engines/cilium.yaml");
+    let unused = Rights::of(&requests).check(rules);
+    let unused: String = unused.iter().map(ToString::to_string).collect();
+    assert_eq!(unused, "");
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ use reeve_clock::Clock;
 use reeve_controller::options::LogOptions;
 
 use super::{gateway, run, trigger, uninstall};
+use crate::sets::Plugin;
 use crate::{manifest, mounted};
 
 /// Bans the IP addresses of IPBlock objects at a gateway, and lifts the bans when due.
@@ -49,6 +50,9 @@ enum Command {
     Rbac {
         #[command(flatten)]
         own: OwnNamespace,
+        /// Print those that an engine of this type needs beside them: cilium or calico.
+        #[arg(long, value_name = "TYPE", value_parser = plugin)]
+        engine: Option<Plugin>,
     },
     /// Release all blocks, so that the operator can be removed: lift their bans or keep them, and remove
     /// the finalizers.
@@ -107,6 +111,11 @@ pub fn main() -> ExitCode {
     }
 }
 
+fn plugin(name: &str) -> Result<Plugin, String> {
+    let found = Plugin::ALL.iter().find(|plugin| plugin.name() == name);
+    found.copied().ok_or_else(|| "use cilium or calico".into())
+}
+
 fn execute(command: Command) -> Result<(), String> {
     match command {
         Command::Crd { without_rules } => {
@@ -117,7 +126,13 @@ fn execute(command: Command) -> Result<(), String> {
             };
             print(&crd.map_err(with_causes)?)
         }
-        Command::Rbac { own } => print(&manifest::rbac(&own.namespace).map_err(with_causes)?),
+        Command::Rbac { own, engine } => {
+            let rules = match engine {
+                Some(plugin) => manifest::engine_rbac(plugin, &own.namespace),
+                None => manifest::rbac(&own.namespace),
+            };
+            print(&rules.map_err(with_causes)?)
+        }
         Command::Trigger(arguments) => {
             let (report, outcome) = trigger::run(&arguments);
             print(&report)?;

@@ -436,6 +436,12 @@ mod tests {
         fn announce(&self, _: &IPBlock, _: &Announcement, _: Timestamp) {}
     }
 
+    fn unused_client() -> kube_client::Client {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let nowhere = "http://127.0.0.1:1".parse().unwrap();
+        kube_client::Client::try_from(kube_client::Config::new(nowhere)).unwrap()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_block_that_found_no_room_in_the_queue_is_requested_again_by_the_next_lift() {
         let (again, mut requests) = reeve_controller::source::channel::<Request>(1);
@@ -462,6 +468,7 @@ mod tests {
                 leading: tokio::sync::watch::channel(true).1,
                 metrics: crate::sets::Metrics::default(),
                 counts: Metrics::new(),
+                client: unused_client(),
             })),
             standby: Arc::default(),
             guard: guard::Guard::new(crate::guard::Metrics::default()),

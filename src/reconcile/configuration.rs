@@ -27,7 +27,7 @@ use crate::notify::{Channel, Notifications};
 use crate::outbound::Outbound;
 use crate::policy::Allowed;
 use crate::pulled::Sources;
-use crate::sets::Sets;
+use crate::sets::{self, Sets};
 use crate::target::Target;
 use crate::time::Time;
 use crate::trigger::{self, Triggers};
@@ -383,6 +383,11 @@ impl ConfigurationReconciler {
             tracing::info!(configmap = %self.request, "{note}");
             self.event(ctx, map, EventType::Normal, "GatewayWithdrawn", &note);
         }
+        let keepers = config.engines.iter().filter_map(sets::Definition::keeper);
+        let cleared = self.consumers.sets.cleared();
+        self.consumers
+            .record
+            .set_keepers(keepers.collect(), cleared);
         // A record that was not read may be better than this one.
         let unwritten = match unread {
             None => self.write(ctx, &data).await,
@@ -510,6 +515,7 @@ impl ConfigurationReconciler {
         // One listener that cannot be bound must not take the replica out of the Service of the others.
         let deaf = !failed.is_empty() && consumers.triggers.addresses().await.is_empty();
         consumers.live.serves(deaf.then(|| problems.join("; ")));
+        consumers.sets.retire(&consumers.record.former_keepers());
         let resync = config.resync_interval;
         problems.extend(consumers.sets.apply(&config.engines, resync).await);
         if changes.notify {

@@ -4,7 +4,7 @@
 //! replica does, and the gateways that were configured, so that the intents of blocks are followed there: see
 //! [`trust`](super::trust).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -20,6 +20,7 @@ use serde_json::json;
 use super::trust::{Recorded, Trust};
 use crate::api::{IPBlock, Place};
 use crate::config::Config;
+use crate::sets::Keeper;
 
 /// The name of the ConfigMap.
 pub const RECORD: &str = "ipblock-operator-record";
@@ -29,6 +30,9 @@ const GATEWAYS: &str = "ops.yiiong.top/gateways";
 
 /// The annotation with the times since when gateways are not the configured one any more.
 const REPLACED: &str = "ops.yiiong.top/gateways-replaced";
+
+/// The annotation with the set engines that keep objects: a JSON list.
+const ENGINES: &str = "ops.yiiong.top/set-engines";
 
 /// How often a write that conflicts is tried before it is left to the next call.
 const WRITES: usize = 3;
@@ -47,6 +51,12 @@ struct Known {
     unreadable: Option<String>,
     /// The configuration that was written last.
     written: Option<BTreeMap<String, String>>,
+    /// The set engines of the record that keep objects.
+    recorded: BTreeSet<Keeper>,
+    /// Those of the configuration.
+    keepers: BTreeSet<Keeper>,
+    /// Those that keep nothing any more.
+    cleared: BTreeSet<Keeper>,
 }
 
 /// One entry of [`REPLACED`].
@@ -161,6 +171,10 @@ impl Record {
         let annotations = wanted.metadata.annotations.get_or_insert_default();
         annotations.insert(GATEWAYS.to_owned(), places);
         annotations.insert(REPLACED.to_owned(), replaced);
+        let keepers: Vec<String> = self.keepers().iter().map(ToString::to_string).collect();
+        if !keepers.is_empty() || annotations.contains_key(ENGINES) {
+            annotations.insert(ENGINES.to_owned(), json!(keepers).to_string());
+        }
         let Some(present) = present else {
             return client.create(&wanted).await.map(drop);
         };
@@ -182,8 +196,35 @@ impl Record {
             places: self.annotation(map, GATEWAYS),
             replaced: replaced.into_iter().map(|it| (it.place, it.at)).collect(),
         };
-        self.known.write().trust.learn(&recorded);
+        let keepers: Vec<String> = self.annotation(map, ENGINES);
+        let mut known = self.known.write();
+        known.recorded = keepers.iter().filter_map(|it| Keeper::read(it)).collect();
+        known.trust.learn(&recorded);
         recorded
+    }
+
+    /// The set engines that may keep objects.
+    fn keepers(&self) -> BTreeSet<Keeper> {
+        let known = self.known.read();
+        let left = known.recorded.difference(&known.cleared);
+        left.chain(&known.keepers).cloned().collect()
+    }
+
+    /// The set engines of the configuration that keep objects from now on, and those that were emptied. Takes effect with
+    /// the next write, which comes before the engines start.
+    pub fn set_keepers(&self, keepers: BTreeSet<Keeper>, cleared: BTreeSet<Keeper>) {
+        let mut known = self.known.write();
+        known.keepers = keepers;
+        known.cleared = cleared;
+    }
+
+    /// The set engines that may keep objects and are not configured any more.
+    #[must_use]
+    pub fn former_keepers(&self) -> BTreeSet<Keeper> {
+        let all = self.keepers();
+        all.difference(&self.known.read().keepers)
+            .cloned()
+            .collect()
     }
 
     /// An annotation of the record, empty if there is none. One that cannot be read counts as absent: no gateway is

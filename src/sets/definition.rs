@@ -1,10 +1,12 @@
 //! A set engine as configured: one entry of the ConfigMap's list `engines`.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::Deserialize;
 
 use super::access::Access;
+use super::objects::{Keeper, Plugin, Settings};
 use crate::config::Options;
 use crate::mounted::Outside;
 use crate::trigger::address;
@@ -21,7 +23,7 @@ const LONGEST_NAME: usize = 40;
 pub struct RawEngine {
     /// A name for statuses, logs, metrics and objects.
     pub name: String,
-    /// `list` or `crowdsec`.
+    /// `list`, `crowdsec`, `cilium` or `calico`.
     #[serde(rename = "type")]
     pub kind: String,
     /// Where a list is served: `:8093`.
@@ -36,6 +38,24 @@ pub struct RawEngine {
     /// Serves every client that reaches the port.
     #[serde(default)]
     pub insecure: bool,
+    /// The most targets of `cilium` and `calico`. Default 10,000.
+    #[serde(default)]
+    pub most: Option<usize>,
+    /// The most targets in one of their objects. Default 1000.
+    #[serde(default)]
+    pub per_object: Option<usize>,
+    /// Whether they keep a policy too. Default true.
+    #[serde(default)]
+    pub policy: Option<bool>,
+    /// `cilium`: the labels of the endpoints that the policy protects. Default: all endpoints.
+    #[serde(default)]
+    pub endpoints: BTreeMap<String, String>,
+    /// `calico`: the selector of the host endpoints that the policy protects. Default `all()`.
+    #[serde(default)]
+    pub selector: Option<String>,
+    /// `calico`: the order of the policy. Default -1000.
+    #[serde(default)]
+    pub order: Option<i32>,
 }
 
 /// A set engine that can run.
@@ -54,6 +74,8 @@ pub enum Kind {
     List(Serve),
     /// The local API of CrowdSec, as its bouncers read it.
     CrowdSec(Serve),
+    /// Objects of a network plugin.
+    Objects(Settings),
 }
 
 /// Where an engine is served, and to whom.
@@ -160,7 +182,7 @@ pub enum DefinitionError {
     },
 }
 
-const KINDS: &str = "list or crowdsec";
+const KINDS: &str = "list, crowdsec, cilium or calico";
 
 // === impl RawEngine ===
 
@@ -220,12 +242,81 @@ impl RawEngine {
         let kind = match self.kind.trim() {
             "list" => Kind::List(self.serve(&name, "/bans", ports, options)?),
             "crowdsec" => Kind::CrowdSec(self.serve(&name, "/", ports, options)?),
-            other => {
-                let kind = other.to_owned();
-                return Err(DefinitionError::Kind { name, kind });
-            }
+            kind => match Plugin::ALL.iter().find(|plugin| plugin.name() == kind) {
+                Some(plugin) => Kind::Objects(self.objects(&name, *plugin)?),
+                None => {
+                    let kind = kind.to_owned();
+                    return Err(DefinitionError::Kind { name, kind });
+                }
+            },
         };
+        self.check_foreign(&name, &kind)?;
         Ok(Definition { name, kind })
+    }
+
+    /// Refuses settings that the engine would ignore.
+    fn check_foreign(&self, name: &str, kind: &Kind) -> Result<(), DefinitionError> {
+        let plugin = match kind {
+            Kind::Objects(settings) => Some(settings.plugin),
+            Kind::List(_) | Kind::CrowdSec(_) => None,
+        };
+        let served = plugin.is_none();
+        let settings = [
+            ("addr", self.addr.is_some(), served),
+            ("path", self.path.is_some(), served),
+            ("bearerTokenFile", self.bearer_token_file.is_some(), served),
+            ("insecure", self.insecure, served),
+            ("most", self.most.is_some(), !served),
+            ("perObject", self.per_object.is_some(), !served),
+            ("policy", self.policy.is_some(), !served),
+            (
+                "endpoints",
+                !self.endpoints.is_empty(),
+                plugin == Some(Plugin::Cilium),
+            ),
+            (
+                "selector",
+                self.selector.is_some(),
+                plugin == Some(Plugin::Calico),
+            ),
+            (
+                "order",
+                self.order.is_some(),
+                plugin == Some(Plugin::Calico),
+            ),
+        ];
+        match settings.into_iter().find(|(_, set, known)| *set && !known) {
+            Some((key, ..)) => Err(DefinitionError::Foreign {
+                name: name.to_owned(),
+                kind: self.kind.trim().to_owned(),
+                key,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn objects(&self, name: &str, plugin: Plugin) -> Result<Settings, DefinitionError> {
+        let count = |key: &'static str, value: Option<usize>, default: usize, highest: usize| {
+            let count = value.unwrap_or(default);
+            if (1..=highest).contains(&count) {
+                return Ok(count);
+            }
+            Err(DefinitionError::Value {
+                name: name.to_owned(),
+                key,
+                value: count.to_string(),
+                why: "it is zero, or more than the API server and the plugin can hold",
+            })
+        };
+        Ok(Settings {
+            plugin,
+            shard: count("perObject", self.per_object, 1000, 10_000)?,
+            most: count("most", self.most, 10_000, 200_000)?,
+            policy: self.policy.unwrap_or(true),
+            endpoints: self.endpoints.clone().into_iter().collect(),
+            selector: self.selector.clone().unwrap_or_else(|| "all()".to_owned()),
+            order: self.order.unwrap_or(-1000),
+        })
     }
 
     fn serve(
@@ -298,6 +389,19 @@ impl Definition {
     pub fn serve(&self) -> Option<&Serve> {
         match &self.kind {
             Kind::List(serve) | Kind::CrowdSec(serve) => Some(serve),
+            Kind::Objects(_) => None,
+        }
+    }
+
+    /// The engine as it is remembered; `None`: it keeps nothing elsewhere.
+    #[must_use]
+    pub fn keeper(&self) -> Option<Keeper> {
+        match &self.kind {
+            Kind::List(_) | Kind::CrowdSec(_) => None,
+            Kind::Objects(settings) => Some(Keeper {
+                plugin: settings.plugin,
+                name: self.name.clone(),
+            }),
         }
     }
 

@@ -28,6 +28,7 @@ mod follower;
 mod kind;
 mod list;
 mod metrics;
+mod objects;
 mod registry;
 mod select;
 mod serve;
@@ -40,6 +41,9 @@ pub use kind::{Capabilities, Change, Error, SetEngine};
 #[cfg(test)]
 pub(crate) use metrics::Counts;
 pub use metrics::Metrics;
+#[cfg(test)]
+pub(crate) use objects::tests::install;
+pub use objects::{Keeper, Plugin, Settings as ObjectSettings};
 pub use registry::{Dependencies, Sets};
 pub use select::{Selection, select};
 pub use set::{Entry, TargetSet, Until};

@@ -1,6 +1,6 @@
 //! All set engines of the configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::RwLock;
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::crowdsec::{CrowdSecEngine, CrowdSecSurface};
 use super::definition::{Definition, Kind};
@@ -17,6 +18,7 @@ use super::follower::{Follower, Parts};
 use super::kind::SetEngine;
 use super::list::{ListEngine, ListSurface};
 use super::metrics::Metrics;
+use super::objects::{Keeper, ObjectEngine, Settings};
 use super::serve::{Listeners, Surface};
 use super::set::{Entry, Until};
 use crate::api::{EngineStatus, Place, Standing};
@@ -27,10 +29,13 @@ use crate::time::Time;
 /// At most this often the ends of entries are looked at.
 const EXPIRE_AGAIN: Duration = Duration::from_millis(100);
 
+/// How soon a former engine that could not be emptied is tried again.
+const CLEAR_AGAIN: Duration = Duration::from_secs(10);
+
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 /// What set engines work with.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Dependencies {
     /// The time that bans end by.
     pub time: Time,
@@ -40,6 +45,8 @@ pub struct Dependencies {
     pub metrics: Metrics,
     /// What the operator counts.
     pub counts: crate::metrics::Metrics,
+    /// The API server, for engines that keep objects there.
+    pub client: kube_client::Client,
 }
 
 /// All set engines, and the set that they follow.
@@ -49,6 +56,9 @@ pub struct Sets {
     parts: Dependencies,
     engines: RwLock<Vec<Arc<Running>>>,
     listeners: Mutex<Listeners>,
+    /// The tasks that empty former engines.
+    retiring: parking_lot::Mutex<BTreeMap<Keeper, AbortOnDropHandle<()>>>,
+    cleared: Arc<parking_lot::Mutex<BTreeSet<Keeper>>>,
 }
 
 #[derive(Debug)]
@@ -56,6 +66,15 @@ struct Running {
     definition: Definition,
     follower: Follower,
     surface: Option<Arc<dyn Surface>>,
+}
+
+impl std::fmt::Debug for Dependencies {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Dependencies")
+            .field("time", &self.time)
+            .finish_non_exhaustive()
+    }
 }
 
 // === impl Sets ===
@@ -69,6 +88,8 @@ impl Sets {
             parts,
             engines: RwLock::default(),
             listeners: Mutex::default(),
+            retiring: parking_lot::Mutex::default(),
+            cleared: Arc::default(),
         }
     }
 
@@ -85,6 +106,8 @@ impl Sets {
     pub async fn apply(&self, definitions: &[Definition], resync: Duration) -> Vec<String> {
         let mut listeners = self.listeners.lock().await;
         let before = self.engines.read().clone();
+        let keepers: BTreeSet<Keeper> = definitions.iter().filter_map(Definition::keeper).collect();
+        self.cleared.lock().retain(|it| !keepers.contains(it));
         let mut engines = Vec::with_capacity(definitions.len());
         for definition in definitions {
             let same = |running: &&Arc<Running>| running.definition == *definition;
@@ -133,32 +156,75 @@ impl Sets {
         let Dependencies {
             metrics, counts, ..
         } = &self.parts;
-        let (engine, surface): (Arc<dyn SetEngine>, Option<Arc<dyn Surface>>) =
-            match &definition.kind {
-                Kind::List(serve) => {
-                    let list = Arc::new(ListEngine::new(&definition.name, metrics.clone()));
-                    let surface = ListSurface::new(Arc::clone(&list), serve.access.clone());
-                    (list, Some(Arc::new(surface)))
-                }
-                Kind::CrowdSec(serve) => {
-                    let time = self.parts.time.clone();
-                    let name = &definition.name;
-                    let lapi = Arc::new(CrowdSecEngine::new(name, time, metrics.clone()));
-                    let surface = CrowdSecSurface::new(Arc::clone(&lapi), serve.access.clone());
-                    (lapi, Some(Arc::new(surface)))
-                }
-            };
+        let (engine, surface): (Arc<dyn SetEngine>, Option<Arc<dyn Surface>>) = match &definition
+            .kind
+        {
+            Kind::List(serve) => {
+                let list = Arc::new(ListEngine::new(&definition.name, metrics.clone()));
+                let surface = ListSurface::new(Arc::clone(&list), serve.access.clone());
+                (list, Some(Arc::new(surface)))
+            }
+            Kind::CrowdSec(serve) => {
+                let time = self.parts.time.clone();
+                let name = &definition.name;
+                let lapi = Arc::new(CrowdSecEngine::new(name, time, metrics.clone()));
+                let surface = CrowdSecSurface::new(Arc::clone(&lapi), serve.access.clone());
+                (lapi, Some(Arc::new(surface)))
+            }
+            Kind::Objects(settings) => (Arc::new(self.objects(&definition.name, settings)), None),
+        };
         let parts = Parts {
             desired: self.desired.clone(),
             metrics: metrics.clone(),
             counts: counts.clone(),
-            leading: None,
+            leading: matches!(definition.kind, Kind::Objects(_))
+                .then(|| self.parts.leading.clone()),
         };
         Running {
             definition: definition.clone(),
             follower: Follower::start(&definition.name, engine, parts, resync),
             surface,
         }
+    }
+
+    fn objects(&self, name: &str, settings: &Settings) -> ObjectEngine {
+        let Dependencies {
+            client, leading, ..
+        } = &self.parts;
+        ObjectEngine::new(name, settings.clone(), client.clone(), leading.clone())
+    }
+
+    /// Empties engines that keep objects and are not configured any more, by the leader. They are tried again until they
+    /// are [`cleared`](Self::cleared).
+    pub(crate) fn retire(&self, former: &BTreeSet<Keeper>) {
+        let mut retiring = self.retiring.lock();
+        retiring.retain(|keeper, _| former.contains(keeper));
+        for keeper in former {
+            if retiring.contains_key(keeper) {
+                continue;
+            }
+            let engine = self.objects(&keeper.name, &Settings::former(keeper.plugin));
+            let mut leading = self.parts.leading.clone();
+            let (cleared, own) = (Arc::clone(&self.cleared), keeper.clone());
+            let task = async move {
+                if leading.wait_for(|leads| *leads).await.is_err() {
+                    return;
+                }
+                while let Err(error) = engine.clear().await {
+                    tracing::warn!(engine = %own, %error, "could not empty a former set engine; trying again");
+                    tokio::time::sleep(CLEAR_AGAIN).await;
+                }
+                tracing::info!(engine = %own, "emptied a former set engine");
+                cleared.lock().insert(own);
+            };
+            let task = AbortOnDropHandle::new(tokio::spawn(task));
+            retiring.insert(keeper.clone(), task);
+        }
+    }
+
+    /// The former engines that were emptied.
+    pub(crate) fn cleared(&self) -> BTreeSet<Keeper> {
+        self.cleared.lock().clone()
     }
 
     /// Takes a call of an engine into the desired set.

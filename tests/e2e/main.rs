@@ -17,6 +17,7 @@ macro_rules! on_both_servers {
     };
 }
 
+mod bouncer;
 mod builtin;
 mod cluster;
 mod gateway;
@@ -33,5 +34,6 @@ mod reload;
 mod rendered;
 mod restart;
 mod senders;
+mod sets;
 mod takeover;
 mod triggers;

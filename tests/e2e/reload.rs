@@ -42,6 +42,7 @@ async fn every_key_takes_effect_without_a_restart(world: World) {
     endings(&edits).await;
     sources(&edits).await;
     notifications(&edits).await;
+    engines(&edits).await;
     none_left(&world).await;
     connections(&edits).await;
 
@@ -378,6 +379,25 @@ async fn endings(edits: &Edits<'_>) {
 }
 
 /// Sends an alert until it is answered with `status`.
+/// Engines that follow the set, beside the gateway.
+async fn engines(edits: &Edits<'_>) {
+    let world = edits.world;
+    let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let entry = format!("- name: edge\n  type: list\n  addr: \"{address}\"\n  insecure: true\n");
+    edits.set(keys::ENGINES, &entry).await;
+    block(world, "listed", "203.0.113.95").await;
+    let listed = world.phase("listed", "active").await;
+    let names = listed["status"]["engines"].as_array().map_or(0, Vec::len);
+    assert_eq!(names, 2, "the gateway and the list: {listed}");
+    let (_, text) = get(address, "/bans").await.expect("an answer");
+    assert!(text.contains("203.0.113.95\n"), "{text}");
+    edits.set(keys::ENGINES, "").await;
+    until("the list is not served any more", async || {
+        get(address, "/bans").await.is_none()
+    })
+    .await;
+}
+
 async fn answers(address: SocketAddr, path: &str, ip: &str, status: u16) {
     until(&format!("{address}{path} answers {status}"), async || {
         let answer = http(address, "POST", path, &[], &alert(ip)).await;

@@ -1,0 +1,387 @@
+//! The set as objects of a network plugin, through the API server alone: Cilium's CIDR groups, Calico's network sets.
+//!
+//! The leader writes them. A ban is confirmed when the API server has it; the plugin follows within its own time. The
+//! plugin goes on without the operator, but has no ends: a lift needs the operator.
+//!
+//! | step | why in this order |
+//! |---|---|
+//! | groups that changed | a policy must not name a group that is not there |
+//! | the policy, if the groups that it names changed | |
+//! | groups that are empty are deleted | a policy must not name a group that is gone |
+//!
+//! Objects carry the label `ops.yiiong.top/engine`, by which they are listed after a start, each resync interval and
+//! after a failure, and removed when the engine is not configured any more.
+
+mod plugin;
+mod shards;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube_client::api::{DeleteParams, ListParams, PostParams};
+use kube_client::{Api, Client, Error as ClientError};
+use kube_core::{ApiResource, DynamicObject};
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, watch};
+
+use self::plugin::{LABEL, ServedKind};
+use self::shards::Shards;
+use super::kind::{Capabilities, Change, Error, SetEngine};
+use super::set::TargetSet;
+use crate::manifest::NAME;
+use crate::outbound::BoxFuture;
+
+pub use self::plugin::{Keeper, Plugin, Settings};
+
+/// Objects listed at once.
+const PAGE: u32 = 50;
+
+/// Keeps the objects of one engine.
+pub(super) struct ObjectEngine {
+    name: String,
+    settings: Settings,
+    client: Client,
+    leading: watch::Receiver<bool>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    shards: Shards,
+    /// The versions of the groups that are there.
+    versions: BTreeMap<usize, String>,
+    /// The groups that the policy names; `None`: it has to be written.
+    named: Option<Vec<String>>,
+}
+
+// === impl ObjectEngine ===
+
+impl ObjectEngine {
+    pub(super) fn new(
+        name: &str,
+        settings: Settings,
+        client: Client,
+        leading: watch::Receiver<bool>,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            settings,
+            client,
+            leading,
+            state: Mutex::default(),
+        }
+    }
+
+    fn labels(&self) -> BTreeMap<String, String> {
+        [
+            (LABEL.to_owned(), self.name.clone()),
+            ("app.kubernetes.io/managed-by".to_owned(), NAME.to_owned()),
+        ]
+        .into()
+    }
+
+    fn object(&self, name: String, resource: &ApiResource, spec: Value) -> DynamicObject {
+        let mut object = DynamicObject::new(&name, resource).data(json!({ "spec": spec }));
+        object.metadata.labels = Some(self.labels());
+        object
+    }
+
+    fn group_name(&self, number: usize) -> String {
+        format!("{}-{number}", self.name)
+    }
+
+    /// A process that lost its lease writes nothing more.
+    fn check_lead(&self) -> Result<(), Error> {
+        if *self.leading.borrow() {
+            Ok(())
+        } else {
+            Err(Error("this replica does not lead".into()))
+        }
+    }
+
+    /// The kind in the first version that the server has.
+    async fn served(&self, kind: ServedKind) -> Result<ApiResource, Error> {
+        for version in kind.versions {
+            let listed = self.client.list_api_group_resources(version).await;
+            match listed {
+                Ok(list) if list.resources.iter().any(|it| it.name == kind.plural) => {
+                    let (group, version) = version.split_once('/').unwrap_or_default();
+                    return Ok(ApiResource {
+                        group: group.to_owned(),
+                        version: version.to_owned(),
+                        api_version: format!("{group}/{version}"),
+                        kind: kind.kind.to_owned(),
+                        plural: kind.plural.to_owned(),
+                    });
+                }
+                Ok(_) => {}
+                Err(error) if is(&error, 404) => {}
+                Err(error) => return Err(failed("discover", kind.plural, &error)),
+            }
+        }
+        let (plugin, plural) = (self.settings.plugin.name(), kind.plural);
+        Err(Error(format!(
+            "{ABSENT}{plural}; install {plugin}, or remove the engine"
+        )))
+    }
+
+    /// Reads the groups that are there. Their numbers are in their names; others are not touched.
+    async fn list(&self, api: &Api<DynamicObject>) -> Result<State, Error> {
+        let mut state = State::default();
+        let selector = format!("{LABEL}={}", self.name);
+        let mut params = ListParams::default().labels(&selector).limit(PAGE);
+        loop {
+            let page = api.list(&params).await;
+            let page = page.map_err(|error| failed("list", "its groups", &error))?;
+            for object in page.items {
+                let name = object.metadata.name.unwrap_or_default();
+                let number = name.strip_prefix(&self.name);
+                let number = number.and_then(|rest| rest.strip_prefix('-')?.parse().ok());
+                let Some(number) = number else { continue };
+                let targets = self.settings.plugin.targets(&object.data["spec"]);
+                let targets: BTreeSet<_> = targets.into_iter().collect();
+                if !targets.is_empty() {
+                    state.shards.0.insert(number, targets);
+                }
+                let version = object.metadata.resource_version.unwrap_or_default();
+                state.versions.insert(number, version);
+            }
+            match page.metadata.continue_.filter(|it| !it.is_empty()) {
+                Some(next) => params = params.continue_token(&next),
+                None => return Ok(state),
+            }
+        }
+    }
+
+    /// Writes or deletes the group `number`.
+    async fn write(
+        &self,
+        api: &Api<DynamicObject>,
+        resource: &ApiResource,
+        state: &mut State,
+        number: usize,
+    ) -> Result<(), Error> {
+        self.check_lead()?;
+        let name = self.group_name(number);
+        let targets = state.shards.0.get(&number).into_iter().flatten();
+        let spec = self.settings.plugin.group_spec(targets);
+        let mut object = self.object(name.clone(), resource, spec);
+        let params = PostParams::default();
+        let version = state.versions.get(&number);
+        let written = match version {
+            Some(version) => {
+                object.metadata.resource_version = Some(version.clone());
+                api.replace(&name, &params, &object).await
+            }
+            None => api.create(&params, &object).await,
+        };
+        let written = written.map_err(|error| failed("write", &name, &error))?;
+        let version = written.metadata.resource_version.unwrap_or_default();
+        state.versions.insert(number, version);
+        Ok(())
+    }
+
+    async fn delete(&self, api: &Api<DynamicObject>, name: &str) -> Result<(), Error> {
+        self.check_lead()?;
+        match api.delete(name, &DeleteParams::default()).await {
+            Err(error) if !is(&error, 404) => Err(failed("delete", name, &error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Brings the policy in line with the groups. Without groups there is none.
+    async fn write_policy(&self, state: &mut State) -> Result<(), Error> {
+        let groups = state.shards.0.keys().map(|it| self.group_name(*it));
+        let groups: Vec<String> = groups.collect();
+        if !self.settings.policy || state.named.as_ref() == Some(&groups) {
+            return Ok(());
+        }
+        let resource = self.served(self.settings.plugin.policy()).await?;
+        let api = Api::all_with(self.client.clone(), &resource);
+        if groups.is_empty() {
+            self.delete(&api, &self.name).await?;
+            state.named = Some(groups);
+            return Ok(());
+        }
+        let present = api.get_opt(&self.name).await;
+        let present: Option<DynamicObject> =
+            present.map_err(|error| failed("read", "its policy", &error))?;
+        let spec = self.settings.policy_spec(&self.name, &groups);
+        let mut policy = self.object(self.name.clone(), &resource, spec);
+        let trial = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let written = match &present {
+            Some(present) if includes(&present.data["spec"], &policy.data["spec"]) => Ok(None),
+            Some(present) => {
+                policy.metadata.resource_version = present.metadata.resource_version.clone();
+                self.check_lead()?;
+                self.trial(api.replace(&self.name, &trial, &policy).await)?;
+                let params = PostParams::default();
+                api.replace(&self.name, &params, &policy).await.map(Some)
+            }
+            None => {
+                self.check_lead()?;
+                self.trial(api.create(&trial, &policy).await)?;
+                api.create(&PostParams::default(), &policy).await.map(Some)
+            }
+        };
+        written.map_err(|error| failed("write", "its policy", &error))?;
+        state.named = Some(groups);
+        Ok(())
+    }
+
+    /// Checks what the server would have made of the policy.
+    fn trial(&self, answer: Result<DynamicObject, ClientError>) -> Result<(), Error> {
+        let answer = answer.map_err(|error| failed("write", "its policy", &error))?;
+        self.settings.plugin.check(&answer.data).map_err(Error)
+    }
+
+    async fn try_apply(&self, change: &Change) -> Result<(), Error> {
+        let resource = self.served(self.settings.plugin.group()).await?;
+        let api = Api::all_with(self.client.clone(), &resource);
+        let mut state = self.state.lock().await;
+        let touched = state.shards.apply(change, self.settings.shard);
+        let (full, empty): (Vec<usize>, Vec<usize>) = touched
+            .into_iter()
+            .partition(|number| state.shards.0.contains_key(number));
+        for number in full {
+            self.write(&api, &resource, &mut state, number).await?;
+        }
+        self.write_policy(&mut state).await?;
+        for number in empty {
+            self.delete(&api, &self.group_name(number)).await?;
+            state.versions.remove(&number);
+        }
+        Ok(())
+    }
+
+    async fn try_snapshot(&self) -> Result<TargetSet, Error> {
+        let resource = self.served(self.settings.plugin.group()).await?;
+        let api = Api::all_with(self.client.clone(), &resource);
+        let mut state = self.state.lock().await;
+        *state = self.list(&api).await?;
+        let empty = state.versions.keys().copied();
+        let empty: Vec<usize> = empty
+            .filter(|number| !state.shards.0.contains_key(number))
+            .collect();
+        // A policy that another client changed or deleted is drift too.
+        self.write_policy(&mut state).await?;
+        for number in empty {
+            self.delete(&api, &self.group_name(number)).await?;
+            state.versions.remove(&number);
+        }
+        Ok(state.shards.set())
+    }
+
+    async fn try_clear(&self) -> Result<(), Error> {
+        let mut state = self.state.lock().await;
+        let plugin = self.settings.plugin;
+        let policies = match self.served(plugin.policy()).await {
+            Ok(resource) => Some(Api::<DynamicObject>::all_with(
+                self.client.clone(),
+                &resource,
+            )),
+            // The plugin was removed, and its objects with it.
+            Err(error) if error.0.starts_with(ABSENT) => None,
+            Err(error) => return Err(error),
+        };
+        if let Some(policies) = policies {
+            self.delete(&policies, &self.name).await?;
+        }
+        let resource = match self.served(plugin.group()).await {
+            Ok(resource) => resource,
+            Err(error) if error.0.starts_with(ABSENT) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let api = Api::all_with(self.client.clone(), &resource);
+        *state = self.list(&api).await?;
+        for number in std::mem::take(&mut state.versions).into_keys() {
+            self.delete(&api, &self.group_name(number)).await?;
+        }
+        *state = State::default();
+        Ok(())
+    }
+}
+
+/// How the error of a kind that is not served begins.
+const ABSENT: &str = "the API server has no ";
+
+impl SetEngine for ObjectEngine {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            v6: true,
+            ranges: true,
+            ttl: false,
+            most: Some(self.settings.most),
+        }
+    }
+
+    fn collect(&self) -> std::time::Duration {
+        std::time::Duration::from_millis(500)
+    }
+
+    fn apply<'a>(&'a self, change: &'a Change) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(self.try_apply(change))
+    }
+
+    fn snapshot(&self) -> BoxFuture<'_, Result<Option<TargetSet>, Error>> {
+        Box::pin(async move { self.try_snapshot().await.map(Some) })
+    }
+
+    fn clear(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(self.try_clear())
+    }
+}
+
+impl std::fmt::Debug for ObjectEngine {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("ObjectEngine")
+            .field("name", &self.name)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether `present` has every field of `wanted`, also with fields that the server or the plugin added.
+fn includes(present: &Value, wanted: &Value) -> bool {
+    match (present, wanted) {
+        (Value::Object(present), Value::Object(wanted)) => wanted.iter().all(|(key, value)| {
+            present
+                .get(key)
+                .is_some_and(|present| includes(present, value))
+        }),
+        (Value::Array(present), Value::Array(wanted)) => {
+            present.len() == wanted.len()
+                && present
+                    .iter()
+                    .zip(wanted)
+                    .all(|(present, wanted)| includes(present, wanted))
+        }
+        (Value::Number(present), Value::Number(wanted)) => present.as_f64() == wanted.as_f64(),
+        _ => present == wanted,
+    }
+}
+
+fn is(error: &ClientError, code: u16) -> bool {
+    matches!(error, ClientError::Api(status) if status.code == code)
+}
+
+/// A failure in words that do not change from one attempt to the next.
+fn failed(what: &str, name: &str, error: &ClientError) -> Error {
+    let why = match error {
+        ClientError::Api(status) if status.code == 409 => {
+            "another client changed it; trying again".to_owned()
+        }
+        ClientError::Api(status) if status.code == 403 => {
+            format!("{}; apply the access rules of the engine", status.message)
+        }
+        ClientError::Api(status) => status.message.clone(),
+        _ => "the API server does not answer".to_owned(),
+    };
+    Error(format!("cannot {what} {name}: {why}"))
+}
+
+#[cfg(test)]
+pub(super) mod tests;

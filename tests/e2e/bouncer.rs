@@ -1,0 +1,143 @@
+//! CrowdSec's firewall bouncer, as Debian has it, against the operator: what it puts into the kernel.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use reeve_apiserver::assets;
+use serde_json::json;
+use tokio::process::{Child, Command};
+
+use crate::cluster::Kind;
+use crate::sets::address;
+use crate::world::{World, run, until};
+
+/// Set in the process that runs in a network namespace of its own.
+const INSIDE: &str = "REEVE_IN_NAMESPACE";
+
+#[test]
+fn an_unmodified_firewall_bouncer_enforces_the_bans_and_the_kernel_lifts_them() {
+    let program = "tests/e2e/bouncer.sh sets it";
+    let Some(program) = assets::program("REEVE_BOUNCER", program) else {
+        return;
+    };
+    if program == Path::new("unavailable") {
+        return;
+    }
+    if std::env::var_os(INSIDE).is_some() {
+        run(Kind::Builtin, async |world| bouncer(world, program).await);
+        return;
+    }
+    // The bouncer changes the packet filter, so everything runs where that harms nothing.
+    let thread = std::thread::current();
+    let test = thread.name().expect("a test has a name").to_owned();
+    let output = std::process::Command::new("unshare")
+        .args(["--net", "sh", "-c", "ip link set lo up && exec \"$@\"", "-"])
+        .arg(std::env::current_exe().expect("this program"))
+        .args(["--exact", &test, "--nocapture"])
+        .env(INSIDE, "1")
+        .output()
+        .expect("unshare runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let passed = output.status.success() && text.contains("1 passed");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(passed, "inside of the namespace:\n{text}\n{errors}");
+}
+
+async fn bouncer(world: World, program: PathBuf) {
+    let keys = world.file("bouncer-keys", "another\nthe-key\n");
+    let address = address();
+    let engines = format!(
+        "- name: lapi\n  type: crowdsec\n  addr: \"{address}\"\n  bearerTokenFile: {}\n",
+        keys.display()
+    );
+    world
+        .configure(json!({"engines": engines, "engine": "", "gatewayHost": ""}))
+        .await;
+    let operator = world.operator("ipblock-operator-0").await;
+    for (name, ip, duration) in [
+        ("host", "192.0.2.7", "1h"),
+        ("range", "198.51.100.0/24", "2h"),
+        ("six", "2001:db8::7", ""),
+        ("soon", "192.0.2.9", "20s"),
+    ] {
+        world
+            .create(name, json!({"ip": ip, "duration": duration}))
+            .await;
+        world.phase(name, "active").await;
+    }
+    let configuration = world.file(
+        "bouncer.yaml",
+        &format!(
+            "mode: nftables\nupdate_frequency: 1s\ndaemonize: false\nlog_mode: stdout\n\
+             log_level: info\napi_url: http://{address}/\napi_key: the-key\ndisable_ipv6: false\n\
+             deny_action: DROP\nsupported_decisions_types: [ban]\npid_dir: {0}/\nlog_dir: {0}/\n\
+             blacklists_ipv4: crowdsec-blacklists\nblacklists_ipv6: crowdsec6-blacklists\n\
+             nftables:\n  ipv4: {{enabled: true, set-only: false, table: crowdsec, chain: crowdsec-chain}}\n  \
+             ipv6: {{enabled: true, set-only: false, table: crowdsec6, chain: crowdsec6-chain}}\n\
+             prometheus: {{enabled: false}}\n",
+            world.cluster.directory().display()
+        ),
+    );
+    let log = world.file("bouncer.log", "");
+    let _bouncer = start(&program, &configuration, &log);
+    until("the kernel has the bans", async || {
+        let rules = ruleset().await;
+        [
+            "192.0.2.7 ",
+            "198.51.100.0/24 ",
+            "2001:db8::7 ",
+            "192.0.2.9 ",
+        ]
+        .iter()
+        .all(|target| rules.contains(target))
+    })
+    .await;
+    // A lift, a new ban, and a longer one.
+    world.delete("range").await;
+    world
+        .create("late", json!({"ip": "203.0.113.7", "duration": "1h"}))
+        .await;
+    world
+        .patch("host", json!({"spec": {"duration": "10h"}}))
+        .await;
+    until("the kernel follows", async || {
+        let rules = ruleset().await;
+        !rules.contains("198.51.100.0/24")
+            && rules.contains("203.0.113.7 ")
+            && rules.contains("192.0.2.7 timeout 9h59m")
+    })
+    .await;
+    // Without the operator the kernel keeps the time.
+    operator.process.kill().await;
+    until("the kernel lifts what is over", async || {
+        !ruleset().await.contains("192.0.2.9 ")
+    })
+    .await;
+    let rules = ruleset().await;
+    assert!(
+        rules.contains("192.0.2.7 ") && rules.contains("2001:db8::7 "),
+        "{rules}"
+    );
+}
+
+fn start(program: &Path, configuration: &Path, log: &Path) -> Child {
+    let log = std::fs::File::create(log).expect("a log");
+    let errors = log.try_clone().expect("a second handle");
+    Command::new(program)
+        .arg("-c")
+        .arg(configuration)
+        .stdout(Stdio::from(log))
+        .stderr(Stdio::from(errors))
+        .kill_on_drop(true)
+        .spawn()
+        .expect("the bouncer starts")
+}
+
+/// The rules of the kernel, in the namespace of this process.
+async fn ruleset() -> String {
+    let listed = Command::new("nft").args(["list", "ruleset"]).output();
+    let listed = tokio::time::timeout(Duration::from_secs(10), listed).await;
+    let output = listed.expect("nft answers").expect("nft runs");
+    String::from_utf8_lossy(&output.stdout).replace(',', " ")
+}
