@@ -78,7 +78,7 @@ pub enum Kind {
     Objects(Settings),
 }
 
-/// Where an engine is served, and to whom.
+/// Where an engine is served, and the credentials of its readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Serve {
     /// The address.

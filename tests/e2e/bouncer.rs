@@ -59,7 +59,7 @@ async fn bouncer(world: World, program: PathBuf) {
         ("host", "192.0.2.7", "1h"),
         ("range", "198.51.100.0/24", "2h"),
         ("six", "2001:db8::7", ""),
-        ("soon", "192.0.2.9", "20s"),
+        ("soon", "192.0.2.9", "25s"),
     ] {
         world
             .create(name, json!({"ip": ip, "duration": duration}))
@@ -80,12 +80,13 @@ async fn bouncer(world: World, program: PathBuf) {
         ),
     );
     let log = world.file("bouncer.log", "");
-    let _bouncer = start(&program, &configuration, &log);
+    let _bouncer = start(&program, &configuration, log);
     until("the kernel has the bans", async || {
         let rules = ruleset().await;
         [
             "192.0.2.7 ",
-            "198.51.100.0/24 ",
+            // Of a range, this version blocks the first address with nftables.
+            "198.51.100.0 ",
             "2001:db8::7 ",
             "192.0.2.9 ",
         ]
@@ -103,7 +104,7 @@ async fn bouncer(world: World, program: PathBuf) {
         .await;
     until("the kernel follows", async || {
         let rules = ruleset().await;
-        !rules.contains("198.51.100.0/24")
+        !rules.contains("198.51.100.0 ")
             && rules.contains("203.0.113.7 ")
             && rules.contains("192.0.2.7 timeout 9h59m")
     })
@@ -121,17 +122,38 @@ async fn bouncer(world: World, program: PathBuf) {
     );
 }
 
-fn start(program: &Path, configuration: &Path, log: &Path) -> Child {
-    let log = std::fs::File::create(log).expect("a log");
-    let errors = log.try_clone().expect("a second handle");
-    Command::new(program)
+/// The bouncer at work; its log and what it did are shown when the case fails.
+struct Bouncer {
+    _child: Child,
+    log: PathBuf,
+}
+
+impl Drop for Bouncer {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+            eprintln!("the bouncer's log:\n{log}");
+            let rules = std::process::Command::new("nft")
+                .args(["list", "ruleset"])
+                .output();
+            let rules = rules.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+            eprintln!("the rules of the kernel:\n{}", rules.unwrap_or_default());
+        }
+    }
+}
+
+fn start(program: &Path, configuration: &Path, log: PathBuf) -> Bouncer {
+    let file = std::fs::File::create(&log).expect("a log");
+    let errors = file.try_clone().expect("a second handle");
+    let child = Command::new(program)
         .arg("-c")
         .arg(configuration)
-        .stdout(Stdio::from(log))
+        .stdout(Stdio::from(file))
         .stderr(Stdio::from(errors))
         .kill_on_drop(true)
         .spawn()
-        .expect("the bouncer starts")
+        .expect("the bouncer starts");
+    Bouncer { _child: child, log }
 }
 
 /// The rules of the kernel, in the namespace of this process.

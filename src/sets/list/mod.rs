@@ -17,6 +17,8 @@ mod document;
 mod history;
 mod surface;
 
+use std::time::Duration;
+
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -113,6 +115,11 @@ impl SetEngine for ListEngine {
             ttl: true,
             most: None,
         }
+    }
+
+    fn collect(&self) -> Duration {
+        // A batch costs its changes only.
+        Duration::from_millis(20)
     }
 
     fn apply<'a>(&'a self, change: &'a Change) -> BoxFuture<'a, Result<(), Error>> {

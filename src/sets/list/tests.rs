@@ -1,7 +1,6 @@
 //! The list over a real socket of this machine.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::StatusCode;
 use reqwest::Client;
