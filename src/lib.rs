@@ -22,7 +22,7 @@
 //! * [`sets`]: engines that follow a whole set, such as a list over HTTP.
 //! * [`audit`]: what was done for which block, as lines in a file. [`notify`]: notifications. [`metrics`]: counters.
 //! * [`why`]: whether an address is banned, and why.
-//! * [`operator`]: all of it put together. [`command`]: the command line. [`manifest`]: CRD and access rules.
+//! * [`page`]: the read-only page of the operator. [`operator`]: all of it put together. [`command`]: the command line. [`manifest`]: CRD and access rules.
 //! * `dev`: everything in one process without a cluster, with the gateway of [`ipblock_simulator`].
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -52,6 +52,7 @@ pub mod operator;
 pub mod outbound;
 #[cfg(test)]
 mod packaging;
+pub mod page;
 pub mod policy;
 pub mod prefix;
 pub mod pulled;

@@ -14,9 +14,10 @@ use reeve_controller::cache::{CacheOptions, KindOptions, Selected, StoreForm};
 use reeve_controller::options::LogLevels;
 use reeve_controller::source::{Sender, Source};
 use reeve_controller::{
-    Controller, Manager, MetricsServer, Request, Runnable, controller, leader_election, manager,
-    metrics, predicate, source,
+    Client, Controller, Manager, MetricsServer, Request, Runnable, controller, leader_election,
+    manager, metrics, predicate, source,
 };
+use reeve_serve::access::Access;
 use reeve_workqueue::ItemExponentialFailure;
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +33,7 @@ use crate::metrics::Metrics;
 use crate::mounted::{self, Directory};
 use crate::notify::{self, Event, Notification, Notifications};
 use crate::outbound::{self, AddressPolicy, Http};
+use crate::page;
 use crate::policy::Protected;
 use crate::pulled::{self, BlockSink, CachedBlocks, NetworkConnect, Sources};
 use crate::reconcile::{
@@ -100,6 +102,8 @@ pub struct Settings {
     pub server_time: Option<Arc<dyn ServerTime>>,
     /// The audit log.
     pub audit: audit::Log,
+    /// How the page is served, if it is.
+    pub page: Option<page::Settings>,
 }
 
 /// Why the operator does not run.
@@ -118,6 +122,12 @@ pub enum Error {
     /// A request for the start could not be queued.
     #[error(transparent)]
     Source(#[from] source::SendError),
+    /// The page.
+    #[error(transparent)]
+    Page(#[from] page::Error),
+    /// The page's address is not known.
+    #[error("the page: {0}")]
+    Listener(#[from] std::io::Error),
 }
 
 /// An operator that is ready to run.
@@ -126,7 +136,16 @@ pub struct Operator {
     manager: Manager,
     triggers: Arc<Triggers>,
     sets: Arc<Sets>,
+    page: Option<SocketAddr>,
     kept: Kept,
+}
+
+/// What the operator and its page read of the parts that are added to the manager.
+struct Assembled {
+    triggers: Arc<Triggers>,
+    sets: Arc<Sets>,
+    live: Live,
+    time: Time,
 }
 
 /// The operator's memory of blocks beside the cache. It shrinks with the blocks.
@@ -163,6 +182,7 @@ impl Settings {
             resolver: Arc::new(SystemResolver),
             server_time: None,
             audit: audit::Log::off(),
+            page: None,
         }
     }
 }
@@ -209,11 +229,13 @@ impl Operator {
         }
         let manager = builder.build().await?;
         let kept = Kept::default();
-        let (triggers, sets) = assemble(&manager, client, &settings, &kept)?;
+        let assembled = assemble(&manager, client.clone(), &settings, &kept)?;
+        let page = serve_page(&manager, client, &settings, assembled.live, assembled.time).await?;
         Ok(Self {
             manager,
-            triggers,
-            sets,
+            triggers: assembled.triggers,
+            sets: assembled.sets,
+            page,
             kept,
         })
     }
@@ -234,6 +256,12 @@ impl Operator {
     #[must_use]
     pub fn sets(&self) -> &Arc<Sets> {
         &self.sets
+    }
+
+    /// Where the page is served, with the port that was chosen.
+    #[must_use]
+    pub fn page_address(&self) -> Option<SocketAddr> {
+        self.page
     }
 
     /// Runs until `stop` is cancelled or something fails.
@@ -268,7 +296,7 @@ fn assemble(
     client: kube_client::Client,
     settings: &Settings,
     kept: &Kept,
-) -> Result<(Arc<Triggers>, Arc<Sets>), Error> {
+) -> Result<Assembled, Error> {
     let counts = Metrics::new();
     let engine_counts = engine::Metrics::new();
     let set_counts = sets::Metrics::default();
@@ -287,7 +315,9 @@ fn assemble(
         source_counts.register(registry);
     });
 
+    let time = Time::new(settings.clock.clone());
     let live = Live::new();
+    let (shown, shown_time) = (live.clone(), time.clone());
     let checked = live.clone();
     manager
         .health()
@@ -305,7 +335,6 @@ fn assemble(
             metrics: engine_counts,
         })
     });
-    let time = Time::new(settings.clock.clone());
     let sets = Arc::new(Sets::new(sets::Dependencies {
         time: time.clone(),
         leading: manager.leading(),
@@ -407,6 +436,7 @@ fn assemble(
     let own_ports = [
         (manager.health_address(), "health"),
         (manager.metrics_address(), "metrics"),
+        (settings.page.as_ref().map(|page| page.address), "page"),
     ];
     let options = config::Options {
         insecure_triggers: settings.insecure_triggers,
@@ -470,7 +500,12 @@ fn assemble(
     manager.add(ending(Arc::clone(&triggers), notifications, audit))?;
     manager.add(set_ends(Arc::clone(&sets)))?;
     manager.add(set_ending(Arc::clone(&sets)))?;
-    Ok((triggers, sets))
+    Ok(Assembled {
+        triggers,
+        sets,
+        live: shown,
+        time: shown_time,
+    })
 }
 
 /// Follows the records of blocks on a replica that does not lead.
@@ -504,6 +539,34 @@ fn set_ending(sets: Arc<Sets>) -> Runnable {
         Ok::<_, std::convert::Infallible>(())
     })
     .as_server()
+}
+
+/// Serves the page beside the manager, if it is asked for. Returns its address.
+async fn serve_page(
+    manager: &Manager,
+    client: kube_client::Client,
+    settings: &Settings,
+    live: Live,
+    time: Time,
+) -> Result<Option<SocketAddr>, Error> {
+    let Some(wanted) = &settings.page else {
+        return Ok(None);
+    };
+    let reader = page::Reader::new(page::Sources {
+        caches: manager.caches().clone(),
+        live,
+        time,
+        leads: manager.leading(),
+        replica: settings.identity.clone().unwrap_or_default(),
+    });
+    let clock = settings.clock.clone();
+    let access = || Access::new(Client::new(client), clock);
+    let guard = page::Guard::of(wanted.address, wanted.token_file.clone(), access);
+    let server = page::bind(wanted, &guard, reader).await?;
+    let address = server.local_addr()?;
+    let serving = Runnable::new("page", move |stop| server.run(stop)).as_server();
+    manager.add(serving)?;
+    Ok(Some(address))
 }
 
 /// Compares the clock with the API server's.

@@ -41,6 +41,8 @@ mod gateways;
 
 #[path = "operator_guard_tests.rs"]
 mod guard;
+#[path = "operator_page_tests.rs"]
+mod pages;
 #[path = "operator_record_tests.rs"]
 mod records;
 #[path = "operator_rights_tests.rs"]
@@ -90,6 +92,7 @@ struct World {
     kept: Kept,
     manager: Option<Manager>,
     sets: Option<Arc<Sets>>,
+    page: Option<std::net::SocketAddr>,
 }
 
 impl World {
@@ -123,6 +126,7 @@ impl World {
             kept: Kept::default(),
             manager: None,
             sets: None,
+            page: None,
         }
     }
 
@@ -205,6 +209,7 @@ impl World {
         let operator = Operator::build(client, settings).await.unwrap();
         self.health = Some(operator.manager().health().clone());
         self.kept = operator.kept.clone();
+        self.page = operator.page_address();
         self.manager = Some(operator.manager().clone());
         self.sets = Some(Arc::clone(operator.sets()));
         let task = tokio::spawn(async move {

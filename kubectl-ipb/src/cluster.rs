@@ -124,7 +124,7 @@ impl Cluster {
         }
     }
 
-    /// As [`Cluster::fold`] over every block of the cluster, or of the namespace of `-n`. A user who may list one
+    /// As [`Cluster::fold`] over every block of the cluster, or of the namespace of `-n`. A user that may list one
     /// namespace only gets that one, and a note.
     pub(crate) async fn fold_everywhere<T: Default>(
         &self,

@@ -15,6 +15,7 @@ use super::line::{Files, OwnNamespace};
 use crate::audit;
 use crate::mounted::{self, Directory};
 use crate::operator::{self, Operator, Settings};
+use crate::page;
 use crate::policy::Protected;
 use crate::target::Target;
 
@@ -79,6 +80,19 @@ pub(super) struct Arguments {
     #[arg(long)]
     takeover: bool,
 
+    /// Where the read-only page of the operator is served: ADDRESS:PORT, :PORT for every address, 0 for nowhere. On a
+    /// loopback address it is open to this machine; elsewhere it is for users with the right to get its paths.
+    #[arg(long, default_value = "0", value_name = "ADDRESS")]
+    page_address: BindAddress,
+
+    /// The page is for clients with a token of this file, one a line. A browser asks for it as a password.
+    #[arg(long, value_name = "FILE", requires = "page_address")]
+    page_token_file: Option<PathBuf>,
+
+    /// Serve the page by HTTPS, with tls.crt and tls.key of this directory.
+    #[arg(long, value_name = "DIR", requires = "page_address")]
+    page_cert_path: Option<PathBuf>,
+
     /// Append a JSON line for each ban, lift and refusal to this file; - for the standard output. A file that was moved
     /// away is created again, and SIGHUP opens it again; its size is not bounded.
     #[arg(long, value_name = "FILE")]
@@ -130,6 +144,15 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
             what: "the API server".into(),
         }));
     settings.metrics = metrics;
+    let (token_file, certificates) = (arguments.page_token_file, arguments.page_cert_path);
+    settings.page = arguments
+        .page_address
+        .address()
+        .map(|address| page::Settings {
+            address,
+            token_file,
+            certificates,
+        });
     let _reopening = match arguments.audit_log {
         Some(destination) => {
             let replica = leader_election::identity(&clock);
@@ -158,6 +181,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
             .manager()
             .metrics_address()
             .map(tracing::field::display),
+        page = operator.page_address().map(tracing::field::display),
         "starting"
     );
     operator.run_until_signal().await?;

@@ -24,6 +24,7 @@ use crate::api::IPBlock;
 use crate::config::{CONFIG_MAP, keys};
 use crate::mounted;
 use crate::operator::{Operator, Settings};
+use crate::page;
 
 /// Where the blocks and the configuration live.
 pub(super) const NAMESPACE: &str = "default";
@@ -48,6 +49,7 @@ pub(super) struct Cluster {
     gateway: Gateway,
     gateway_address: SocketAddr,
     trigger: SocketAddr,
+    page: Option<SocketAddr>,
     client: Client,
 }
 
@@ -109,11 +111,17 @@ impl Cluster {
         let settings = Settings {
             allow_loopback: true,
             secrets: mounted::Directory::new(&directory.path),
+            page: Some(page::Settings {
+                address: loopback(0),
+                token_file: None,
+                certificates: None,
+            }),
             ..Settings::new(clock)
         };
         let operator = Operator::build(client.clone(), settings)
             .await
             .map_err(|error| Error::Operator(error.to_string()))?;
+        let page = operator.page_address();
         let stop = stop.child_token();
         let operator = tokio::spawn(async move { operator.run(stop).await });
 
@@ -126,6 +134,7 @@ impl Cluster {
             gateway,
             gateway_address,
             trigger,
+            page,
             client,
         };
         Ok((cluster, operator))
@@ -164,6 +173,12 @@ impl Cluster {
 
     pub(super) fn token_file(&self) -> PathBuf {
         self.directory.path.join("trigger-token")
+    }
+
+    /// The page of the operator.
+    pub(super) fn page_url(&self) -> String {
+        let address = self.page.map(|address| address.to_string());
+        format!("http://{}/blocks", address.unwrap_or_default())
     }
 
     pub(super) fn trigger_url(&self) -> String {

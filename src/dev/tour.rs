@@ -10,6 +10,7 @@ pub(super) fn print(cluster: &Cluster, keeps_data: bool) -> io::Result<()> {
     let kubeconfig = kubeconfig.display();
     let gateway = cluster.gateway_address();
     let trigger = cluster.trigger_url();
+    let page = cluster.page_url();
     let token = cluster.token_file();
     let token = token.display();
     let kept = if keeps_data {
@@ -33,6 +34,7 @@ Then try:
   kubectl patch ipb scanner --type merge -p '{{\"spec\":{{\"unblock\":true}}}}'
   kubectl delete ipb scanner
 
+The operator's page:       {page}
 What the gateway blocks:   http://{gateway}/   (as JSON: http://{gateway}/enforced)
 An alert, as Grafana sends it:
 

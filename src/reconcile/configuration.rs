@@ -302,6 +302,7 @@ impl ConfigurationReconciler {
                 let data = map.data.clone().unwrap_or_default();
                 match self.parse(&data, good.as_ref()) {
                     Ok(config) => {
+                        self.consumers.live.refuses(None);
                         if self.memory.lock().is_new(version) {
                             self.consumers.metrics.config_read(true);
                         }
@@ -328,6 +329,7 @@ impl ConfigurationReconciler {
                 None
             }
         });
+        self.consumers.live.refuses(Some(why.clone()));
         if self.memory.lock().refuse(version) {
             self.refuse(ctx, map, &why, last.is_some());
         }

@@ -22,6 +22,8 @@ pub struct Live {
     sender: Arc<watch::Sender<Option<State>>>,
     /// Why no trigger is served.
     unserved: Arc<Mutex<Option<String>>>,
+    /// Why the ConfigMap as it is now is refused.
+    refused: Arc<Mutex<Option<String>>>,
 }
 
 // === impl Live ===
@@ -35,6 +37,7 @@ impl Live {
             unserved: Arc::new(Mutex::new(Some(
                 "the triggers of the ConfigMap were not served yet".into(),
             ))),
+            refused: Arc::default(),
         }
     }
 
@@ -53,6 +56,21 @@ impl Live {
             Some(State::Missing(why)) => Err(why.to_string()),
             Some(State::Loaded(_)) => Ok(()),
         }
+    }
+
+    /// The ConfigMap as it is now is refused for this reason, or is in force.
+    pub fn refuses(&self, refused: Option<String>) {
+        *self.refused.lock() = refused;
+    }
+
+    /// Whether the ConfigMap as it is now is in force.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn check_latest(&self) -> Result<(), String> {
+        self.refused.lock().clone().map_or(Ok(()), |why| {
+            Err(format!("the ConfigMap is refused: {why}"))
+        })
     }
 
     /// Triggers of the configuration are served, or the reason why none is.

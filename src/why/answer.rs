@@ -33,6 +33,8 @@ pub struct Answer {
     /// The target, in canonical form.
     #[serde(with = "crate::target::as_text")]
     pub target: Target,
+    /// When the answer was made.
+    pub time: Timestamp,
     /// Where it stands.
     pub verdict: Verdict,
     /// The end of the longest ban of all of it; absent: not banned, or without end.

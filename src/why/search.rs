@@ -99,11 +99,12 @@ impl Search {
             facts.push(last);
         }
         if self.inside > 0 && verdict != Verdict::Partly {
-            facts.push(format!("{} blocks ban parts of it", self.inside));
+            facts.push(format!("{} parts of it", blocks_ban(self.inside)));
         }
         facts.extend(rules.unknown.iter().cloned());
         Answer {
             target: self.target,
+            time: now,
             verdict,
             until: self.longest.flatten(),
             summary,
@@ -142,10 +143,10 @@ impl Search {
             );
         }
         if self.inside > 0 {
-            let count = self.inside;
+            let count = blocks_ban(self.inside);
             return (
                 Verdict::Partly,
-                format!("{target} is not banned as a whole, and {count} blocks ban parts of it"),
+                format!("{target} is not banned as a whole, and {count} parts of it"),
             );
         }
         if let Some(why) = refused {
@@ -182,5 +183,14 @@ impl Search {
             text.push_str(&moment(end, now));
         }
         Some(text)
+    }
+}
+
+/// `1 block bans`, `2 blocks ban`.
+fn blocks_ban(count: usize) -> String {
+    if count == 1 {
+        "1 block bans".to_owned()
+    } else {
+        format!("{count} blocks ban")
     }
 }

@@ -2,7 +2,8 @@
 //
 //   node browser.mjs URL FILE.png [dark]   photographs the page
 //
-// `open(url, scheme)` returns the text of the page, the requests it made, and what the browser logged.
+// `open(url, scheme)` returns the text of the page, the requests it made, and what the browser logged. With `scripts` the
+// scripts of the page run, and `act` is evaluated in it once it was loaded.
 
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -66,8 +67,8 @@ function start() {
   return { send, listeners, stop };
 }
 
-// Opens `url` in the colour scheme `light` or `dark`, without scripts, and watches it for some milliseconds after it was loaded.
-export async function open(url, scheme, patience = 500) {
+// Opens `url` in the colour scheme `light` or `dark`, and watches it for some milliseconds after it was loaded.
+export async function open(url, scheme, patience = 500, { scripts: run = false, act = "" } = {}) {
   const { send, listeners, stop } = start();
   try {
     const { targetId } = await send("Target.createTarget", { url: "about:blank" });
@@ -87,13 +88,18 @@ export async function open(url, scheme, patience = 500) {
     for (const domain of ["Page", "Network", "Log", "Runtime"]) await page(`${domain}.enable`);
     await page("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: scheme }] });
     await page("Emulation.setDeviceMetricsOverride", { width: WIDTH, height: 800, deviceScaleFactor: 1, mobile: false });
-    await page("Emulation.setScriptExecutionDisabled", { value: true });
+    await page("Emulation.setScriptExecutionDisabled", { value: !run });
     await page("Page.navigate", { url });
     await loaded;
     // Requests that follow the load, such as that for an icon.
-    await new Promise((resolve) => setTimeout(resolve, patience));
+    const rest = () => new Promise((resolve) => setTimeout(resolve, patience));
+    await rest();
     const value = async (expression) =>
       (await page("Runtime.evaluate", { expression, returnByValue: true })).result.value;
+    if (act) {
+      await value(act);
+      await rest();
+    }
     const text = await value("document.body.innerText");
     const background = await value("getComputedStyle(document.body).backgroundColor");
     const scripts = await value("document.querySelectorAll('script').length");

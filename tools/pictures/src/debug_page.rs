@@ -31,13 +31,13 @@ pub(crate) fn page() -> Result<String, serde_json::Error> {
 }
 
 /// The record of a picture: the hashes of the page and of the picture made from it, as `sha256sum` prints them.
-pub(crate) fn record(page: &str, picture: &[u8]) -> String {
+pub(crate) fn record(name: &str, page: &str, picture: &[u8]) -> String {
     let mut record = String::new();
-    for (content, name) in [(page.as_bytes(), "debug.html"), (picture, "debug.png")] {
+    for (content, kind) in [(page.as_bytes(), "html"), (picture, "png")] {
         for byte in Sha256::digest(content) {
             let _ = write!(record, "{byte:02x}");
         }
-        let _ = writeln!(record, "  {name}");
+        let _ = writeln!(record, "  {name}.{kind}");
     }
     record
 }
@@ -53,10 +53,10 @@ mod tests {
             page.contains("shops/flowers 12 times: the ConfigMap flowers"),
             "{page}"
         );
-        let first = record(&page, b"a");
-        assert_ne!(record(&page, b"b"), first);
-        assert_ne!(record("", b"a"), first);
+        let first = record("debug", &page, b"a");
+        assert_ne!(record("debug", &page, b"b"), first);
+        assert_ne!(record("debug", "", b"a"), first);
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  debug.png\n";
-        assert!(record("", b"").ends_with(empty));
+        assert!(record("debug", "", b"").ends_with(empty));
     }
 }

@@ -4,11 +4,13 @@
 //! demo` writes `docs/pictures/demo.svg` from the demo's output. With `--check` each compares instead, and fails if the
 //! picture is not current. `cargo run -p pictures -- debug-page` prints the page `/debug` of fixed reports;
 //! `tools/pictures/debug.sh` photographs it with Chromium and runs `pictures debug`, which records the hashes of page and
-//! picture. `pictures debug --check` compares them, without Chromium. Of the demo it compares the steps and what was expected of them, because times, ports and the
+//! picture. `pictures debug --check` compares them, without Chromium. `blocks-page`, `blocks.sh` and `blocks` do the same for
+//! the page of the IPBlock operator with fixed blocks. Of the demo it compares the steps and what was expected of them, because times, ports and the
 //! order of independent events differ from run to run.
 
 #![allow(clippy::print_stdout, reason = "the page is printed")]
 
+mod blocks_page;
 mod data_flow;
 mod debug_page;
 mod terminal;
@@ -32,12 +34,20 @@ fn main() -> Result<(), Box<dyn Error>> {
             std::io::stdin().read_to_string(&mut output)?;
             demo(&output, check)
         }
-        ["debug"] => debug(check),
+        ["debug"] => {
+            let page = debug_page::page()?;
+            recorded(check, "debug", &page)
+        }
+        ["blocks"] => recorded(check, "blocks", &blocks_page::shown()?),
+        ["blocks-page"] => {
+            print!("{}", blocks_page::page());
+            Ok(())
+        }
         ["debug-page"] => {
             print!("{}", debug_page::page()?);
             Ok(())
         }
-        _ => Err("the arguments are: [demo|debug|debug-page] [--check]".into()),
+        _ => Err("the arguments are: [demo|debug|debug-page|blocks|blocks-page] [--check]".into()),
     }
 }
 
@@ -68,17 +78,18 @@ fn demo(output: &str, check: bool) -> Result<(), Box<dyn Error>> {
     }
 }
 
-fn debug(check: bool) -> Result<(), Box<dyn Error>> {
-    let picture = std::fs::read(path("debug.png"))?;
-    let record = debug_page::record(&debug_page::page()?, &picture);
-    let file = path("debug.sha256");
+/// Writes or checks the record of the picture `name`, which was made from `page`.
+fn recorded(check: bool, name: &str, page: &str) -> Result<(), Box<dyn Error>> {
+    let picture = std::fs::read(path(&format!("{name}.png")))?;
+    let record = debug_page::record(name, page, &picture);
+    let file = path(&format!("{name}.sha256"));
     if !check {
         return Ok(std::fs::write(file, record)?);
     }
     if std::fs::read_to_string(&file)? == record {
         return Ok(());
     }
-    Err("docs/pictures/debug.png is not current: run `tools/pictures/debug.sh` (it needs Chromium and Node)".into())
+    Err(format!("docs/pictures/{name}.png is not current: run `tools/pictures/{name}.sh` (it needs Chromium and Node)").into())
 }
 
 fn path(name: &str) -> PathBuf {

@@ -1,0 +1,208 @@
+//! The blocks and the configuration, read from this replica.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reeve_controller::cache::{Caches, ReadError};
+use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::time::Instant;
+
+use super::state::{Configuration, State, Summary};
+use crate::api::IPBlock;
+use crate::reconcile::{BlockPages, Live};
+use crate::target::Target;
+use crate::time::Time;
+use crate::why::{Answer, Rules, Search};
+
+/// How long a state is shown at least before blocks are read again.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// A state stays for this many times the time that it took, so that reading takes a tenth of a core at most.
+const REST: u32 = 10;
+
+/// Searches at once. Each reads every block.
+const SEARCHES: usize = 2;
+
+/// How long a search waits for the others.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where the page gets what it shows.
+#[derive(Clone)]
+pub struct Sources {
+    /// The caches with the blocks.
+    pub caches: Caches,
+    /// The configuration in force.
+    pub live: Live,
+    /// The time that bans end by.
+    pub time: Time,
+    /// Whether this replica leads.
+    pub leads: watch::Receiver<bool>,
+    /// The name of this replica.
+    pub replica: String,
+}
+
+/// Reads states and answers. Cloning is cheap; clones share the last state.
+#[derive(Clone)]
+pub struct Reader {
+    sources: Sources,
+    last: Arc<Mutex<Option<Last>>>,
+    searches: Arc<Semaphore>,
+}
+
+/// A state that was read.
+struct Last {
+    state: Arc<State>,
+    /// Until when it is shown.
+    fresh: Instant,
+}
+
+// === impl Sources ===
+
+impl std::fmt::Debug for Sources {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sources")
+            .field("replica", &self.replica)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Reader ===
+
+impl Reader {
+    /// Nothing is read yet.
+    #[must_use]
+    pub fn new(sources: Sources) -> Self {
+        Self {
+            sources,
+            last: Arc::default(),
+            searches: Arc::new(Semaphore::new(SEARCHES)),
+        }
+    }
+
+    /// The state, at most a few seconds old.
+    ///
+    /// # Errors
+    /// Why the blocks cannot be read.
+    pub async fn state(&self) -> Result<Arc<State>, String> {
+        // Others that ask meanwhile wait for this state.
+        let mut last = self.last.lock().await;
+        let begin = Instant::now();
+        if let Some(last) = &*last
+            && last.fresh > begin
+        {
+            return Ok(Arc::clone(&last.state));
+        }
+        let sources = self.sources.clone();
+        let now = sources.time.now();
+        let summary = self
+            .each(move |blocks| {
+                let mut summary = Summary::new(now);
+                blocks.each(|block| summary.add(block))?;
+                Ok(summary)
+            })
+            .await?;
+        let leads = *sources.leads.borrow();
+        let state = summary.into_state(&sources.replica, leads, configuration(&sources.live));
+        let state = Arc::new(state);
+        let fresh = begin + FRESH.max(begin.elapsed() * REST);
+        *last = Some(Last {
+            state: Arc::clone(&state),
+            fresh,
+        });
+        Ok(state)
+    }
+
+    /// Whether `target` is banned, and why.
+    ///
+    /// # Errors
+    /// Why the blocks cannot be read.
+    pub async fn why(&self, target: Target) -> Result<Answer, String> {
+        let permit = Arc::clone(&self.searches).acquire_owned();
+        let permit = tokio::time::timeout(PATIENCE, permit).await;
+        let Ok(Ok(_permit)) = permit else {
+            return Err("other searches are at work; try again".to_owned());
+        };
+        let search = self
+            .each(move |blocks| {
+                let mut search = Search::new(target);
+                blocks.each(|block| search.see(block))?;
+                Ok(search)
+            })
+            .await?;
+        let config = self.sources.live.config();
+        let mut rules = Rules::default();
+        match &config {
+            Some(config) => {
+                rules.policy = Some(&config.policy);
+                rules.unblock_grace = Some(config.unblock_grace);
+            }
+            None => {
+                let why = self.sources.live.check().err().unwrap_or_default();
+                rules.unknown.push(format!("nothing new is banned: {why}"));
+            }
+        }
+        Ok(search.answer(&rules, self.sources.time.now()))
+    }
+
+    /// Reads blocks beside the tasks of the operator: decoding many of them takes a while.
+    async fn each<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(Blocks) -> Result<T, ReadError> + Send + 'static,
+    ) -> Result<T, String> {
+        let lister = self.sources.caches.lister::<IPBlock>();
+        let lister = lister.map_err(|error| error.to_string())?;
+        let blocks = Blocks(BlockPages::new(lister));
+        let done = tokio::task::spawn_blocking(move || read(blocks)).await;
+        match done {
+            Ok(read) => read.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").finish_non_exhaustive()
+    }
+}
+
+/// The blocks of the cache, some at a time.
+struct Blocks(BlockPages);
+
+// === impl Blocks ===
+
+impl Blocks {
+    fn each(mut self, mut visit: impl FnMut(&IPBlock)) -> Result<(), ReadError> {
+        loop {
+            let page = self.0.next()?;
+            if page.is_empty() {
+                return Ok(());
+            }
+            page.iter().for_each(|block| visit(block));
+        }
+    }
+}
+
+fn configuration(live: &Live) -> Configuration {
+    let problems = [live.check(), live.check_latest(), live.check_triggers()];
+    let mut problems: Vec<String> = problems.into_iter().filter_map(Result::err).collect();
+    problems.dedup();
+    let Some(config) = live.config() else {
+        return Configuration {
+            problems,
+            ..Configuration::default()
+        };
+    };
+    let engine = match config.place() {
+        Ok(place) => Some(place.to_string()),
+        Err(why) => {
+            problems.push(why.to_owned());
+            None
+        }
+    };
+    Configuration {
+        engine,
+        problems,
+        warnings: config.warnings.clone(),
+    }
+}
