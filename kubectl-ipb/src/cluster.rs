@@ -96,8 +96,10 @@ impl Cluster {
         selector: Option<&str>,
         mut add: impl FnMut(&mut T, IPBlock),
     ) -> Result<T, Error> {
-        let mut params = ListParams::default();
-        params.label_selector = selector.map(str::to_owned);
+        let params = ListParams {
+            label_selector: selector.map(str::to_owned),
+            ..ListParams::default()
+        };
         let namespace = match scope {
             Scope::All => None,
             Scope::One(namespace) => Some(namespace.as_str()),

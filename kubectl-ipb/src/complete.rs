@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::{Arg, Command};
-use ipblock_operator::api::IPBlock;
+use ipblock_operator::api::{IPBlock, IPBlockStatus};
 use tokio::time::timeout;
 
 use crate::cluster::{Cluster, Scope};
@@ -175,7 +175,7 @@ async fn blocks(cluster: &Cluster) -> BTreeSet<String> {
     let scope = Scope::One(cluster.namespace.clone());
     let add = |all: &mut BTreeSet<String>, block: IPBlock| {
         let status = block.status.as_ref();
-        if !status.is_some_and(|status| status.is_over()) && all.len() < 2 * MOST {
+        if !status.is_some_and(IPBlockStatus::is_over) && all.len() < 2 * MOST {
             all.insert(block.spec.ip);
             all.extend(block.metadata.name);
         }

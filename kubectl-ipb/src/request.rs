@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ipblock_operator::api::{IPBlock, IPBlockSpec, Phase};
+use ipblock_operator::api::{IPBlock, IPBlockSpec, IPBlockStatus, Phase};
 use ipblock_operator::duration;
 use ipblock_operator::target::Target;
 use ipblock_operator::why::moment;
@@ -60,11 +60,11 @@ impl Wanted {
         }
         match phase {
             Some(Phase::Active) => {
-                let end = status.and_then(|status| status.expires_at());
+                let end = status.and_then(IPBlockStatus::expires_at);
                 if end.is_some_and(|end| end <= now) {
                     return Change::Trigger(self.trigger());
                 }
-                let began = status.and_then(|status| status.blocked_at());
+                let began = status.and_then(IPBlockStatus::blocked_at);
                 self.prolong(began, end, extend, now)
             }
             None | Some(Phase::Pending) => self.before(block, extend),
@@ -173,8 +173,6 @@ pub(crate) fn outcome(block: &IPBlock) -> Option<Result<String, String>> {
 
 #[cfg(test)]
 mod tests {
-    use ipblock_operator::api::IPBlockStatus;
-
     use super::*;
 
     fn now() -> Timestamp {

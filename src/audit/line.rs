@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{ALERT_ANNOTATION, Alert, IPBlock};
+use crate::api::{ALERT_ANNOTATION, Alert, IPBlock, IPBlockStatus};
 use crate::decide::{Announcement, Cause, Effect};
 
 /// Longer texts of users are cut to this many characters.
@@ -123,9 +123,9 @@ impl Line {
             reason: text(&spec.reason),
             alert: alert.and_then(|text| text.parse().ok()),
             duration: text(&spec.duration),
-            until: status.and_then(|status| status.expires_at()),
+            until: status.and_then(IPBlockStatus::expires_at),
             engine: status.and_then(|status| status.engine.clone()),
-            bans: status.map(|status| status.bans()).unwrap_or_default(),
+            bans: status.map(IPBlockStatus::bans).unwrap_or_default(),
             cause,
             message: cut(&announcement.note),
             created_with: block.creator().map(str::to_owned),

@@ -32,7 +32,7 @@ enum Command {
     ///
     /// Everything about gateways, allowlists and alerts is in the ConfigMap `ipblock-operator-config` of the
     /// operator's namespace, and is read again when it changes.
-    Run(run::Arguments),
+    Run(Box<run::Arguments>),
     /// Run everything on this machine: API server, simulated gateway, operator. No cluster needed.
     #[cfg(feature = "dev")]
     Dev(crate::dev::Arguments),
@@ -141,7 +141,7 @@ fn execute(command: Command) -> Result<(), String> {
         Command::Run(arguments) => {
             arguments.log.start();
             runtime()?
-                .block_on(run::run(arguments))
+                .block_on(run::run(*arguments))
                 .map_err(with_causes)
         }
         #[cfg(feature = "dev")]

@@ -58,17 +58,17 @@ impl Guard {
         Arc::new(move |mut request| {
             let (guard, inner) = (guard.clone(), Arc::clone(&inner));
             Box::pin(async move {
-                let checked = match &guard {
-                    Self::Local => is_local(request.headers()),
-                    Self::Token(file) => has_token(request.headers(), file).await,
+                let refused = match &guard {
+                    Self::Local => foreign(request.headers()),
+                    Self::Token(file) => without_token(request.headers(), file).await,
                     Self::Review(_) => {
                         bear(request.headers_mut());
-                        Ok(())
+                        None
                     }
                 };
-                let mut answer = match checked {
-                    Ok(()) => inner(request).await,
-                    Err(answer) => answer,
+                let mut answer = match refused {
+                    None => inner(request).await,
+                    Some(answer) => answer,
                 };
                 if answer.status() == StatusCode::UNAUTHORIZED {
                     // A browser asks for name and password then.
@@ -93,8 +93,9 @@ impl std::fmt::Debug for Guard {
     }
 }
 
-/// A page of another site may reach this machine under a name of its own (DNS rebinding); its requests name that.
-fn is_local(headers: &HeaderMap) -> Result<(), Answer> {
+/// The answer to a request for another name. A page of another site may reach this machine under a name of its own (DNS
+/// rebinding); its requests name that.
+fn foreign(headers: &HeaderMap) -> Option<Answer> {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let name = host.map(|host| match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -103,15 +104,18 @@ fn is_local(headers: &HeaderMap) -> Result<(), Answer> {
     let name = name.unwrap_or_default();
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     if name.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok() {
-        return Ok(());
+        return None;
     }
     let why = "the page without credentials is for this machine: use localhost or an address";
-    Err(inbound::text(StatusCode::FORBIDDEN, why))
+    Some(inbound::text(StatusCode::FORBIDDEN, why))
 }
 
-async fn has_token(headers: &HeaderMap, file: &Arc<PathBuf>) -> Result<(), Answer> {
+/// The answer to a request without a token of `file`.
+async fn without_token(headers: &HeaderMap, file: &Arc<PathBuf>) -> Option<Answer> {
     let unauthorized = || inbound::text(StatusCode::UNAUTHORIZED, "a token is required");
-    let shown = token(headers).ok_or_else(unauthorized)?;
+    let Some(shown) = token(headers) else {
+        return Some(unauthorized());
+    };
     let path = Arc::clone(file);
     // Read for each request: a rotated token counts at once.
     let read = tokio::task::spawn_blocking(move || tokens(&path)).await;
@@ -125,7 +129,7 @@ async fn has_token(headers: &HeaderMap, file: &Arc<PathBuf>) -> Result<(), Answe
             };
             tracing::warn!(file = %file.display(), why, "could not read the tokens of the page");
             let text = "the tokens cannot be read";
-            return Err(inbound::text(StatusCode::SERVICE_UNAVAILABLE, text));
+            return Some(inbound::text(StatusCode::SERVICE_UNAVAILABLE, text));
         }
     };
     let shown = Sha256::digest(shown.as_bytes());
@@ -134,9 +138,9 @@ async fn has_token(headers: &HeaderMap, file: &Arc<PathBuf>) -> Result<(), Answe
         found |= shown.ct_eq(&Sha256::digest(secret.expose().as_bytes()));
     }
     if found.into() {
-        Ok(())
+        None
     } else {
-        Err(unauthorized())
+        Some(unauthorized())
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{ConditionStatus, IPBlock, Phase, condition};
+use crate::api::{ConditionStatus, IPBlock, IPBlockStatus, Phase, condition};
 use crate::why::Entry;
 
 /// The most rows of each table.
@@ -128,11 +128,11 @@ impl Summary {
             None | Some(Phase::Pending) => self.counts.pending += 1,
             Some(Phase::Active) => {
                 self.counts.active += 1;
-                if let Some(until) = status.and_then(|status| status.expires_at()) {
+                if let Some(until) = status.and_then(IPBlockStatus::expires_at) {
                     self.counts.due += usize::from(until <= self.now);
                     add(&mut self.ending, (until, key()), entry);
                 }
-                if let Some(began) = status.and_then(|status| status.blocked_at()) {
+                if let Some(began) = status.and_then(IPBlockStatus::blocked_at) {
                     add(&mut self.latest, (std::cmp::Reverse(began), key()), entry);
                 }
             }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{ALERT_ANNOTATION, Alert, IPBlock, Phase, condition};
+use crate::api::{ALERT_ANNOTATION, Alert, IPBlock, IPBlockStatus, Phase, condition};
 use crate::target::Target;
 
 /// A block in an answer.
@@ -85,11 +85,11 @@ impl Entry {
                 .map(|phase| phase.as_str().to_owned())
                 .unwrap_or_default(),
             deleting: block.is_deleting(),
-            began: status.and_then(|status| status.blocked_at()),
-            until: status.and_then(|status| status.expires_at()),
-            ended: status.and_then(|status| status.unblocked_at()),
+            began: status.and_then(IPBlockStatus::blocked_at),
+            until: status.and_then(IPBlockStatus::expires_at),
+            ended: status.and_then(IPBlockStatus::unblocked_at),
             by_hand: status.is_some_and(|status| status.lifted_by_hand().is_some()),
-            bans: status.map(|status| status.bans()).unwrap_or_default(),
+            bans: status.map(IPBlockStatus::bans).unwrap_or_default(),
             source: text(&block.spec.source),
             by: text(&block.spec.by),
             reason: text(&block.spec.reason),

@@ -62,7 +62,7 @@ async fn a_list_is_filtered_sorted_and_printed_in_every_format() {
         names("list -A --address 192.0.2.0/24 --sort-by address").await,
         [a.clone(), c.clone()]
     );
-    assert_eq!(names("list -n web").await, [c.clone()]);
+    assert_eq!(names("list -n web").await, std::slice::from_ref(&c));
     let wide = world.ok("list -A -o wide").await;
     assert!(wide.starts_with("NAMESPACE   NAME"), "{wide}");
     assert!(wide.contains("is banned by dry-run until"), "{wide}");
