@@ -10,9 +10,9 @@ use serde_json::json;
 use crate::cluster::{Cluster, KIND, refused_for};
 use crate::command;
 use crate::error::Error;
+use crate::exit::Exit;
 use crate::print::{note, out};
 use crate::request::{Change, Wanted, outcome};
-use crate::run::Exit;
 
 /// How often a write that conflicts is tried.
 const ATTEMPTS: usize = 5;

@@ -8,10 +8,10 @@ use serde::Serialize;
 use crate::cluster::Cluster;
 use crate::command::{self, Data};
 use crate::error::Error;
+use crate::exit::Exit;
 use crate::import::{file, plain};
 use crate::print::{self, Table, note, out};
 use crate::rules::Known;
-use crate::run::Exit;
 
 /// The answer about one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

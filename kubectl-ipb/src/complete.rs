@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use crate::cluster::{Cluster, Scope};
 use crate::command::{Access, command};
 use crate::error::Error;
+use crate::exit::Exit;
 use crate::print::{clean, out};
-use crate::run::Exit;
 
 /// The longest wait for the cluster.
 const LIMIT: Duration = Duration::from_secs(1);

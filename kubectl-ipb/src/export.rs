@@ -10,9 +10,9 @@ use serde::Serialize;
 use crate::cluster::Cluster;
 use crate::command::{self, ExportFormat};
 use crate::error::Error;
+use crate::exit::Exit;
 use crate::import::value;
 use crate::print::{self, out};
-use crate::run::Exit;
 
 /// A document that `import` reads back.
 #[derive(Debug, Serialize)]

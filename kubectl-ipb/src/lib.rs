@@ -15,6 +15,7 @@ mod cluster;
 mod command;
 mod complete;
 mod error;
+mod exit;
 mod export;
 mod import;
 mod list;

@@ -11,8 +11,8 @@ use serde_json::json;
 use crate::cluster::{Cluster, KIND, Scope};
 use crate::command::{self, Format, Order, Which};
 use crate::error::Error;
+use crate::exit::Exit;
 use crate::print::{self, Table, note, out};
-use crate::run::Exit;
 
 /// A row of the table, small: a cluster may have 100,000 blocks.
 #[derive(Debug)]

@@ -7,16 +7,9 @@ use clap::Parser;
 use crate::cluster::Cluster;
 use crate::command::{Arguments, Command};
 use crate::error::Error;
+use crate::exit::Exit;
 use crate::print::{clean, note};
 use crate::{ban, check, complete, export, import, list, top, unban, why};
-
-/// How a command that printed its answer ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
-    Success,
-    /// The answer is not as asked: something is refused, or stays banned.
-    Failure,
-}
 
 /// Runs the program with the command line of the process. Exit status 0: done; 1: it failed, or the answer is not as
 /// asked; 2: the command line is wrong.

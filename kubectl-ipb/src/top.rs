@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use crate::cluster::Cluster;
 use crate::command;
 use crate::error::Error;
+use crate::exit::Exit;
 use crate::print::{Table, note, out};
-use crate::run::Exit;
 
 /// The prefixes by which addresses are grouped.
 const GROUP_V4: u8 = 24;

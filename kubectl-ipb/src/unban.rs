@@ -10,8 +10,8 @@ use crate::ban::not_yet;
 use crate::cluster::{Cluster, KIND, refused_for};
 use crate::command;
 use crate::error::Error;
+use crate::exit::Exit;
 use crate::print::{clean, note, out};
-use crate::run::Exit;
 
 /// A block that has to do with the target.
 #[derive(Debug)]

@@ -5,9 +5,9 @@ use ipblock_operator::why::{Search, Verdict};
 use crate::cluster::{Cluster, Scope};
 use crate::command::{self, Data};
 use crate::error::Error;
+use crate::exit::Exit;
 use crate::print::{self, clean, out};
 use crate::rules::Known;
-use crate::run::Exit;
 
 pub(crate) async fn run(cluster: &Cluster, arguments: command::Why) -> Result<Exit, Error> {
     let target = arguments.target;

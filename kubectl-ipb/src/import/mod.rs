@@ -17,10 +17,10 @@ use crate::ban::{How, Written, put};
 use crate::cluster::Cluster;
 use crate::command::{self, Length};
 use crate::error::Error;
+use crate::exit::Exit;
 use crate::print::{clean, note, out};
 use crate::request::Wanted;
 use crate::rules::Known;
-use crate::run::Exit;
 use read::{Entry, Item, read};
 
 /// Refused entries that are named; the others are counted.
