@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the archives of a release: the static programs with their completions and manual pages, and SHA256SUMS. It checks
-# that the programs are static, and runs them from the archives.
+# Makes the archives of a release: the static programs with their completions and manual pages, the Helm chart, and SHA256SUMS. It
+# checks that the programs are static, and runs them from the archives.
 #
 #   tools/release/build.sh [FOLDER]   FOLDER: where the archives go (target/archives)
 #
@@ -50,7 +50,7 @@ archive() {
 }
 
 mkdir -p "$out"
-rm -f "$out"/*.tar.gz "$out/SHA256SUMS"
+rm -f "$out"/*.tar.gz "$out"/*.tgz "$out/SHA256SUMS"
 for program in "${programs[@]}"; do
   name=${program%%:*}
   binary=$built/$name
@@ -66,7 +66,13 @@ for program in "${programs[@]}"; do
   archive "$folder" >"$out/$name-$version-$target.tar.gz"
   archive "$folder" | cmp - "$out/$name-$version-$target.tar.gz" || wrong "the archive of $name differs from itself"
 done
-(cd "$out" && sha256sum -- *.tar.gz >SHA256SUMS)
+# The chart, as `helm package` makes it but for the times in it: that one differs from run to run.
+chart=charts/ipblock-operator
+[ "$(sed -n 's/^version: //p' $chart/Chart.yaml)" = "$version" ] || wrong "Chart.yaml has another version than Cargo.toml"
+cp -r $chart "$there/"
+rm "$there/ipblock-operator/.helmignore"
+archive "$there/ipblock-operator" >"$out/ipblock-operator-$version.tgz"
+(cd "$out" && sha256sum -- *.tar.gz *.tgz >SHA256SUMS)
 
 if [ "$target" = "$host" ]; then
   rm -rf "$there"/*
@@ -80,6 +86,14 @@ if [ "$target" = "$host" ]; then
       [ -s "$folder/$file" ] || wrong "the archive of $name has no $file"
     done
   done
+  if command -v go >/dev/null; then
+    eval "$(tools/clients/build.sh helm)"
+    "$REEVE_HELM" lint --strict --quiet "$out/ipblock-operator-$version.tgz"
+    "$REEVE_HELM" show chart "$out/ipblock-operator-$version.tgz" | grep -qx "version: $version" || wrong "Helm does not read the chart"
+    "$REEVE_HELM" template x "$out/ipblock-operator-$version.tgz" | grep -q 'name: ipblocks.ops.yiiong.top' || wrong "the chart has no CRD"
+  else
+    echo "the chart with Helm: Go is not installed" | tee -a "${REEVE_NOT_RUN:-/dev/null}"
+  fi
   reeve-apiserver --listen 127.0.0.1:0 --kubeconfig "$there/kubeconfig" >"$there/ready" &
   started+=($!)
   for _ in {1..100}; do [ -s "$there/ready" ] && break || sleep 0.1; done
