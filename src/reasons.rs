@@ -17,7 +17,7 @@ const SOURCES: [&str; 7] = [
 ];
 
 /// Words in the form of a reason that are none.
-const NO_REASONS: [(&str, &str); 8] = [
+const NO_REASONS: [(&str, &str); 10] = [
     ("Ready", "a type of condition"),
     ("Enforced", "a type of condition"),
     ("Lifted", "a type of condition"),
@@ -26,6 +26,8 @@ const NO_REASONS: [(&str, &str); 8] = [
     ("Helm", "a manager of objects"),
     ("Default", "a trait"),
     ("PartialEq", "a trait"),
+    ("Ip", "a scope of CrowdSec"),
+    ("Range", "a scope of CrowdSec"),
 ];
 
 fn files(path: &Path, found: &mut Vec<PathBuf>) {

@@ -59,7 +59,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- dict "list" ($triggers | default list) | toJson }}
 {{- end }}
 
-{{/* The ports of triggers and extraPorts as {"list": [{"name", "port"}]}, each port once. */}}
+{{/* The set engines as a list, also when config.engines is YAML text. */}}
+{{- define "ipblock-operator.engines" -}}
+{{- $engines := .Values.config.engines }}
+{{- if kindIs "string" $engines }}
+{{- $engines = fromYamlArray $engines }}
+{{- end }}
+{{- dict "list" ($engines | default list) | toJson }}
+{{- end }}
+
+{{/* The ports of triggers, set engines and extraPorts as {"list": [{"name", "port"}]}, each port once. */}}
 {{- define "ipblock-operator.ports" -}}
 {{- $ports := list }}
 {{- $seen := dict }}
@@ -67,6 +76,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $port := .addr | toString | splitList ":" | last }}
 {{- if and (regexMatch "^[0-9]+$" $port) (not (hasKey $seen $port)) }}
 {{- $ports = append $ports (dict "name" (ternary "trigger" (printf "trigger-%s" $port) (empty $seen)) "port" (int $port)) }}
+{{- $_ := set $seen $port true }}
+{{- end }}
+{{- end }}
+{{- range (include "ipblock-operator.engines" . | fromJson).list }}
+{{- $port := .addr | default "" | toString | splitList ":" | last }}
+{{- if and (regexMatch "^[0-9]+$" $port) (not (hasKey $seen $port)) }}
+{{- $ports = append $ports (dict "name" (printf "engine-%s" $port) "port" (int $port)) }}
 {{- $_ := set $seen $port true }}
 {{- end }}
 {{- end }}
