@@ -24,10 +24,11 @@ pub const ROWS: [Row; 7] = [
 ];
 
 /// The rows of the operator's own dashboard, from the top.
-pub const OPERATOR_ROWS: [Row; 5] = [
+pub const OPERATOR_ROWS: [Row; 6] = [
     operator::HEALTH,
     operator::BANS,
     operator::GATEWAY,
+    operator::ENGINES,
     operator::ALERTS,
     operator::REPLICAS,
 ];

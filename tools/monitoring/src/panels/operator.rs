@@ -174,6 +174,53 @@ pub(super) const GATEWAY: Row = Row {
     ],
 };
 
+pub(super) const ENGINES: Row = Row {
+    title: "Set engines",
+    panels: &[
+        graph(
+            "Targets of set engines",
+            "short",
+            "What should stand and what stands; unsupported: the engine cannot express it; overflow: beyond its limit.",
+            &[
+                (
+                    "max by (engine) (ipblock_engine_desired{$program})",
+                    "{{engine}} desired",
+                ),
+                (
+                    "max by (engine) (ipblock_engine_enforced{$program})",
+                    "{{engine}} enforced",
+                ),
+                (
+                    "max by (engine) (ipblock_engine_unsupported{$program})",
+                    "{{engine}} unsupported",
+                ),
+                (
+                    "max by (engine) (ipblock_engine_overflow{$program})",
+                    "{{engine}} overflow",
+                ),
+            ],
+        ),
+        graph(
+            "Batches",
+            "cpm",
+            "A minute: batches of changes sent to a set engine.",
+            &[(
+                "sum by (engine, outcome) (rate(ipblock_engine_batches_total{$program}[$__rate_interval])) * 60",
+                "{{engine}} {{outcome}}",
+            )],
+        ),
+        graph(
+            "Agents",
+            "short",
+            "Agents that reported within five minutes.",
+            &[(
+                "sum by (engine, state) (ipblock_agents{$program})",
+                "{{engine}} {{state}}",
+            )],
+        ),
+    ],
+};
+
 pub(super) const ALERTS: Row = Row {
     title: "Alerts in, messages out",
     panels: &[
