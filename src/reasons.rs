@@ -17,7 +17,7 @@ const SOURCES: [&str; 7] = [
 ];
 
 /// Words in the form of a reason that are none.
-const NO_REASONS: [(&str, &str); 10] = [
+const NO_REASONS: [(&str, &str); 11] = [
     ("Ready", "a type of condition"),
     ("Enforced", "a type of condition"),
     ("Lifted", "a type of condition"),
@@ -28,6 +28,7 @@ const NO_REASONS: [(&str, &str); 10] = [
     ("PartialEq", "a trait"),
     ("Ip", "a scope of CrowdSec"),
     ("Range", "a scope of CrowdSec"),
+    ("Bearer", "a scheme of HTTP"),
 ];
 
 fn files(path: &Path, found: &mut Vec<PathBuf>) {
