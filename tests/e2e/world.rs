@@ -428,6 +428,9 @@ pub(crate) fn collection(kind: &str, namespace: &str) -> String {
             kind.to_ascii_lowercase()
         ),
         "Lease" => format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"),
+        "PodDisruptionBudget" => {
+            format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets")
+        }
         "Job" => format!("/apis/batch/v1/namespaces/{namespace}/jobs"),
         other => panic!("the test does not know where {other} objects are made"),
     }
