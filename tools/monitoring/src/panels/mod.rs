@@ -28,7 +28,7 @@ pub const OPERATOR_ROWS: [Row; 6] = [
     operator::HEALTH,
     operator::BANS,
     operator::GATEWAY,
-    operator::ENGINES,
+    operator::RAILS,
     operator::ALERTS,
     operator::REPLICAS,
 ];

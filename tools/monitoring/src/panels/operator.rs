@@ -174,9 +174,30 @@ pub(super) const GATEWAY: Row = Row {
     ],
 };
 
-pub(super) const ENGINES: Row = Row {
-    title: "Set engines",
+pub(super) const RAILS: Row = Row {
+    title: "Guard rails and set engines",
     panels: &[
+        graph(
+            "Brakes",
+            "none",
+            "1: engaged. Bans, lifts, or the clock.",
+            &[("max by (kind) (ipblock_brake{$program})", "{{kind}}")],
+        ),
+        graph(
+            "Waiting blocks",
+            "short",
+            "Blocks that wait for a cap or a brake.",
+            &[("max by (reason) (ipblock_waiting{$program})", "{{reason}}")],
+        ),
+        graph(
+            "Shadow mode",
+            "cpm",
+            "A minute: bans that were not made because their source is in shadow mode.",
+            &[(
+                "sum by (source) (rate(ipblock_shadow_total{$program}[$__rate_interval])) * 60",
+                "{{source}}",
+            )],
+        ),
         graph(
             "Targets of set engines",
             "short",
