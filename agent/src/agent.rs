@@ -47,8 +47,8 @@ pub struct Agent<K, S> {
     check: Duration,
     /// Failures in a row.
     failures: u32,
-    /// When the last request began, and whether it asked for changes of a known version.
-    asked: (Instant, bool),
+    /// When the last request began.
+    asked: Instant,
     /// Whether the next request is for all entries.
     from_scratch: bool,
     error: Option<String>,
@@ -88,7 +88,7 @@ impl<K: Kernel, S: Source> Agent<K, S> {
             health,
             check,
             failures: 0,
-            asked: (Instant::now(), false),
+            asked: Instant::now(),
             from_scratch: false,
             error: None,
             elements: [0; 2],
@@ -115,7 +115,7 @@ impl<K: Kernel, S: Source> Agent<K, S> {
                 biased;
                 () = stop.cancelled() => return,
                 (began, addresses, received) = &mut request => {
-                    self.asked.0 = began;
+                    self.asked = began;
                     let pause = self.received(addresses, received).await;
                     request = self.request(pause);
                 }
@@ -136,7 +136,6 @@ impl<K: Kernel, S: Source> Agent<K, S> {
         } else {
             self.enforcer.lock().ask()
         };
-        self.asked.1 = ask.version.is_some();
         let source = Arc::clone(&self.source);
         Box::pin(async move {
             sleep(pause).await;
@@ -152,7 +151,7 @@ impl<K: Kernel, S: Source> Agent<K, S> {
         addresses: Vec<IpAddr>,
         received: Result<Received, Error>,
     ) -> Duration {
-        let took = self.asked.0.elapsed();
+        let took = self.asked.elapsed();
         let unchanged = received
             .as_ref()
             .is_ok_and(|received| received.answer == Answer::Unchanged);
@@ -242,10 +241,11 @@ impl<K: Kernel, S: Source> Agent<K, S> {
                 None
             }
             Ok(Done::Looked(outcome, counters)) => {
+                // The outcome's counters were read later.
+                self.count(counters);
                 if let Some(outcome) = outcome {
                     self.note(*outcome);
                 }
-                self.count(counters);
                 None
             }
             Err(error) => Some(error),
@@ -276,10 +276,10 @@ impl<K: Kernel, S: Source> Agent<K, S> {
 
     /// Logs and counts what was found and done.
     fn note(&mut self, outcome: Outcome) {
-        if self.counting || outcome.counters.is_some() {
-            self.count(outcome.counters);
-        } else {
-            // The table is new, so all its drops are of this agent.
+        self.count(outcome.counters);
+        if outcome.restored.is_some() {
+            // The counters of the new table begin at zero.
+            self.metrics.start_counters([Counter::default(); 2]);
             self.counting = true;
         }
         self.enforced = self.enforcer.lock().version().map(str::to_owned);

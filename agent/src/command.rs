@@ -477,4 +477,61 @@ mod tests {
             assert!(parsed(&[wrong]).is_err(), "{wrong}");
         }
     }
+
+    /// The container of the DaemonSet.
+    fn container() -> serde_json::Value {
+        let text = include_str!("../../manifests/agent/daemonset.yaml");
+        let daemon_set: serde_json::Value = serde_saphyr::from_str(text).unwrap();
+        let pod = &daemon_set["spec"]["template"]["spec"];
+        assert_eq!(pod["hostNetwork"], true);
+        assert_eq!(pod["dnsPolicy"], "ClusterFirstWithHostNet");
+        assert_eq!(pod["automountServiceAccountToken"], false);
+        pod["containers"][0].clone()
+    }
+
+    #[test]
+    fn the_daemon_set_starts_the_program_with_one_capability() {
+        let container = container();
+        let flags = container["args"].as_array().unwrap();
+        let mut line = vec!["ipblock-agent", "--node-name=n"];
+        line.splice(1..1, flags.iter().map(|flag| flag.as_str().unwrap()));
+        let arguments = Arguments::try_parse_from(line).unwrap();
+        let Command::Run(run) = arguments.command else {
+            panic!("{arguments:?}")
+        };
+        assert!(run.token_file.is_some() && !run.flush_on_exit);
+        let port = &container["ports"][0]["containerPort"];
+        assert_eq!(*port, run.bind_address.port());
+        assert_eq!(container["env"][0]["name"], "NODE_NAME");
+        let security = &container["securityContext"];
+        let capabilities = serde_json::json!({"drop": ["ALL"], "add": ["NET_ADMIN"]});
+        assert_eq!(security["capabilities"], capabilities);
+        assert_eq!(security["readOnlyRootFilesystem"], true);
+        assert_eq!(security["allowPrivilegeEscalation"], false);
+    }
+
+    #[test]
+    fn the_guide_has_every_flag_and_every_metric() {
+        let guide = include_str!("../../docs/agent.md");
+        let command = command();
+        for command in command.get_subcommands() {
+            for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
+                let flag = format!("--{flag}");
+                assert!(flag == "--help" || guide.contains(&flag), "{flag}");
+            }
+        }
+        let mut registry = Registry::default();
+        let metrics = Metrics::new();
+        metrics.error("connect");
+        metrics.register(&mut registry);
+        let text = reeve_serve::metrics::encode(&registry);
+        let names: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+            .collect();
+        assert_eq!(names.len(), 10, "{names:?}");
+        for name in names {
+            assert!(guide.contains(name), "{name}");
+        }
+    }
 }

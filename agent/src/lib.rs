@@ -14,6 +14,8 @@
 //! | [`nft`], [`netlink`] | tables, sets and rules as netlink messages; no C library and no `nft` program is needed |
 //! | [`metrics`], [`status`] | what is counted and printed |
 
+#![cfg(target_os = "linux")]
+
 pub mod agent;
 pub mod command;
 pub mod enforcer;

@@ -15,7 +15,7 @@ target=${TARGET:-x86_64-unknown-linux-gnu}
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -1)
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 # Each with the folder of its README.
-programs=(reeve-apiserver:apiserver ipblock-operator:. kubectl-reeve:kubectl-reeve kubectl-ipb:kubectl-ipb)
+programs=(reeve-apiserver:apiserver ipblock-operator:. kubectl-reeve:kubectl-reeve kubectl-ipb:kubectl-ipb ipblock-agent:agent)
 
 wrong() { echo "$1" >&2; exit 1; }
 

@@ -27,6 +27,8 @@ struct State {
     /// Errors of the next changes.
     errors: VecDeque<i32>,
     packets: u64,
+    /// Packets that are dropped between two readings.
+    rate: u64,
     applied: usize,
 }
 
@@ -71,7 +73,8 @@ fn refused(number: i32) -> netlink::Error {
 
 impl Kernel for Memory {
     fn standing(&mut self) -> Result<Standing, netlink::Error> {
-        let state = self.0.lock();
+        let mut state = self.0.lock();
+        state.packets += state.rate;
         let counter = Counter {
             packets: state.packets,
             bytes: 0,
@@ -541,5 +544,38 @@ async fn a_change_that_the_kernel_refuses_is_repeated_and_reported() {
             .is_some_and(|error| error.contains("NFT_MSG_NEWSETELEM"))
     }));
     assert_eq!(reports.last().unwrap().error, None);
+    test.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_dropped_packet_is_counted_once_and_those_before_the_start_are_not() {
+    let kernel = Memory::default();
+    kernel.outside(|state| (state.table, state.packets, state.rate) = (true, 1000, 7));
+    let operator = Operator::default();
+    operator.set(&[("192.0.2.7", None)]);
+    let test = Test::start(kernel, operator);
+    let counted = "ipblock_agent_dropped_packets_total{family=\"v4\"}";
+    let dropped = |test: &Test| test.kernel.0.lock().packets as f64;
+    seconds(1).await;
+    let offset = dropped(&test) - test.metric(counted);
+    for _ in 0..30 {
+        test.kernel.outside(|_| {});
+        seconds(2).await;
+    }
+    // The last reading is that of the generation, without counters.
+    let since = dropped(&test) - test.metric(counted) - offset;
+    assert!(
+        (-14.0..=14.0).contains(&since),
+        "{since} of {}",
+        dropped(&test)
+    );
+    // A new table counts from zero.
+    test.kernel
+        .outside(|state| (state.table, state.packets, state.rate) = (false, 0, 0));
+    let before = test.metric(counted);
+    seconds(3).await;
+    test.kernel.outside(|state| state.packets = 5);
+    seconds(3).await;
+    assert_eq!(test.metric(counted) - before, 5.0);
     test.stop().await;
 }

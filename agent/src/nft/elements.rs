@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{FIXED, INET, fixed, kind};
+use super::{Body, FIXED, INET, Sink, fixed, kind};
 use crate::interval::{Family, Left, Span, Timed};
 use crate::netlink::{Attributes, CREATE, EXCLUSIVE, Error, Socket, Writer};
 
@@ -23,24 +23,14 @@ struct Edge {
 }
 
 /// Writes messages that add `elements`. None may overlap another, or one that the set has.
-pub(super) fn add(
-    table: &str,
-    family: Family,
-    elements: &[Timed],
-    message: &mut dyn FnMut(u16, u16, &dyn Fn(&mut Writer)),
-) {
+pub(super) fn add(table: &str, family: Family, elements: &[Timed], message: &mut Sink<'_>) {
     write(table, family, elements, &mut |body| {
         message(kind::NEW_ELEMENT, CREATE | EXCLUSIVE, body);
     });
 }
 
 /// Writes messages that delete the elements of `spans`.
-pub(super) fn delete(
-    table: &str,
-    family: Family,
-    spans: &[Span],
-    message: &mut dyn FnMut(u16, u16, &dyn Fn(&mut Writer)),
-) {
+pub(super) fn delete(table: &str, family: Family, spans: &[Span], message: &mut Sink<'_>) {
     let elements: Vec<Timed> = spans
         .iter()
         .map(|span| Timed::new(*span, Left::INDEFINITE))
@@ -50,12 +40,7 @@ pub(super) fn delete(
     });
 }
 
-fn write(
-    table: &str,
-    family: Family,
-    elements: &[Timed],
-    message: &mut dyn FnMut(&dyn Fn(&mut Writer)),
-) {
+fn write(table: &str, family: Family, elements: &[Timed], message: &mut dyn FnMut(&Body<'_>)) {
     // Two elements, each with headers, key, and time-out or flags.
     let each = 2 * (24 + family.bytes().next_multiple_of(4));
     for some in elements.chunks(MESSAGE / each) {

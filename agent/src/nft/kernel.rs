@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use rustix::net::netlink;
 
-use super::{FIXED, Hook, INET, Layout, SUBSYSTEM, elements, fixed, kind, name};
+use super::{Body, FIXED, Hook, INET, Layout, SUBSYSTEM, elements, fixed, kind, name};
 use crate::interval::{Family, Timed};
 use crate::netlink::{ACK, Error, Message, REQUEST, Socket, Writer};
 use crate::plan::{Group, Plan};
@@ -206,7 +206,7 @@ impl Kernel for Nftables {
         let socket = &mut self.tables;
         let mut transaction = Transaction::begin(socket);
         if change.rebuild {
-            Layout::write(&table, &hook, |kind, flags, body| {
+            Layout::write(&table, &hook, &mut |kind, flags, body| {
                 transaction.add(socket, kind, flags, body);
             });
         }
@@ -216,7 +216,7 @@ impl Kernel for Nftables {
             while !groups.is_empty() {
                 let (some, rest) = split(groups, family, limit.saturating_sub(transaction.len()));
                 groups = rest;
-                let add_to = &mut |kind, flags, body: &dyn Fn(&mut Writer)| {
+                let add_to = &mut |kind, flags, body: &Body<'_>| {
                     transaction.add(socket, kind, flags, body);
                 };
                 let spans: Vec<_> = some
@@ -292,7 +292,7 @@ impl Transaction {
         }
     }
 
-    fn add(&mut self, socket: &mut Socket, kind: u16, flags: u16, body: &dyn Fn(&mut Writer)) {
+    fn add(&mut self, socket: &mut Socket, kind: u16, flags: u16, body: &Body<'_>) {
         self.last = socket.next_sequence();
         self.writer.message(kind, REQUEST | flags, self.last, body);
     }

@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use super::{CHAIN, FIXED, INET, fixed, kind};
+use super::{Body, CHAIN, FIXED, INET, Sink, fixed, kind};
 use crate::interval::Family;
 use crate::netlink::{APPEND, Attributes, CREATE, Error, Message, Socket, Writer, text};
 
@@ -132,11 +132,7 @@ impl Family {
 impl Layout {
     /// Writes the messages that make a new table, without elements. Where the table exists, it is replaced in the same
     /// transaction.
-    pub(super) fn write(
-        table: &str,
-        hook: &Hook,
-        mut message: impl FnMut(u16, u16, &dyn Fn(&mut Writer)),
-    ) {
+    pub(super) fn write(table: &str, hook: &Hook, message: &mut Sink<'_>) {
         let named = |writer: &mut Writer| {
             fixed(writer, INET, 0);
             writer.text(1, table);
@@ -226,7 +222,7 @@ impl Layout {
             },
             |message, rules| {
                 let rule = message.attributes(FIXED);
-                // Kernels before 4.10 answer with the rules of all tables.
+                // Old kernels answer with the rules of all tables.
                 if rule.text(1) == Some(table) && rule.text(2) == Some(CHAIN) {
                     rules.push(read_rule(rule));
                 }
@@ -269,7 +265,7 @@ fn exists(
 
 /// The expressions of one rule: the protocol is compared, the source is looked up in the set, counted and dropped.
 fn expressions(writer: &mut Writer, family: Family) {
-    let mut expression = |name: &str, data: &dyn Fn(&mut Writer)| {
+    let mut expression = |name: &str, data: &Body<'_>| {
         writer.nested(1, |writer| {
             writer.text(1, name);
             writer.nested(2, data);

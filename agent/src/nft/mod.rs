@@ -27,6 +27,11 @@ const FIXED: usize = 4;
 /// The name of the chain.
 const CHAIN: &str = "banned";
 
+/// Writes the body of a message.
+type Body<'a> = dyn Fn(&mut Writer) + 'a;
+/// Takes the type, the flags and the body of a message.
+type Sink<'a> = dyn FnMut(u16, u16, &Body<'_>) + 'a;
+
 /// Message types.
 mod kind {
     use super::SUBSYSTEM;

@@ -1,5 +1,6 @@
 //! The table as the kernel has it: packets, time-outs, transactions, and `nft` as a witness.
 
+use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use ipblock_agent::interval::{Family, Left, Span, Timed, flatten};
@@ -57,7 +58,7 @@ fn set(kernel: &mut Nftables, entries: &[(&str, Option<u64>)]) {
 
 #[test]
 fn packets_of_a_banned_address_are_dropped_until_it_is_lifted() {
-    let Some(pair) = Pair::new("dropped packets") else {
+    let Some(pair) = Pair::new() else {
         return;
     };
     let mut kernel = open(&pair, RAW);
@@ -80,9 +81,47 @@ fn packets_of_a_banned_address_are_dropped_until_it_is_lifted() {
     }
 }
 
+/// What runs on a node is mostly in Pods, reached by their addresses or by ports of the node.
+#[test]
+fn packets_for_pods_and_node_ports_are_dropped_too() {
+    let Some(pair) = Pair::new() else {
+        return;
+    };
+    let pod = pair.pod();
+    let receiver = pod.inside(|| UdpSocket::bind("10.78.0.2:5000").unwrap());
+    for line in [
+        "nft add table ip nat",
+        "nft add chain ip nat pre { type nat hook prerouting priority dstnat ; }",
+        "nft add rule ip nat pre udp dport 30000 dnat to 10.78.0.2:5000",
+    ] {
+        pair.node.run(line);
+    }
+    let ways = ["10.78.0.2:5000", "10.77.0.1:30000"].map(|to| to.parse().unwrap());
+    // The first packet waits for the neighbours.
+    for to in ways {
+        assert!(
+            (0..20).any(|_| pair.arrives(CLIENT[0], to, &receiver)),
+            "{to}"
+        );
+    }
+    let mut kernel = open(&pair, RAW);
+    build(&mut kernel, &[(CLIENT[0], None)]);
+    for to in ways {
+        assert!(!pair.arrives(CLIENT[0], to, &receiver), "{to}, banned");
+        assert!(
+            pair.arrives(CLIENT[1], to, &receiver),
+            "{to}, another client"
+        );
+    }
+    set(&mut kernel, &[]);
+    for to in ways {
+        assert!(pair.arrives(CLIENT[0], to, &receiver), "{to}, lifted");
+    }
+}
+
 #[test]
 fn the_kernel_ends_a_ban_without_the_agent() {
-    let Some(pair) = Pair::new("time-outs of the kernel") else {
+    let Some(pair) = Pair::new() else {
         return;
     };
     let mut kernel = open(&pair, RAW);
@@ -110,7 +149,7 @@ fn the_kernel_ends_a_ban_without_the_agent() {
 
 #[test]
 fn a_range_and_an_address_in_it_end_each_at_its_own_time() {
-    let Some(pair) = Pair::new("ranges") else {
+    let Some(pair) = Pair::new() else {
         return;
     };
     let mut kernel = open(&pair, RAW);
@@ -129,7 +168,7 @@ fn a_range_and_an_address_in_it_end_each_at_its_own_time() {
 
 #[test]
 fn a_ban_is_prolonged_in_one_transaction() {
-    let Some(pair) = Pair::new("prolonged bans") else {
+    let Some(pair) = Pair::new() else {
         return;
     };
     let mut kernel = open(&pair, RAW);
@@ -148,7 +187,7 @@ fn a_ban_is_prolonged_in_one_transaction() {
 
 #[test]
 fn nft_prints_what_the_agent_wrote() {
-    let Some(pair) = Pair::new("the witness nft") else {
+    let Some(pair) = Pair::new() else {
         return;
     };
     let mut kernel = open(&pair, RAW);
@@ -182,7 +221,7 @@ fn nft_prints_what_the_agent_wrote() {
 
 #[test]
 fn what_nft_wrote_is_read_by_the_agent() {
-    let Some(pair) = Pair::new("reading sets of nft") else {
+    let Some(pair) = Pair::new() else {
         return;
     };
     let mut kernel = open(&pair, RAW);
@@ -209,7 +248,7 @@ fn what_nft_wrote_is_read_by_the_agent() {
 
 #[test]
 fn damage_is_seen_and_repaired() {
-    let Some(pair) = Pair::new("damaged tables") else {
+    let Some(pair) = Pair::new() else {
         return;
     };
     let mut kernel = open(&pair, RAW);
@@ -248,7 +287,7 @@ fn damage_is_seen_and_repaired() {
 
 #[test]
 fn dropped_packets_are_counted_by_the_kernel() {
-    let Some(pair) = Pair::new("counters") else {
+    let Some(pair) = Pair::new() else {
         return;
     };
     let mut kernel = open(&pair, RAW);
@@ -267,7 +306,7 @@ fn dropped_packets_are_counted_by_the_kernel() {
 
 #[test]
 fn at_ingress_packets_are_dropped_at_the_named_device() {
-    let Some(pair) = Pair::new("the hook ingress") else {
+    let Some(pair) = Pair::new() else {
         return;
     };
     let devices = vec!["gate".to_owned()];
@@ -304,7 +343,7 @@ fn at_ingress_packets_are_dropped_at_the_named_device() {
 
 #[test]
 fn a_transaction_that_is_refused_changes_nothing() {
-    let Some(pair) = Pair::new("refused transactions") else {
+    let Some(pair) = Pair::new() else {
         return;
     };
     let mut kernel = open(&pair, RAW);
@@ -336,7 +375,7 @@ fn a_transaction_that_is_refused_changes_nothing() {
 
 #[test]
 fn the_addresses_of_the_node_are_read() {
-    let Some(pair) = Pair::new("the node's addresses") else {
+    let Some(pair) = Pair::new() else {
         return;
     };
     let found = open(&pair, RAW).addresses().unwrap();
@@ -357,7 +396,7 @@ fn the_addresses_of_the_node_are_read() {
 /// `cargo test -p ipblock-agent --release --test it ten_thousand -- --nocapture`.
 #[test]
 fn ten_thousand_elements_are_written_read_and_prolonged() {
-    let Some(pair) = Pair::new("ten thousand elements") else {
+    let Some(pair) = Pair::new() else {
         return;
     };
     let mut kernel = open(&pair, RAW);
@@ -398,7 +437,7 @@ fn ten_thousand_elements_are_written_read_and_prolonged() {
         let lifted = timed(|| {
             kernel
                 .apply(&change(&observed, &Observed::default()))
-                .unwrap()
+                .unwrap();
         });
         assert!(kernel.observe().unwrap().is_empty());
         println!(

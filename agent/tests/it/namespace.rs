@@ -7,6 +7,7 @@ use std::io::{ErrorKind, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
+use std::sync::Once;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -116,13 +117,14 @@ impl Drop for Namespace {
 // === impl Pair ===
 
 impl Pair {
-    /// A pair, or `None` where the machine does not allow it: then the list of what did not run has `test`.
-    pub(crate) fn new(test: &str) -> Option<Self> {
+    /// A pair, or `None` where the machine does not allow it: then the list of what did not run has a line.
+    pub(crate) fn new() -> Option<Self> {
+        static ONCE: Once = Once::new();
         let pair = Self::made();
         if pair.is_none() {
-            not_run(&format!(
-                "ipblock-agent, {test}: network namespaces, `ip` and `nft` need root and the packages iproute2 and nftables"
-            ));
+            ONCE.call_once(|| {
+                not_run("ipblock-agent in network namespaces: root, `ip`, `nsenter` and `nft` are needed");
+            });
         }
         pair
     }
@@ -162,14 +164,38 @@ impl Pair {
 
     /// Whether one datagram from the client's address `from` does not reach the node.
     pub(crate) fn is_dropped(&self, from: &str) -> bool {
-        let from: IpAddr = from.parse().unwrap();
-        let node: IpAddr = NODE[usize::from(from.is_ipv6())].parse().unwrap();
+        let node = NODE[usize::from(from.contains(':'))];
+        let node: IpAddr = node.parse().unwrap();
         let receiver = self.node.inside(|| UdpSocket::bind((node, 0)).unwrap());
-        let sender = self.client.inside(|| UdpSocket::bind((from, 0)).unwrap());
         let to = receiver.local_addr().unwrap();
+        !self.arrives(from, to, &receiver)
+    }
+
+    /// Whether one datagram from the client's address `from` to `to` arrives at `receiver`.
+    pub(crate) fn arrives(&self, from: &str, to: SocketAddr, receiver: &UdpSocket) -> bool {
+        let from: IpAddr = from.parse().unwrap();
+        let sender = self.client.inside(|| UdpSocket::bind((from, 0)).unwrap());
         sender.send_to(b"?", to).unwrap();
         receiver.set_read_timeout(Some(DROPPED)).unwrap();
-        receiver.recv(&mut [0; 8]).is_err()
+        receiver.recv(&mut [0; 8]).is_ok()
+    }
+
+    /// A namespace behind the node, as that of a Pod: its address is 10.78.0.2.
+    pub(crate) fn pod(&self) -> Namespace {
+        let pod = Namespace::new().expect("a third namespace");
+        let peer = pod.pid();
+        self.node.run(&format!(
+            "ip link add pod type veth peer name eth netns {peer}"
+        ));
+        self.node.run("ip address add 10.78.0.1/24 dev pod");
+        self.node.run("ip link set pod up");
+        self.node.run("sysctl -qw net.ipv4.ip_forward=1");
+        pod.run("ip address add 10.78.0.2/24 dev eth");
+        pod.run("ip link set eth up");
+        pod.run("ip route add default via 10.78.0.1");
+        self.client
+            .run(&format!("ip route add 10.78.0.0/24 via {}", NODE[0]));
+        pod
     }
 
     /// Whether a datagram reaches the node, now or within [`PATIENCE`].
@@ -242,7 +268,7 @@ pub(crate) fn wait(time: Duration) {
 }
 
 /// Appends a line to the list of what did not run.
-fn not_run(line: &str) {
+pub(crate) fn not_run(line: &str) {
     eprintln!("not run: {line}");
     let Some(path) = std::env::var_os("REEVE_NOT_RUN") else {
         return;

@@ -144,7 +144,7 @@ fn url() -> String {
 
 #[test]
 fn the_program_follows_the_list_and_leaves_the_table_when_it_ends() {
-    let Some(pair) = Pair::new("the program") else {
+    let Some(pair) = Pair::new() else {
         return;
     };
     let mut operator = Operator::start(&pair.client, OPERATOR, None);
@@ -234,7 +234,7 @@ fn the_program_follows_the_list_and_leaves_the_table_when_it_ends() {
 
 #[test]
 fn a_flushed_ruleset_is_repaired_within_seconds_without_the_operator() {
-    let Some(pair) = Pair::new("a flushed ruleset") else {
+    let Some(pair) = Pair::new() else {
         return;
     };
     let mut operator = Operator::start(&pair.client, OPERATOR, None);
@@ -251,7 +251,7 @@ fn a_flushed_ruleset_is_repaired_within_seconds_without_the_operator() {
 
 #[test]
 fn errors_and_empty_answers_of_the_operator_lift_nothing() {
-    let Some(pair) = Pair::new("an operator with errors") else {
+    let Some(pair) = Pair::new() else {
         return;
     };
     let mut operator = Operator::start(&pair.client, OPERATOR, None);
@@ -281,7 +281,7 @@ fn errors_and_empty_answers_of_the_operator_lift_nothing() {
 
 #[test]
 fn a_wrong_clock_of_the_node_does_not_change_when_a_ban_ends() {
-    let Some(pair) = Pair::new("a wrong clock") else {
+    let Some(pair) = Pair::new() else {
         return;
     };
     let operator = Operator::start(&pair.client, OPERATOR, None);
@@ -299,7 +299,7 @@ fn a_wrong_clock_of_the_node_does_not_change_when_a_ban_ends() {
 
 #[test]
 fn the_list_is_read_by_https_with_a_token_that_is_rotated() {
-    let Some(pair) = Pair::new("HTTPS and tokens") else {
+    let Some(pair) = Pair::new() else {
         return;
     };
     let files = Directory::new("https");
@@ -354,7 +354,7 @@ fn the_list_is_read_by_https_with_a_token_that_is_rotated() {
 
 #[test]
 fn with_flush_on_exit_the_table_goes_with_the_agent() {
-    let Some(pair) = Pair::new("flush on exit") else {
+    let Some(pair) = Pair::new() else {
         return;
     };
     let operator = Operator::start(&pair.client, OPERATOR, None);

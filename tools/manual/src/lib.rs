@@ -20,6 +20,7 @@ pub fn programs() -> Vec<Command> {
         ipblock_operator::command::command(),
         kubectl_reeve::command(),
         kubectl_ipb::command(),
+        ipblock_agent::command::command(),
     ]
 }
 
