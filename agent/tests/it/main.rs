@@ -1,5 +1,8 @@
 //! The agent in network namespaces: real packets, Debian's `nft` as a witness, and the program as a process.
 
+#![cfg(target_os = "linux")]
+
+mod edge;
 mod kernel;
 mod namespace;
 mod operator;

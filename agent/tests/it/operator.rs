@@ -154,11 +154,26 @@ impl State {
     }
 
     /// The answer to a query; `None`: nothing has changed.
-    fn body(&self, query: &str, known: Option<&str>) -> Option<Value> {
-        let version = self.version();
-        if known == Some(&format!("\"{version}\"")) {
+    fn body(&self, query: &str, known: Option<&str>) -> Option<String> {
+        if known == Some(&format!("\"{}\"", self.version())) {
             return None;
         }
+        let newest = self.versions.last();
+        let lines = |before: &str, after: &str| -> String {
+            let lines = newest.into_iter().flatten();
+            lines
+                .map(|(target, _)| format!("{before}{target}{after}\n"))
+                .collect()
+        };
+        Some(match query {
+            query if query.contains("format=json") => self.json(query).to_string(),
+            query if query.contains("format=nginx") => lines("deny ", ";"),
+            _ => lines("", ""),
+        })
+    }
+
+    fn json(&self, query: &str) -> Value {
+        let version = self.version();
         let entry = |(target, until): &(String, Option<Timestamp>)| match until {
             Some(until) => json!({"target": target, "until": until.to_string()}),
             None => json!({"target": target}),
@@ -170,7 +185,7 @@ impl State {
         let before = since
             .and_then(|since| since.parse::<usize>().ok())
             .and_then(|since| self.versions.get(since.checked_sub(1)?));
-        Some(match before {
+        match before {
             Some(before) => {
                 let added = newest.iter().filter(|entry| !before.contains(entry));
                 let gone =
@@ -187,7 +202,7 @@ impl State {
                 "version": version,
                 "entries": newest.iter().map(entry).collect::<Vec<_>>(),
             }),
-        })
+        }
     }
 }
 
@@ -241,7 +256,7 @@ async fn respond(state: &Mutex<State>, request: Request) -> Answer {
         {
             let state = state.lock();
             if let Some(body) = state.body(&query, known.as_deref()) {
-                let mut answer = answer(StatusCode::OK, "application/json", body.to_string());
+                let mut answer = answer(StatusCode::OK, "text/plain", body);
                 let tag = HeaderValue::from_str(&format!("\"{}\"", state.version())).unwrap();
                 answer.headers_mut().insert(ETAG, tag);
                 return answer;
