@@ -7,3 +7,4 @@ mod kernel;
 mod namespace;
 mod operator;
 mod process;
+mod whole;
