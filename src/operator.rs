@@ -35,7 +35,7 @@ use crate::notify::{self, Event, Notification, Notifications};
 use crate::outbound::{self, AddressPolicy, Http};
 use crate::page;
 use crate::policy::Protected;
-use crate::pulled::{self, BlockSink, CachedBlocks, NetworkConnect, Sources};
+use crate::pulled::{self, Sources};
 use crate::reconcile::{
     Announcer, BlockReconciler, Checks, ConfigurationReconciler, Connector, Consumers,
     Dependencies, Engines, FIRST_RETRY, Gateways, LONGEST_RETRY, LiftsFirst, Live, Losses,
@@ -371,13 +371,16 @@ fn assemble(
     let policy = AddressPolicy {
         allow_loopback: settings.allow_loopback,
     };
-    let known = Arc::new(CachedBlocks::new(manager.caches().clone()));
-    let sources = Arc::new(Sources::new(
-        Arc::new(NetworkConnect { policy }),
-        Arc::new(BlockSink::new(Arc::clone(&triggers), known)),
+    let caches = manager.caches().clone();
+    let pulled = Arc::clone(&triggers);
+    let sources = Sources::of_blocks(
+        caches,
+        pulled,
+        policy,
         settings.clock.clone(),
         source_counts,
-    ));
+    );
+    let sources = Arc::new(sources);
     let (again, requests) = source::channel::<Request>(REQUESTS);
     let record = Arc::new(Record::new(&settings.namespace));
     let losses = Arc::new(Losses::new(counts.guard().clone()));

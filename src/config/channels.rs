@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 
-use super::notify::{ChannelConfig, Text, Vendor, zone};
+use super::channel::{ChannelConfig, Text, Vendor};
+use super::notify::zone;
 use super::{Errors, Options, keys};
 use crate::notify::{Event, PAGERDUTY_URL, Severity};
 use crate::secret::Secret;

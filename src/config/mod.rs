@@ -6,6 +6,7 @@
 //! keeps the last configuration when a new one is wrong.
 
 pub(crate) mod allowlist;
+mod channel;
 mod channels;
 mod engines;
 mod error;
@@ -17,9 +18,9 @@ mod parse;
 mod settings;
 mod sources;
 
+pub use channel::{ChannelConfig, Text, Vendor};
 #[cfg(test)]
 pub(crate) use channels::RawChannel;
 pub use error::{Errors, KeyError};
-pub use notify::{ChannelConfig, Text, Vendor};
 pub use parse::{parse, parse_first, unprotected};
 pub use settings::{CONFIG_MAP, Changes, Config, EngineConfig, Options};

@@ -9,14 +9,14 @@ use crate::api::IPBlock;
 
 /// The blocks that the cache of the operator holds.
 #[derive(Clone)]
-pub struct CachedBlocks(Caches);
+pub(super) struct CachedBlocks(Caches);
 
 // === impl CachedBlocks ===
 
 impl CachedBlocks {
     /// Over `caches`.
     #[must_use]
-    pub fn new(caches: Caches) -> Self {
+    pub(super) fn new(caches: Caches) -> Self {
         Self(caches)
     }
 }

@@ -28,7 +28,5 @@ mod sources;
 mod tests;
 
 pub use definition::{Flavour, RawSource, Source, SourceError};
-pub use known::CachedBlocks;
 pub use metrics::Metrics;
-pub use sink::BlockSink;
-pub use sources::{Connect, NetworkConnect, Sources};
+pub use sources::{Connect, Sources};

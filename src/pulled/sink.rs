@@ -47,7 +47,7 @@ pub(crate) trait Known: Send + Sync + fmt::Debug {
 
 /// Makes IPBlock objects, by the rules of alerts.
 #[derive(Debug)]
-pub struct BlockSink {
+pub(crate) struct BlockSink {
     triggers: Arc<Triggers>,
     known: Arc<dyn Known>,
 }

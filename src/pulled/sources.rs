@@ -6,15 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reeve_clock::Clock;
+use reeve_controller::Caches;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::definition::Source;
+use super::known::CachedBlocks;
 use super::metrics::Metrics;
 use super::puller::Puller;
-use super::sink::Sink;
+use super::sink::{BlockSink, Sink};
 use crate::outbound::{AddressPolicy, Http, Limits, Outbound};
+use crate::trigger::Triggers;
 
 /// Makes the connections to a source.
 pub trait Connect: Send + Sync + fmt::Debug {
@@ -27,9 +30,9 @@ pub trait Connect: Send + Sync + fmt::Debug {
 
 /// Connections over the network, within the limits of the source.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NetworkConnect {
+struct NetworkConnect {
     /// Which addresses may be called.
-    pub policy: AddressPolicy,
+    policy: AddressPolicy,
 }
 
 /// The sources of the configuration.
@@ -65,6 +68,20 @@ impl Connect for NetworkConnect {
 // === impl Sources ===
 
 impl Sources {
+    /// Sources over the network, whose entries become the blocks of `triggers`; `caches` has those that exist.
+    #[must_use]
+    pub fn of_blocks(
+        caches: Caches,
+        triggers: Arc<Triggers>,
+        policy: AddressPolicy,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> Self {
+        let known = Arc::new(CachedBlocks::new(caches));
+        let sink = Arc::new(BlockSink::new(triggers, known));
+        Self::new(Arc::new(NetworkConnect { policy }), sink, clock, metrics)
+    }
+
     pub(crate) fn new(
         connect: Arc<dyn Connect>,
         sink: Arc<dyn Sink>,

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use reeve_clock::Clock;
 use tokio_util::sync::CancellationToken;
 
-use super::sink::Known;
+use super::sink::{BlockSink, Known};
 use super::*;
 use crate::api::{IPBlock, Phase, write_time};
 use crate::config::Options;

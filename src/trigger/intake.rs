@@ -395,4 +395,6 @@ fn is_for(block: &IPBlock, target: &Target) -> bool {
 }
 
 #[cfg(test)]
+mod lift_tests;
+#[cfg(test)]
 mod tests;
