@@ -17,7 +17,7 @@ const SOURCES: [&str; 7] = [
 ];
 
 /// Words in the form of a reason that are none.
-const NO_REASONS: [(&str, &str); 11] = [
+const NO_REASONS: [(&str, &str); 17] = [
     ("Ready", "a type of condition"),
     ("Enforced", "a type of condition"),
     ("Lifted", "a type of condition"),
@@ -29,6 +29,12 @@ const NO_REASONS: [(&str, &str); 11] = [
     ("Ip", "a scope of CrowdSec"),
     ("Range", "a scope of CrowdSec"),
     ("Bearer", "a scheme of HTTP"),
+    ("CiliumCIDRGroup", "a kind of Cilium"),
+    ("CiliumClusterwideNetworkPolicy", "a kind of Cilium"),
+    ("GlobalNetworkSet", "a kind of Calico"),
+    ("GlobalNetworkPolicy", "a kind of Calico"),
+    ("Ingress", "a type of Calico's policies"),
+    ("Deny", "an action of Calico's policies"),
 ];
 
 fn files(path: &Path, found: &mut Vec<PathBuf>) {
