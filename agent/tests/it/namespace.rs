@@ -189,7 +189,9 @@ impl Pair {
         ));
         self.node.run("ip address add 10.78.0.1/24 dev pod");
         self.node.run("ip link set pod up");
-        self.node.run("sysctl -qw net.ipv4.ip_forward=1");
+        self.node
+            .inside(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1"))
+            .unwrap();
         pod.run("ip address add 10.78.0.2/24 dev eth");
         pod.run("ip link set eth up");
         pod.run("ip route add default via 10.78.0.1");
