@@ -259,6 +259,7 @@ async fn run(arguments: RunArguments) -> Result<(), String> {
         token_over_http: arguments.allow_bearer_over_http,
         wait: arguments.wait,
         node: arguments.node_name.clone(),
+        largest: largest(arguments.max_entries),
     })?;
     let settings = Settings {
         resync: arguments.resync_interval,
@@ -322,6 +323,12 @@ async fn run(arguments: RunArguments) -> Result<(), String> {
         );
     }
     Ok(())
+}
+
+/// The largest answer, in bytes, so that a list takes a bounded amount of memory: twice as many entries as are enforced, and
+/// room for small numbers.
+fn largest(max_entries: usize) -> usize {
+    max_entries.saturating_mul(160).max(1 << 20)
 }
 
 fn start_log(arguments: &RunArguments) -> Result<(), String> {

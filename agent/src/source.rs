@@ -25,8 +25,6 @@ use url::Url;
 
 use crate::list::{self, Answer, Ask, Received, Report};
 
-/// The largest answer: about 800,000 entries.
-const LARGEST: usize = 64 << 20;
 /// The largest token, certificate file, and text of an error.
 const LARGEST_FILE: u64 = 1 << 20;
 const CONNECT: Duration = Duration::from_secs(5);
@@ -50,9 +48,9 @@ pub enum Error {
     /// Another status than 200 and 304.
     #[error("the operator answered {0}")]
     Status(StatusCode),
-    /// More than 64 MiB.
-    #[error("the list is larger than {} MiB", LARGEST >> 20)]
-    TooLarge,
+    /// More bytes than [`HttpSettings::largest`].
+    #[error("the list is larger than {0} bytes; raise --max-entries, and the limit of memory")]
+    TooLarge(usize),
     /// Not a list.
     #[error(transparent)]
     List(#[from] list::Error),
@@ -86,6 +84,8 @@ pub struct HttpSettings {
     pub wait: Duration,
     /// The name of this node in reports.
     pub node: String,
+    /// The largest answer, in bytes. An entry has at most about 80.
+    pub largest: usize,
 }
 
 /// The list over HTTP. Clones share connections.
@@ -109,7 +109,7 @@ impl Error {
             Self::Timeout(_) => "timeout",
             Self::Credentials(_) => "credentials",
             Self::Status(_) => "status",
-            Self::TooLarge | Self::List(_) => "list",
+            Self::TooLarge(_) | Self::List(_) => "list",
         }
     }
 }
@@ -238,8 +238,8 @@ impl Http {
             StatusCode::OK => {
                 let mut body = Vec::new();
                 while let Some(chunk) = response.chunk().await.map_err(connect)? {
-                    if body.len() + chunk.len() > LARGEST {
-                        return Err(Error::TooLarge);
+                    if body.len() + chunk.len() > self.settings.largest {
+                        return Err(Error::TooLarge(self.settings.largest));
                     }
                     body.extend_from_slice(&chunk);
                 }
@@ -396,6 +396,7 @@ mod tests {
             token_over_http: false,
             wait: Duration::from_secs(30),
             node: "node".into(),
+            largest: 1 << 20,
         }
     }
 

@@ -280,6 +280,31 @@ fn errors_and_empty_answers_of_the_operator_lift_nothing() {
 }
 
 #[test]
+fn a_list_beyond_the_limit_of_memory_changes_nothing() {
+    let Some(pair) = Pair::new() else {
+        return;
+    };
+    let operator = Operator::start(&pair.client, OPERATOR, None);
+    operator.publish(&[(CLIENT[0], None)]);
+    let agent = Running::start(&pair.node, &url(), &["--max-entries=1"]);
+    assert!(pair.becomes_dropped(CLIENT[0]));
+    let before = errors(&pair.node);
+    // More than a MiB.
+    let targets: Vec<String> = (0..60_000)
+        .map(|at| format!("2001:db8:{at:x}::/48"))
+        .collect();
+    let entries: Vec<_> = targets
+        .iter()
+        .map(|target| (target.as_str(), None))
+        .collect();
+    operator.publish(&entries);
+    assert!(soon(|| errors(&pair.node) > before));
+    assert!(pair.is_dropped(CLIENT[0]));
+    let (_, log) = agent.terminate();
+    assert!(log.contains("larger than 1048576 bytes"), "{log}");
+}
+
+#[test]
 fn a_wrong_clock_of_the_node_does_not_change_when_a_ban_ends() {
     let Some(pair) = Pair::new() else {
         return;
