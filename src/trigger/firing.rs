@@ -11,6 +11,7 @@
 //! The lift is an end of the ban's duration, not `spec.unblock`: the next alert bans at once, without a grace.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -121,7 +122,7 @@ pub(super) fn resolve(block: &IPBlock, trigger: &str, alert: &str, now: Timestam
     }
     let present = block.spec.duration.as_deref().map(duration::parse);
     let written = duration::parse(&firing.duration);
-    if !removed || present != Some(written) {
+    if !removed || present.as_ref() != Some(&written) {
         return Change::LeaveAlone;
     }
     let status = block.status.as_ref();
@@ -130,7 +131,13 @@ pub(super) fn resolve(block: &IPBlock, trigger: &str, alert: &str, now: Timestam
         .and_then(|status| status.blocked_at());
     // A ban that does not stand yet ends right after it does.
     let passed = began.map_or(1, |began| now.duration_since(began).as_secs());
-    Change::Lift(format!("{}s", passed.max(1)))
+    // The ban may last longer than was written. The same duration would be the same request, and change nothing.
+    let same = |passed: i64| {
+        let passed = u64::try_from(passed).map(Duration::from_secs);
+        passed.ok() == written.ok()
+    };
+    let ended = if same(passed) { passed - 1 } else { passed };
+    Change::Lift(format!("{}s", ended.max(1)))
 }
 
 /// Whether a ban is asked for that is not made yet.
@@ -192,6 +199,15 @@ mod tests {
             Change::Lift("1s".into()),
             "a duration is not negative"
         );
+    }
+
+    #[test]
+    fn a_ban_that_has_lasted_as_long_as_was_written_is_ended_by_another_duration() {
+        let mut block = banned();
+        keep(&mut block, &Firing::new("am", 1, "10m", "one"));
+        block.spec.duration = Some("10m".into());
+        let lift = Change::Lift("599s".into());
+        assert_eq!(resolve(&block, "am", "one", now()), lift);
     }
 
     #[test]
