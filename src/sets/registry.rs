@@ -160,7 +160,8 @@ impl Sets {
             .kind
         {
             Kind::List(serve) => {
-                let list = Arc::new(ListEngine::new(&definition.name, metrics.clone()));
+                let time = self.parts.time.clone();
+                let list = Arc::new(ListEngine::new(&definition.name, time, metrics.clone()));
                 let surface = ListSurface::new(Arc::clone(&list), serve.access.clone());
                 (list, Some(Arc::new(surface)))
             }

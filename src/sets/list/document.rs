@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, VARY, X_CONTENT_TYPE_OPTIONS};
+use http::header::{
+    CACHE_CONTROL, CONTENT_TYPE, DATE, ETAG, HeaderValue, VARY, X_CONTENT_TYPE_OPTIONS,
+};
 use http::{Response, StatusCode};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
 use reeve_serve::http::Body;
 use serde_json::json;
 
@@ -36,6 +40,8 @@ pub(super) struct Page {
     pub(super) version: String,
     pub(super) set: TargetSet,
     pub(super) family: Family,
+    /// The time that the ends are meant by: the `Date` of the answer.
+    pub(super) now: Timestamp,
     /// A version that the reader has, and what changed since.
     pub(super) changes: Option<(String, BTreeMap<Target, Option<Until>>)>,
 }
@@ -81,6 +87,7 @@ impl Page {
     /// The whole list, or the changes that the reader asks for; for a HEAD request only the header.
     pub(super) fn answer(self, format: Format, head: bool) -> Answer {
         let etag = format!("\"{}\"", self.version);
+        let now = self.now;
         let body = if head {
             Body::whole(Bytes::new())
         } else if self.changes.is_some() {
@@ -92,7 +99,7 @@ impl Page {
             in_pieces(self.pieces(format))
         };
         let mut answer = Response::new(body);
-        label(&mut answer, format.content_type(), &etag);
+        label(&mut answer, format.content_type(), &etag, now);
         answer
     }
 
@@ -104,6 +111,7 @@ impl Page {
             &mut answer,
             format.content_type(),
             &format!("\"{}\"", self.version),
+            self.now,
         );
         answer.headers_mut().remove(CONTENT_TYPE);
         answer
@@ -152,7 +160,9 @@ impl Page {
     }
 }
 
-fn label(answer: &mut Answer, content_type: &'static str, etag: &str) {
+/// Readers compute the time left of a ban from `Date`. Without this header the server writes the wall clock, which may be
+/// wrong where the ends are right.
+fn label(answer: &mut Answer, content_type: &'static str, etag: &str, now: Timestamp) {
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -160,5 +170,9 @@ fn label(answer: &mut Answer, content_type: &'static str, etag: &str) {
     headers.insert(VARY, HeaderValue::from_static("accept"));
     if let Ok(etag) = HeaderValue::from_str(etag) {
         headers.insert(ETAG, etag);
+    }
+    let date = rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&now);
+    if let Some(date) = date.ok().and_then(|date| HeaderValue::try_from(date).ok()) {
+        headers.insert(DATE, date);
     }
 }

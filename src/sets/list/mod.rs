@@ -10,6 +10,7 @@
 //! | `…?format=json&since=VERSION` | `{"version","since","added","removed"}` while that version is known |
 //! | `POST /bans/agents/NAME` | takes the report of an agent |
 //!
+//! The header `Date` is the time that ends are meant by, also while the wall clock of the operator's node is wrong.
 //! `/bans` stands for the configured path. Until every block was read the answer is 503: an empty list would lift all.
 
 mod agents;
@@ -31,6 +32,7 @@ use super::kind::{Capabilities, Change, Error, SetEngine};
 use super::metrics::Metrics;
 use super::set::TargetSet;
 use crate::outbound::BoxFuture;
+use crate::time::Time;
 
 pub(crate) use self::agents::STATES;
 pub(super) use self::surface::ListSurface;
@@ -44,6 +46,7 @@ pub(super) struct ListEngine {
     changed: watch::Sender<Option<Fingerprint>>,
     closing: CancellationToken,
     agents: Mutex<Agents>,
+    time: Time,
     metrics: Metrics,
 }
 
@@ -58,13 +61,14 @@ struct Served {
 
 impl ListEngine {
     /// An empty list, which is not served before it is filled.
-    pub(super) fn new(name: &str, metrics: Metrics) -> Self {
+    pub(super) fn new(name: &str, time: Time, metrics: Metrics) -> Self {
         Self {
             name: name.to_owned(),
             served: Mutex::default(),
             changed: watch::Sender::new(None),
             closing: CancellationToken::new(),
             agents: Mutex::default(),
+            time,
             metrics,
         }
     }
@@ -83,6 +87,7 @@ impl ListEngine {
             version: fingerprint.version(family, content),
             set: served.set.clone(),
             family,
+            now: self.time.now(),
             changes,
         })
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use http::StatusCode;
+use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
+use reeve_clock::Clock;
 use reqwest::Client;
 use serde_json::{Value, json};
 
@@ -14,6 +16,7 @@ use crate::mounted::MountedFile;
 use crate::target::Target;
 
 struct Case {
+    clock: Clock,
     engine: Arc<ListEngine>,
     listeners: Listeners,
     client: Client,
@@ -22,7 +25,9 @@ struct Case {
 
 impl Case {
     async fn new(access: Access) -> Self {
-        let engine = Arc::new(ListEngine::new("edge", Metrics::default()));
+        let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 1);
+        let time = Time::new(clock.clone());
+        let engine = Arc::new(ListEngine::new("edge", time, Metrics::default()));
         let surface = Arc::new(ListSurface::new(Arc::clone(&engine), access));
         let mut listeners = Listeners::default();
         let loopback = ([127, 0, 0, 1], 0).into();
@@ -35,6 +40,7 @@ impl Case {
         // Plain HTTP, and a provider of cryptography all the same.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Self {
+            clock,
             engine,
             listeners,
             client: Client::builder().no_proxy().build().unwrap(),
@@ -293,7 +299,7 @@ async fn readers_show_a_token_of_the_mounted_file() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_with_304_after_its_seconds() {
-    let case = ListEngine::new("edge", Metrics::default());
+    let case = ListEngine::new("edge", Time::new(Clock::system()), Metrics::default());
     case.ready();
     let page = case.page(Family::Both, Content::Targets, None).unwrap();
     let surface = ListSurface::new(Arc::new(case), Access::Insecure);
@@ -301,4 +307,33 @@ async fn a_wait_ends_with_304_after_its_seconds() {
     let answer = surface.read_for_test("wait=30", &page.version).await;
     assert_eq!(answer.status(), StatusCode::NOT_MODIFIED);
     assert_eq!(began.elapsed(), Duration::from_secs(30));
+}
+
+#[tokio::test]
+async fn the_date_of_an_answer_is_the_time_that_bans_end_by_and_not_a_wrong_wall_clock() {
+    let case = Case::filled(ENTRIES).await;
+    let date = async |tag: Option<&str>| -> (StatusCode, Timestamp) {
+        let request = case.client.get(format!("{}?format=json", case.url));
+        let answer = request
+            .header("If-None-Match", tag.unwrap_or_default())
+            .send()
+            .await
+            .unwrap();
+        let dates: Vec<_> = answer.headers().get_all("date").iter().collect();
+        assert_eq!(dates.len(), 1);
+        let date = rfc2822::DateTimeParser::new().parse_timestamp(dates[0].as_bytes());
+        (answer.status(), date.unwrap())
+    };
+    let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    let near = |date: Timestamp| date.duration_since(start).abs() < SignedDuration::from_mins(5);
+    // Nothing has confirmed this jump, so ends are computed as before it.
+    case.clock.jump(SignedDuration::from_hours(2));
+    let (status, all) = date(None).await;
+    assert!(status == StatusCode::OK && near(all), "{all}");
+    let (_, tag, _) = case.get("?format=json", None).await;
+    let (status, unchanged) = date(tag.as_deref()).await;
+    assert!(
+        status == StatusCode::NOT_MODIFIED && near(unchanged),
+        "{unchanged}"
+    );
 }
