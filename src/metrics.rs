@@ -16,6 +16,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::decide::{Cause, Coverage};
+use crate::engine::Kind;
 use crate::guard;
 use crate::policy::RefusalKind;
 use crate::trigger;
@@ -168,6 +169,9 @@ impl Metrics {
             drop(self.unbans.get_or_create(&CauseLabel {
                 cause: cause_label(cause),
             }));
+        }
+        for kind in [Kind::Iptables, Kind::Xdp, Kind::DryRun] {
+            self.drift_repaired(kind.name(), 0);
         }
         for result in ["success", "refused"] {
             drop(self.config_reloads.get_or_create(&ResultLabel { result }));

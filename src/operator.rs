@@ -407,14 +407,23 @@ fn assemble(
             guard: guard.clone(),
             losses: Arc::clone(&losses),
         }))?;
-    let mirror = mirror(MirrorReconciler {
+    let mirror = MirrorReconciler {
         sets: Arc::clone(&sets),
         standby,
         live: live.clone(),
         record: Arc::clone(&record),
         time: time.clone(),
         recalled: Mutex::new(false),
-    })?;
+    };
+    // Requested once even when there is no block: set engines wait for the first reading.
+    let (nothing, reading) = source::channel::<Request>(1);
+    nothing.try_send(Request::cluster("none"))?;
+    let mirror = Controller::builder("sets")
+        .for_kind::<IPBlock>()
+        .with_predicate(predicate::resource_version_changed())
+        .watches_source(Source::from(reading).finite())
+        .without_leader_election()
+        .complete(mirror)?;
     let checks = Checks {
         losses,
         live: live.clone(),
@@ -501,47 +510,15 @@ fn assemble(
     manager.add(pulling(sources))?;
     let audit = settings.audit.clone();
     manager.add(ending(Arc::clone(&triggers), notifications, audit))?;
-    manager.add(set_ends(Arc::clone(&sets)))?;
-    manager.add(set_ending(Arc::clone(&sets)))?;
+    for runnable in sets.runnables() {
+        manager.add(runnable)?;
+    }
     Ok(Assembled {
         triggers,
         sets,
         live: shown,
         time: shown_time,
     })
-}
-
-/// Follows the records of blocks on a replica that does not lead.
-fn mirror(reconciler: MirrorReconciler) -> Result<Controller, Error> {
-    // Requested once even when there is no block: set engines wait for the first reading.
-    let (first, requested) = source::channel::<Request>(1);
-    // A name that no block has.
-    first.try_send(Request::cluster("first"))?;
-    Ok(Controller::builder("sets")
-        .for_kind::<IPBlock>()
-        .with_predicate(predicate::resource_version_changed())
-        .watches_source(Source::from(requested).finite())
-        .without_leader_election()
-        .complete(reconciler)?)
-}
-
-/// Removes bans from the set at their ends.
-fn set_ends(sets: Arc<Sets>) -> Runnable {
-    Runnable::new("ends in sets", move |stop| async move {
-        sets.expire(stop).await;
-        Ok::<_, std::convert::Infallible>(())
-    })
-    .without_leader_election()
-}
-
-/// At the end: answers the readers of set engines.
-fn set_ending(sets: Arc<Sets>) -> Runnable {
-    Runnable::new("set engines", move |stop| async move {
-        stop.cancelled().await;
-        sets.stop().await;
-        Ok::<_, std::convert::Infallible>(())
-    })
-    .as_server()
 }
 
 /// Serves the page beside the manager, if it is asked for. Returns its address.

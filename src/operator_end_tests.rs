@@ -651,7 +651,10 @@ async fn a_gateway_that_lost_its_bans_has_them_again_within_a_minute() {
             text.contains("ipblock_gateway_losses_total 2"),
             "{unlisted}"
         );
-        assert!(text.contains("ipblock_drift_repaired_total{engine=\"iptables\"} 100"), "{text}");
+        assert!(
+            text.contains("ipblock_drift_repaired_total{engine=\"iptables\"} 100"),
+            "{text}"
+        );
     }
 }
 

@@ -174,7 +174,7 @@ impl World {
         let groups = list("ciliumcidrgroups").await;
         let ranges = groups
             .iter()
-            .flat_map(|it| it["spec"]["externalCIDRs"].as_array());
+            .filter_map(|it| it["spec"]["externalCIDRs"].as_array());
         let ranges = ranges
             .flatten()
             .filter_map(|it| it.as_str().map(str::to_owned));

@@ -47,7 +47,7 @@ pub const RESOLVED: &str = "ops.yiiong.top/resolved-at";
 /// An engine and the gateway it calls.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
-    /// The engine's name: `iptables`, `xdp`, `dry-run`.
+    /// The engine's name: `iptables`, `xdp`, `dry-run`, `sets`.
     pub engine: String,
     /// `host:port`, with `https://` before it for TLS; empty for an engine without a gateway.
     #[serde(default)]
@@ -139,7 +139,9 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.endpoint.is_empty() {
+        if self.endpoint.is_empty() && self.engine == "sets" {
+            formatter.write_str("the set engines")
+        } else if self.endpoint.is_empty() {
             formatter.write_str(&self.engine)
         } else {
             write!(formatter, "{} at {}", self.engine, self.endpoint)

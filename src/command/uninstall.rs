@@ -28,6 +28,7 @@ use crate::engine::{self, GuardSettings};
 use crate::mounted::Directory;
 use crate::operator::LEASE;
 use crate::reconcile::{Engines, Gateways, Record, request_of, status_patch};
+use crate::sets::{self, Keeper};
 
 /// How often a lift that failed is tried before the block is reported.
 const TRIES: u32 = 5;
@@ -101,10 +102,15 @@ pub(super) enum Error {
         "operator cannot release {left} of {all} blocks: the log has the causes; correct them and run it again, or use --bans=keep"
     )]
     Left { left: usize, all: usize },
+    #[error(
+        "operator cannot empty the set engine {0}: {1}; correct the cause and run it again, or use --bans=keep"
+    )]
+    Engine(Keeper, sets::Error),
 }
 
 pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
-    let client = Client::new(client::client(&arguments.location, &Metrics::new()).await?);
+    let kube = client::client(&arguments.location, &Metrics::new()).await?;
+    let client = Client::new(kube.clone());
     if let Some(deployment) = &arguments.scale_down {
         let deployment = Request::namespaced(arguments.own.namespace.as_str(), deployment.as_str());
         scale::to_zero(&client, &deployment).await?;
@@ -148,12 +154,25 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
         return Err(Error::Left { left, all });
     }
     if arguments.watch_namespace.is_none() {
+        if arguments.bans == Bans::Lift {
+            empty_engines(kube, &record).await?;
+        }
         remove::<Lease>(
             &client,
             &Request::namespaced(arguments.own.namespace, LEASE),
         )
         .await;
         remove::<ConfigMap>(&client, record.key()).await;
+    }
+    Ok(())
+}
+
+/// Empties the set engines that keep objects. Their sets are those of all namespaces.
+async fn empty_engines(client: kube_client::Client, record: &Record) -> Result<(), Error> {
+    for keeper in record.keepers() {
+        let cleared = sets::clear(client.clone(), &keeper).await;
+        cleared.map_err(|error| Error::Engine(keeper.clone(), error))?;
+        tracing::info!(engine = %keeper, "emptied the set engine");
     }
     Ok(())
 }
@@ -206,6 +225,8 @@ async fn configuration(
         match config::parse_first(&data, &options) {
             Ok(config) => {
                 record.trust_gateways(&config);
+                let keepers = config.engines.iter().filter_map(sets::Definition::keeper);
+                record.set_keepers(keepers.collect(), BTreeSet::new());
                 return Ok(Some(config));
             }
             Err(errors) => {

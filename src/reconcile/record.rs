@@ -204,7 +204,8 @@ impl Record {
     }
 
     /// The set engines that may keep objects.
-    fn keepers(&self) -> BTreeSet<Keeper> {
+    #[must_use]
+    pub fn keepers(&self) -> BTreeSet<Keeper> {
         let known = self.known.read();
         let left = known.recorded.difference(&known.cleared);
         left.chain(&known.keepers).cloned().collect()

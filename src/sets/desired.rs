@@ -466,4 +466,55 @@ mod tests {
         desired.remove(&list("feed"), banned);
         assert!(desired.keep(banned, |_| false).until.is_none());
     }
+
+    /// Resident memory of this process, in bytes.
+    fn resident() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().nth(1));
+        kilobytes.unwrap().parse::<usize>().unwrap() * 1024
+    }
+
+    #[tokio::test]
+    #[ignore = "it measures the memory of its process: run it alone, with --nocapture"]
+    async fn a_million_entries_of_lists_and_a_served_list_take_less_than_150_megabytes() {
+        use crate::sets::kind::{Change, SetEngine};
+        use crate::sets::list::ListEngine;
+
+        let before = resident();
+        let desired = Desired::new([]);
+        let mut spread = 1_u32;
+        for number in 0..200 {
+            let entries = (0..5000).map(|_| {
+                // Feeds do not come in the order of addresses.
+                spread = spread.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                Entry {
+                    target: Target::host(std::net::Ipv4Addr::from(spread).into()),
+                    until: until("2026-06-01T00:00:00Z"),
+                }
+            });
+            desired.replace(&list(&number.to_string()), entries.collect());
+        }
+        let set = desired.view().set;
+        let united = resident();
+        let engine = ListEngine::new(
+            "edge",
+            crate::time::Time::new(reeve_clock::Clock::system()),
+            crate::sets::Metrics::default(),
+        );
+        let change = Change {
+            from: TargetSet::default(),
+            to: set.clone(),
+        };
+        engine.apply(&change).await.unwrap();
+        let served = resident();
+        let megabytes = |bytes: usize| (bytes - before) / 1_000_000;
+        println!(
+            "{} entries: {} MB, with a list {} MB",
+            set.len(),
+            megabytes(united),
+            megabytes(served)
+        );
+        assert!(set.len() > 990_000 && megabytes(served) < 150);
+    }
 }

@@ -84,6 +84,9 @@ impl Follower {
         resync: Duration,
     ) -> Self {
         let name: Arc<str> = name.into();
+        // Present from the start, so that a rate over them is zero and not missing.
+        parts.counts.drift_repaired(&name, 0);
+        parts.metrics.counted(&name, Counts::default());
         let (sender, state) = watch::channel(State::default());
         let resync = watch::Sender::new(resync);
         let task = Task {

@@ -103,7 +103,6 @@ impl Metrics {
                 engine: engine.to_owned(),
                 outcome,
             };
-            // Present from the first batch on, so that a rate over it is zero and not missing.
             self.batches.get_or_create(&labels).inc_by(u64::from(one));
         }
     }

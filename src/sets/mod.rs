@@ -30,6 +30,7 @@ mod list;
 mod metrics;
 mod objects;
 mod registry;
+mod runnables;
 mod select;
 mod serve;
 pub mod set;
@@ -41,6 +42,7 @@ pub use kind::{Capabilities, Change, Error, SetEngine};
 #[cfg(test)]
 pub(crate) use metrics::Counts;
 pub use metrics::Metrics;
+pub(crate) use objects::clear;
 #[cfg(test)]
 pub(crate) use objects::tests::install;
 pub use objects::{Keeper, Plugin, Settings as ObjectSettings};

@@ -52,10 +52,10 @@ impl Listeners {
             routes.entry(address).or_default().insert(path, surface);
         }
         // First those that end: another address may need their port.
-        let gone = self
-            .0
-            .extract_if(.., |address, _| !routes.contains_key(address));
-        let ending: Vec<_> = gone.map(|(_, (running, _))| running.stop()).collect();
+        let gone = self.0.keys().filter(|it| !routes.contains_key(it));
+        let gone: Vec<SocketAddr> = gone.copied().collect();
+        let ending = gone.iter().filter_map(|address| self.0.remove(address));
+        let ending: Vec<_> = ending.map(|(running, _)| running.stop()).collect();
         futures::future::join_all(ending).await;
         let mut failed = Vec::new();
         for (address, surfaces) in routes {

@@ -41,7 +41,12 @@ async fn the_deployment_runs_with_its_literal_arguments_and_its_probes_pass(worl
     args.push("--allow-loopback-gateway".into());
     let environment = world.environment(&container, "ipblock-operator-0");
     let data = crate::cluster::configuration();
-    world.configure(json!({"trigger": data["trigger"]})).await;
+    // Metrics of set engines are there when there is one.
+    let list = crate::sets::address();
+    let engines = format!("- name: edge\n  type: list\n  addr: \"{list}\"\n  insecure: true\n");
+    world
+        .configure(json!({"trigger": data["trigger"], "engines": engines}))
+        .await;
     let operator = Process::operator("ipblock-operator-0", &args, &environment);
     for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
         let probe = &container[probe]["httpGet"];

@@ -162,7 +162,7 @@ async fn plugin(world: &World, engine: &str, kinds: [Kind; 2], field: &str) {
         let list = world.request("GET", &paths[0], &Value::Null).await;
         let groups = list["items"].as_array().into_iter().flatten();
         let ranges = groups
-            .flat_map(|group| group["spec"][field].as_array())
+            .filter_map(|group| group["spec"][field].as_array())
             .flatten();
         let mut ranges: Vec<String> = ranges
             .filter_map(|range| range.as_str().map(str::to_owned))

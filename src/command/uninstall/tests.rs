@@ -163,3 +163,39 @@ fn a_lifted_block_reads_as_expired_so_that_a_later_install_does_not_ban_again() 
     assert_eq!(recorded_claim(&after, Some(&here())), None);
     assert_eq!(recorded_standings(&after, Some(&here())), Some(Vec::new()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_objects_of_set_engines_are_deleted_also_those_that_only_the_record_names() {
+    let (server, client) = server(0).await;
+    crate::sets::install(&server, crate::sets::Plugin::Cilium, 0, true).await;
+    let post = async |path: &str, body: serde_json::Value| {
+        let request = http::Request::post(path).body(body.to_string().into_bytes());
+        let posted = server.client().request(request.unwrap()).await;
+        let _: serde_json::Value = posted.unwrap();
+    };
+    for engine in ["former", "strange"] {
+        let group = serde_json::json!({
+            "apiVersion": "cilium.io/v2", "kind": "CiliumCIDRGroup",
+            "metadata": {"name": format!("{engine}-0"), "labels": {"ops.yiiong.top/engine": engine}},
+            "spec": {"externalCIDRs": ["192.0.2.7/32"]},
+        });
+        post("/apis/cilium.io/v2/ciliumcidrgroups", group).await;
+    }
+    let record = serde_json::json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {
+            "name": crate::reconcile::RECORD,
+            "annotations": {"ops.yiiong.top/set-engines": r#"["cilium former", "unknown x"]"#},
+        },
+    });
+    post("/api/v1/namespaces/default/configmaps", record).await;
+    let record = Record::new("default");
+    record.read(&client).await.unwrap();
+    empty_engines(server.client(), &record).await.unwrap();
+    let request = http::Request::get("/apis/cilium.io/v2/ciliumcidrgroups").body(Vec::new());
+    let left = server.client().request(request.unwrap()).await;
+    let left: serde_json::Value = left.unwrap();
+    let left = left["items"].as_array().unwrap();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(left[0]["metadata"]["name"], "strange-0");
+}

@@ -118,7 +118,7 @@ fn digests(target: &Target, until: Until) -> (u128, u128) {
     digest.update(target.to_string());
     let alone = digest.clone();
     digest.update([0]);
-    let seconds = until.at().map_or(i64::MAX, |at| at.as_second());
+    let seconds = until.at().map_or(i64::MAX, jiff::Timestamp::as_second);
     digest.update(seconds.to_be_bytes());
     (number(alone), number(digest))
 }

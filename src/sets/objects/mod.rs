@@ -304,6 +304,18 @@ impl ObjectEngine {
     }
 }
 
+/// Empties the engine `keeper`, whatever its settings.
+///
+/// # Errors
+/// When a part of it may stand.
+pub(crate) async fn clear(client: Client, keeper: &Keeper) -> Result<(), Error> {
+    // It is called when no replica runs any more.
+    let leading = watch::Sender::new(true);
+    let settings = Settings::former(keeper.plugin);
+    let engine = ObjectEngine::new(&keeper.name, settings, client, leading.subscribe());
+    engine.try_clear().await
+}
+
 /// How the error of a kind that is not served begins.
 const ABSENT: &str = "the API server has no ";
 
