@@ -1,6 +1,6 @@
 //! An ordered set of targets with their ends, whose copies share memory.
 //!
-//! Entries lie in chunks of at most `CHUNK`, in the order of targets. A copy shares every chunk until one of the two
+//! Entries lie in chunks of at most 512, in the order of targets. A copy shares every chunk until one of the two
 //! changes it, so a consumer keeps the set that it has applied, and the difference from a later one costs the chunks
 //! that changed. An entry takes 24 bytes: a million take about 35 MB, and a copy of them some kilobytes.
 
