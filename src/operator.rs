@@ -305,6 +305,7 @@ fn assemble(
     let source_counts = pulled::Metrics::default();
     let coverage = Arc::clone(&kept.coverage);
     let guard = Guard::new(counts.guard().clone());
+    let guarded = guard.clone();
     manager.metrics().register(|registry| {
         counts.register(registry, &coverage);
         engine_counts.register(registry);
@@ -506,6 +507,7 @@ fn assemble(
     ))?;
     manager.add(ends(Arc::clone(&coverage), time, again.clone()))?;
     manager.add(checks.runnable())?;
+    manager.add(guarded.runnable(again.clone()))?;
     manager.add(jumps(manager, coverage, again))?;
     manager.add(pulling(sources))?;
     let audit = settings.audit.clone();

@@ -157,6 +157,35 @@ async fn a_cap_of_bans_a_minute_by_source_delays_its_bans_and_no_lift_and_no_oth
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_flood_over_the_cap_is_banned_at_the_pace_of_the_cap_also_when_most_of_it_is_deleted() {
+    let mut world = World::new().await;
+    world.configure(&[("maxBansPerMinute", "3")]).await;
+    world.start().await;
+    for last in 1..=20 {
+        let (name, ip) = (format!("b-{last:02}"), format!("192.0.2.{last}"));
+        world.create(&name, &ip, "1h").await;
+    }
+    tokio::time::sleep(63 * SECOND).await;
+    assert_eq!(world.banned(GATEWAY).await.len(), 6);
+    let mut waiting = Vec::new();
+    for block in world.blocks.list(&ListParams::default()).await.unwrap() {
+        let status = block.status.clone().unwrap_or_default();
+        if status.is(&api::Phase::Pending) {
+            waiting.push(block.metadata.name.unwrap());
+        }
+    }
+    assert_eq!(waiting.len(), 14);
+    for name in &waiting[2..] {
+        let delete = DeleteParams::default();
+        world.blocks.delete(name, &delete).await.unwrap();
+    }
+    // The last two do not wait for those that are gone.
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(world.banned(GATEWAY).await.len(), 8);
+    assert_eq!(world.metric("ipblock_waiting{reason=\"rate\"}"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_mass_of_bans_is_stopped_until_the_brake_is_released_also_over_a_restart() {
     let mut world = World::new().await;
     world.configure(&[("brake", "{bansPerMinute: 3}")]).await;

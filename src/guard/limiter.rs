@@ -269,6 +269,12 @@ impl Limiter {
         }
     }
 
+    /// How many more bans of a scope there may be now under a cap of `most` a minute.
+    pub(super) fn room(&mut self, scope: &Scope, most: usize, at: Instant) -> usize {
+        let window = self.windows.get_mut(scope);
+        most.saturating_sub(window.map_or(0, |window| window.len(at)))
+    }
+
     /// What releases the brake; `None`: it is not engaged.
     #[must_use]
     pub fn braked(&self) -> Option<&str> {

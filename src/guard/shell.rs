@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use reeve_controller::source::Sender;
+use reeve_controller::{Request, Runnable};
 use tokio::time::Instant;
 
 use super::brake::{self, Lifts};
@@ -14,6 +16,9 @@ use super::metrics::Metrics;
 use super::settings::Settings;
 use crate::config::Config;
 use crate::decide::{Coverage, fingerprint};
+
+/// How often the blocks that wait for a cap of bans a minute are called.
+const TICK: Duration = Duration::from_secs(1);
 
 /// The guard rails at work. Clones share them.
 #[derive(Clone, Debug)]
@@ -31,6 +36,8 @@ struct State {
     counts: HashMap<&'static str, usize>,
     /// The blocks that wait for the end of another one, in the order of their first question.
     queues: HashMap<Scope, VecDeque<Arc<str>>>,
+    /// Those that wait for a cap of bans a minute, with the cap.
+    rates: HashMap<Scope, (usize, VecDeque<Arc<str>>)>,
     /// The content of the configuration in force, and the annotation that releases brakes.
     content: String,
     released: Option<String>,
@@ -66,8 +73,17 @@ pub struct Hold {
 // === impl State ===
 
 impl State {
-    fn queue(&mut self, scope: &Scope) -> &mut VecDeque<Arc<str>> {
-        self.queues.entry(scope.clone()).or_default()
+    /// The queue of what holds a ban; the brake has none.
+    fn queue(&mut self, held: &Held) -> Option<&mut VecDeque<Arc<str>>> {
+        match held {
+            Held::Active { scope, .. } => Some(self.queues.entry(scope.clone()).or_default()),
+            Held::Rate { scope, most, .. } => {
+                let (cap, queue) = self.rates.entry(scope.clone()).or_default();
+                *cap = *most;
+                Some(queue)
+            }
+            Held::Braked { .. } => None,
+        }
     }
 }
 
@@ -133,12 +149,11 @@ impl Guard {
         let count = state.waiting.len();
         let known = state.waiting.get_mut(key);
         let known = known.filter(|waiting| waiting.kind == kind && waiting.scope == *scope);
-        let queues = matches!(held, Held::Active { .. });
         match known {
             Some(waiting) => {
-                let called = queues && !std::mem::replace(&mut waiting.queued, true);
-                if called {
-                    state.queue(scope).push_back(key.into());
+                let called = !std::mem::replace(&mut waiting.queued, true);
+                if let (true, Some(queue)) = (called, state.queue(held)) {
+                    queue.push_back(key.into());
                 }
                 // Those that found no room spread out.
                 usize::try_from(fingerprint(key)).unwrap_or(0) % count.max(1)
@@ -147,13 +162,13 @@ impl Guard {
                 let clean = state.waiting.get(key).is_some_and(|it| it.clean);
                 self.forget_in(state, key);
                 let key: Arc<str> = key.into();
-                if queues {
-                    state.queue(scope).push_back(Arc::clone(&key));
+                if let Some(queue) = state.queue(held) {
+                    queue.push_back(Arc::clone(&key));
                 }
                 let waiting = Waiting {
                     kind,
                     scope: scope.clone(),
-                    queued: queues,
+                    queued: true,
                     clean,
                 };
                 state.waiting.insert(key, waiting);
@@ -184,6 +199,7 @@ impl Guard {
         };
         if state.waiting.is_empty() {
             state.queues.clear();
+            state.rates.clear();
         }
         let counted = state.counts.entry(waiting.kind).or_default();
         *counted = counted.saturating_sub(1);
@@ -210,6 +226,53 @@ impl Guard {
             }
         }
         called
+    }
+
+    /// The blocks to ask again because a minute has passed since other bans: as many of each scope as there is room for.
+    #[must_use]
+    pub fn due(&self) -> Vec<Arc<str>> {
+        let mut state = self.state.lock();
+        let State {
+            waiting,
+            rates,
+            limiter,
+            ..
+        } = &mut *state;
+        let (mut called, now) = (Vec::new(), Instant::now());
+        for (scope, (most, queue)) in rates {
+            let mut room = limiter.room(scope, *most, now);
+            while room > 0
+                && let Some(key) = queue.pop_front()
+            {
+                if let Some(waiting) = waiting.get_mut(&key) {
+                    waiting.queued = false;
+                    called.push(key);
+                    room -= 1;
+                }
+            }
+        }
+        called
+    }
+
+    /// Requests the blocks that have room, each second, while this process leads.
+    pub(crate) fn runnable(&self, again: Sender<Request>) -> Runnable {
+        let guard = self.clone();
+        Runnable::new("bans that wait", move |stop| async move {
+            loop {
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => return Ok::<_, std::convert::Infallible>(()),
+                    () = tokio::time::sleep(TICK) => {}
+                }
+                for key in guard.due() {
+                    let Some((namespace, name)) = key.split_once('/') else {
+                        continue;
+                    };
+                    // One that finds no room in the channel asks again by itself.
+                    let _ = again.try_send(Request::namespaced(namespace, name));
+                }
+            }
+        })
     }
 
     /// Counts a ban that was made `ago`, before this process led.

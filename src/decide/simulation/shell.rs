@@ -295,7 +295,7 @@ impl Simulation {
             neighbours: &coverage.neighbours(&targets(&block), key),
             assert: coverage.assert(key, place, RESYNC, self.instant()),
             resync: RESYNC,
-            untouched: &coverage.untouched_places(key).to_vec(),
+            untouched: coverage.untouched_places(key),
             rails: Rails::default(),
         };
         let block = Arc::new(block);
