@@ -5,12 +5,13 @@
 //! 1. deleted: lift, release;
 //! 2. `spec.unblock`: lift, then set the flag back;
 //! 3. a spec that cannot be followed: a standing ban keeps its recorded end, a new one is refused;
-//! 4. allowlisted, protected or too wide: lift, skip; a trigger never passes this;
+//! 4. allowlisted, protected or too wide: lift, skip; a trigger never passes this. While the brake on lifts holds, a
+//!    standing ban stays until its end;
 //! 5. `spec.trigger` (or the annotation, or a ban whose outcome is unknown): ban again;
 //! 6. active: lift when due, otherwise keep; asserted again when due, changed or moved;
 //! 7. settled otherwise: nothing, and deleted when it was kept for long enough;
 //! 8. a ban that did not come about within its own time: given up, and lifted in case it did;
-//! 9. ban.
+//! 9. ban; a source in shadow mode is only shown, and what a cap or the brake on bans holds waits within its own time.
 //!
 //! The decision is a [`Run`]: a machine that names one [`Step`] at a time. See [`run`] for the order of the steps.
 //!
