@@ -1,4 +1,4 @@
-//! Who may read the page: the check in front of its paths.
+//! The check in front of the paths of the page: which requests may read it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
