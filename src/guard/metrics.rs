@@ -86,6 +86,15 @@ impl Metrics {
         }
         for reason in ["active", "rate", "brake"] {
             self.waiting(reason, 0);
+            let labels = LimitLabels {
+                limit: reason,
+                scope: "all",
+            };
+            drop(self.limited.get_or_create(&labels));
+        }
+        for kind in ["nodes", "services", "servicecidrs"] {
+            self.ranges(kind, 0);
+            self.discovery(kind, false);
         }
     }
 

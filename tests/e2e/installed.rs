@@ -88,10 +88,18 @@ fn documented() -> BTreeSet<String> {
     ];
     let metrics: BTreeSet<String> = words
         .filter(|word| families.iter().any(|family| word.starts_with(family)))
-        // Exposed after the first count: in this case nothing is notified, sent, pulled or skipped.
+        // Exposed after the first count: in this case nothing is notified, sent, pulled, skipped or shown, and no set
+        // engine is configured.
         .filter(|word| {
             ![
+                "ipblock_agents",
+                "ipblock_engine_batches_total",
+                "ipblock_engine_desired",
+                "ipblock_engine_enforced",
+                "ipblock_engine_overflow",
+                "ipblock_engine_unsupported",
                 "ipblock_notifications_total",
+                "ipblock_shadow_total",
                 "ipblock_skipped_total",
                 "ipblock_source_entries",
                 "ipblock_source_pulls_total",

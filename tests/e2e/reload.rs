@@ -31,6 +31,7 @@ async fn every_key_takes_effect_without_a_restart(world: World) {
         keys: RefCell::default(),
     };
     policy(&edits).await;
+    rails(&edits).await;
     let second = Gateway::start().await;
     let standing = moving(&edits, &second).await;
     // It takes ten seconds until lost bans are asserted again; meanwhile nothing calls the gateway.
@@ -170,6 +171,73 @@ async fn policy(edits: &Edits<'_>) {
     at_rest(world).await;
     edits.set(keys::MAX_DURATION, "4h").await;
     world.phase("long", "active").await;
+}
+
+/// Caps, brakes, shadow mode, the addresses of the cluster, and how bans grow.
+async fn rails(edits: &Edits<'_>) {
+    let world = edits.world;
+    let (one, two) = ("203.0.113.44", "203.0.113.45");
+    for (key, text, reason) in [
+        (keys::MAX_ACTIVE_BLOCKS, "1", "Limited"),
+        (keys::MAX_BANS_PER_MINUTE, "1", "Limited"),
+        (
+            keys::LIMITS,
+            "namespaces: {'*': {maxActiveBlocks: 1}}",
+            "Limited",
+        ),
+        (keys::BRAKE, "{bansPerMinute: 1}", "Braked"),
+    ] {
+        edits.set(key, text).await;
+        block(world, "rail-one", one).await;
+        block(world, "rail-two", two).await;
+        world.reason("rail-two", reason).await;
+        edits.set(key, "").await;
+        for name in ["rail-one", "rail-two"] {
+            world.phase(name, "active").await;
+            world.delete(name).await;
+        }
+        until("the blocks are gone", async || {
+            let left = [world.block("rail-one").await, world.block("rail-two").await];
+            left.iter().all(Option::is_none)
+        })
+        .await;
+    }
+
+    edits.set(keys::SHADOW_SOURCES, "feed").await;
+    let shown = json!({"ip": one, "duration": "1h", "source": "feed"});
+    world.create("rail-one", shown).await;
+    world.phase("rail-one", "skipped").await;
+    world.message("rail-one", "would ban").await;
+    edits.set(keys::SHADOW_SOURCES, "").await;
+    world.phase("rail-one", "active").await;
+
+    edits.set(keys::ESCALATION, "{factor: 2, jitter: 0}").await;
+    world
+        .patch("rail-one", json!({"spec": {"trigger": true}}))
+        .await;
+    until("the second ban lasts longer", async || {
+        let block = world.block("rail-one").await.unwrap_or_default();
+        block["status"]["escalation"]["granted"] == "2h"
+    })
+    .await;
+    edits.set(keys::ESCALATION, "").await;
+    world.delete("rail-one").await;
+
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "front"},
+        "spec": {"ports": [{"port": 80}], "externalIPs": [two]}});
+    let services = "/api/v1/namespaces/default/services";
+    world.request("POST", services, &service).await;
+    block(world, "rail-two", two).await;
+    world.phase("rail-two", "skipped").await;
+    world.message("rail-two", "Service default/front").await;
+    edits.set(keys::PROTECT_CLUSTER, "false").await;
+    world.phase("rail-two", "active").await;
+    world.delete("rail-two").await;
+    until("the blocks are gone", async || {
+        let left = [world.block("rail-one").await, world.block("rail-two").await];
+        left.iter().all(Option::is_none)
+    })
+    .await;
 }
 
 /// A ban that stands at a gateway from before the record is lifted there once the gateway is named.
