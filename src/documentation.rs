@@ -200,6 +200,9 @@ fn exposed() -> String {
     engine.called("xdp", "ban", "ok", Duration::ZERO);
     let sets = sets::Metrics::default();
     sets.register(&mut registry);
+    let lists = crate::lists::Metrics::default();
+    lists.counted(1, [("accepted", 1), ("refused", 0), ("ended", 0)]);
+    lists.register(&mut registry);
     sets.counted(&"edge".into(), sets::Counts::default());
     sets.batch("edge", true);
     sets.agents("edge", "current", 1);

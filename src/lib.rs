@@ -43,6 +43,7 @@ pub mod duration;
 pub mod engine;
 pub mod guard;
 pub mod inbound;
+pub mod lists;
 pub mod lock;
 pub mod manifest;
 pub mod metrics;

@@ -22,22 +22,20 @@ const HEADER: &str = "# Generated: `ipblock-operator";
 #[error("the manifest cannot be written as YAML: {0}")]
 pub struct Error(String);
 
-/// The CRD as YAML.
+/// The CRDs as YAML.
 ///
 /// # Errors
-/// When it cannot be written as YAML, which a test rules out.
+/// When they cannot be written as YAML, which a test rules out.
 pub fn crd() -> Result<String, Error> {
-    let body = yaml(api::crd())?;
-    Ok(format!("{HEADER} crd > manifests/base/crd.yaml`\n{body}"))
+    documents("crd > manifests/base/crd.yaml", &api::crds())
 }
 
-/// The CRD without CEL rules as YAML, for Kubernetes before 1.31.
+/// The CRDs without CEL rules as YAML, for Kubernetes before 1.31.
 ///
 /// # Errors
 /// As [`crd`].
 pub fn crd_without_rules() -> Result<String, Error> {
-    let body = yaml(api::crd_without_rules())?;
-    Ok(format!("{HEADER} crd --without-rules`\n{body}"))
+    documents("crd --without-rules", &api::crds_without_rules())
 }
 
 /// The access rules as YAML, for an operator in `namespace`.
@@ -45,8 +43,12 @@ pub fn crd_without_rules() -> Result<String, Error> {
 /// # Errors
 /// As [`crd`].
 pub fn rbac(namespace: &str) -> Result<String, Error> {
-    let mut text = format!("{HEADER} rbac > manifests/base/rbac.yaml`\n");
-    for (position, document) in rules(namespace).iter().enumerate() {
+    documents("rbac > manifests/base/rbac.yaml", &rules(namespace))
+}
+
+fn documents(command: &str, all: &[impl Serialize]) -> Result<String, Error> {
+    let mut text = format!("{HEADER} {command}`\n");
+    for (position, document) in all.iter().enumerate() {
         if position > 0 {
             text.push_str("---\n");
         }
@@ -87,7 +89,7 @@ pub fn engine_rbac(plugin: Plugin, namespace: &str) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Blocks and Events everywhere; the ConfigMap, the record and the Lease in the operator's own namespace.
+/// Blocks, lists and Events everywhere; the ConfigMap, the record and the Lease in the operator's own namespace.
 fn rules(namespace: &str) -> [Value; 4] {
     let labels = json!({"app.kubernetes.io/name": NAME});
     let subject = json!([{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}]);
@@ -110,6 +112,8 @@ fn rules(namespace: &str) -> [Value; 4] {
             "rules": [
                 {"apiGroups": [GROUP], "resources": ["ipblocks"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
                 {"apiGroups": [GROUP], "resources": ["ipblocks/status"], "verbs": ["patch"]},
+                {"apiGroups": [GROUP], "resources": ["blocklists"], "verbs": ["get", "list", "watch"]},
+                {"apiGroups": [GROUP], "resources": ["blocklists/status"], "verbs": ["patch"]},
                 {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
                 {"apiGroups": [""], "resources": ["nodes", "services"], "verbs": ["list", "watch"]},
                 {"apiGroups": ["networking.k8s.io"], "resources": ["servicecidrs"], "verbs": ["list", "watch"]},
@@ -230,6 +234,8 @@ mod tests {
         let expected = [
             ("ipblocks", 0, "get list watch create patch delete"),
             ("ipblocks/status", 0, "patch"),
+            ("blocklists", 0, "get list watch"),
+            ("blocklists/status", 0, "patch"),
             ("events", 0, "create patch"),
             // Their addresses are protected.
             ("nodes", 0, "list watch"),
@@ -244,6 +250,32 @@ mod tests {
         ]
         .map(|(resource, names, verbs)| (resource.to_owned(), names, verbs.to_owned()));
         assert_eq!(granted, expected);
+    }
+
+    #[test]
+    fn a_list_has_a_bounded_number_of_entries_and_the_columns_users_see() {
+        let [_, crd] = api::crds().map(|crd| serde_json::to_value(crd).unwrap());
+        let names = &crd["spec"]["names"];
+        assert_eq!(names["plural"], "blocklists");
+        assert_eq!(names["shortNames"], json!(["ipbl"]));
+        let version = &crd["spec"]["versions"][0];
+        assert!(version["subresources"]["status"].is_object());
+        let columns = version["additionalPrinterColumns"].as_array().unwrap();
+        let columns: Vec<_> = columns.iter().map(|column| &column["name"]).collect();
+        assert_eq!(
+            columns,
+            [
+                "Entries", "Enforced", "Refused", "Source", "Next End", "Age"
+            ]
+        );
+        let schema = &version["schema"]["openAPIV3Schema"]["properties"];
+        let entries = &schema["spec"]["properties"]["entries"];
+        assert_eq!(entries["maxItems"], api::MOST_ENTRIES);
+        assert_eq!(entries["x-kubernetes-list-type"], "atomic");
+        let entry = &entries["items"];
+        assert_eq!(entry["required"], json!(["target"]));
+        assert_eq!(entry["properties"]["target"]["maxLength"], 64);
+        assert_eq!(entry["properties"]["until"]["format"], "date-time");
     }
 
     #[test]

@@ -6,13 +6,15 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::stream::BoxStream;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube_core::PartialObjectMeta;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
-use reeve_controller::cache::{CacheOptions, KindOptions, Selected, StoreForm};
+use reeve_controller::cache::{CacheOptions, KindOptions, Selected, StoreForm, View};
 use reeve_controller::options::LogLevels;
-use reeve_controller::source::{Sender, Source};
+use reeve_controller::source::{Sender, Source, Wanted};
 use reeve_controller::{
     Client, Controller, Manager, MetricsServer, Request, Runnable, controller, leader_election,
     manager, metrics, predicate, source,
@@ -21,13 +23,14 @@ use reeve_serve::access::Access;
 use reeve_workqueue::ItemExponentialFailure;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::IPBlock;
+use crate::api::{BlockList, IPBlock};
 use crate::audit;
 use crate::config::{self, CONFIG_MAP};
 use crate::decide::{Announcement, Coverage, Notice};
 use crate::engine::{self, GuardSettings};
 use crate::guard::{Discovery, Guard};
 use crate::inbound;
+use crate::lists::{self, ListReconciler};
 use crate::lock::KeyedLocks;
 use crate::metrics::Metrics;
 use crate::mounted::{self, Directory};
@@ -300,6 +303,7 @@ fn assemble(
     let counts = Metrics::new();
     let engine_counts = engine::Metrics::new();
     let set_counts = sets::Metrics::default();
+    let list_counts = lists::Metrics::default();
     let trigger_counts = trigger::Metrics::default();
     let notify_counts = notify::Metrics::default();
     let source_counts = pulled::Metrics::default();
@@ -310,6 +314,7 @@ fn assemble(
         counts.register(registry, &coverage);
         engine_counts.register(registry);
         set_counts.register(registry);
+        list_counts.register(registry);
         trigger_counts.register(registry);
         notify_counts.register(registry);
         settings.audit.metrics().register(registry);
@@ -433,6 +438,15 @@ fn assemble(
         again: again.clone(),
     };
 
+    let followed = ListReconciler::new(lists::Dependencies {
+        live: live.clone(),
+        sets: Arc::clone(&sets),
+        time: time.clone(),
+        leading: manager.leading(),
+        metrics: list_counts,
+    });
+    let (lists, list_requests) = source::channel::<Request>(REQUESTS);
+
     let config_map = Request::namespaced(settings.namespace.as_str(), CONFIG_MAP);
     // Requested once even when there is none: other parts wait for the first configuration.
     let (first, requested) = source::channel::<Request>(1);
@@ -499,6 +513,8 @@ fn assemble(
     manager.add_controller(configuration)?;
     manager.add_controller(blocks)?;
     manager.add_controller(mirror)?;
+    manager.add_controller(list_controller(followed.clone(), &lists, list_requests)?)?;
+    manager.add(followed_lists(followed, lists))?;
     manager.add(compared(
         time.clone(),
         server,
@@ -521,6 +537,32 @@ fn assemble(
         live: shown,
         time: shown_time,
     })
+}
+
+/// Follows the lists, on each replica.
+fn list_controller(
+    reconciler: ListReconciler,
+    again: &Sender<Request>,
+    requests: BoxStream<'static, Wanted<Request>>,
+) -> Result<Controller, Error> {
+    // Requested once even when there is no list: set engines wait for the first reading.
+    again.try_send(Request::cluster("first"))?;
+    Ok(Controller::builder("lists")
+        .for_view(View::<PartialObjectMeta<BlockList>>::metadata())
+        .optional()
+        .with_predicate(predicate::generation_changed())
+        .watches_source(requests)
+        .without_leader_election()
+        .complete(reconciler)?)
+}
+
+/// Requests lists after an edit of the configuration, and when this replica begins to lead.
+fn followed_lists(reconciler: ListReconciler, again: Sender<Request>) -> Runnable {
+    Runnable::new("edits for lists", move |stop| async move {
+        reconciler.follow(again, stop).await;
+        Ok::<_, std::convert::Infallible>(())
+    })
+    .without_leader_election()
 }
 
 /// Serves the page beside the manager, if it is asked for. Returns its address.

@@ -21,6 +21,7 @@ async fn the_stored_access_rules_allow_the_requests_of_the_operator() {
     let name = object_name("192.0.2.7");
     world.create(&name, "192.0.2.7", "1m").await;
     world.create("by-hand", "192.0.2.8", "10h").await;
+    world.feed("feed", &[("192.0.2.9", "")]).await;
     world.until("by-hand", "active", MINUTE).await;
     world.until(&name, "expired", 2 * MINUTE).await;
     // The record changes.

@@ -14,7 +14,7 @@ const ALONE: &[(&str, &str)] = &[("engine", ""), ("engines", LIST)];
 
 impl World {
     /// Waits for what the set engines of this operator are to block.
-    async fn set_becomes(&self, expected: &[&str], limit: Duration) {
+    pub(super) async fn set_becomes(&self, expected: &[&str], limit: Duration) {
         becomes(self.sets.as_ref().unwrap(), expected, limit).await;
     }
 

@@ -8,7 +8,9 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceDefinitionCondition,
+};
 use kube_client::Api;
 use kube_client::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube_core::ObjectMeta;
@@ -25,7 +27,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Kept, Operator, Settings};
-use crate::api::{self, INTENT, IPBlock, IPBlockSpec, IPBlockStatus, Place, RELEASE_ANNOTATION};
+use crate::api::{
+    self, BlockList, INTENT, IPBlock, IPBlockSpec, IPBlockStatus, Place, RELEASE_ANNOTATION,
+};
 use crate::config::{CONFIG_MAP, EngineConfig};
 use crate::engine::{DryRun, Engine};
 use crate::outbound::BoxFuture;
@@ -41,6 +45,8 @@ mod gateways;
 
 #[path = "operator_guard_tests.rs"]
 mod guard;
+#[path = "operator_list_tests.rs"]
+mod lists;
 #[path = "operator_page_tests.rs"]
 mod pages;
 #[path = "operator_record_tests.rs"]
@@ -95,6 +101,34 @@ struct World {
     page: Option<std::net::SocketAddr>,
 }
 
+/// Waits until the API server serves the kinds of the operator.
+async fn served(client: &kube_client::Client) {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for tries in 0.. {
+        let all = definitions.list(&ListParams::default()).await.unwrap();
+        let conditions = all.items.iter().map(|definition| {
+            let conditions = definition.status.iter().flat_map(|it| &it.conditions);
+            conditions.flatten().cloned().collect::<Vec<_>>()
+        });
+        let conditions: Vec<_> = conditions.collect();
+        let established = |all: &Vec<CustomResourceDefinitionCondition>| {
+            all.iter()
+                .any(|it| it.type_ == "Established" && it.status == "True")
+        };
+        if conditions.iter().all(established) {
+            break;
+        }
+        assert!(tries < 1_000, "{conditions:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let (blocks, lists): (Api<IPBlock>, Api<BlockList>) =
+        (Api::all(client.clone()), Api::all(client.clone()));
+    let one = ListParams::default().limit(1);
+    while blocks.list(&one).await.is_err() || lists.list(&one).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 impl World {
     async fn new() -> Self {
         let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 3);
@@ -108,11 +142,11 @@ impl World {
         let client = server.client();
         let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
         let create = PostParams::default();
-        definitions.create(&create, &api::crd()).await.unwrap();
-        let blocks: Api<IPBlock> = Api::namespaced(client.clone(), "default");
-        while blocks.list(&ListParams::default()).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+        for definition in api::crds() {
+            definitions.create(&create, &definition).await.unwrap();
         }
+        let blocks: Api<IPBlock> = Api::namespaced(client.clone(), "default");
+        served(&client).await;
         Self {
             server,
             clock,

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 const RUNBOOK: &str = include_str!("../docs/runbook.md");
 
 /// Where reasons are made.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
     "api",
     "decide",
     "engine",
     "guard",
+    "lists",
     "policy",
     "reconcile",
     "sets",

@@ -1,4 +1,5 @@
-//! The IPBlock kind, `ops.yiiong.top/v1`: the spec that users write, the status that the operator writes.
+//! The IPBlock kind, `ops.yiiong.top/v1`: the spec that users write, the status that the operator writes. Beside it
+//! BlockList, for many bans in one object.
 //!
 //! Group, version, kind, field names, phases and results are those of the original operator, so that
 //! its objects, clients and dashboards keep working. What is new is optional. Reading is lenient
@@ -7,6 +8,7 @@
 
 mod annotation;
 mod ipblock;
+mod list;
 mod schema;
 mod status;
 
@@ -15,7 +17,10 @@ pub use annotation::{
     RESOLVED, RETENTION_ANNOTATION, Standing, TRIGGER_ANNOTATION,
 };
 pub use ipblock::{IPBlock, IPBlockSpec};
-pub use schema::{crd, crd_without_rules};
+pub use list::{
+    BlockList, BlockListSpec, BlockListStatus, EngineShare, EntryRefusal, ListEntry, MOST_ENTRIES,
+};
+pub use schema::{crd, crd_without_rules, crds, crds_without_rules};
 pub(crate) use status::write as write_time;
 pub use status::{
     Condition, ConditionStatus, EngineStatus, Escalated, IPBlockStatus, Phase, ResultCode,

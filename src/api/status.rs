@@ -343,7 +343,26 @@ impl IPBlockStatus {
         at: Timestamp,
     ) {
         let generation = self.observed_generation;
-        let fresh = |since: String| Condition {
+        Condition::set(
+            &mut self.conditions,
+            (kind, status, reason, message),
+            generation,
+            at,
+        );
+    }
+}
+
+// === impl Condition ===
+
+impl Condition {
+    /// Sets the condition `(type, status, reason, message)` in `all`; its time moves only when its status does.
+    pub(super) fn set(
+        all: &mut Vec<Self>,
+        (kind, status, reason, message): (&str, ConditionStatus, &str, &str),
+        generation: Option<i64>,
+        at: Timestamp,
+    ) {
+        let fresh = |since: String| Self {
             kind: kind.to_owned(),
             status,
             reason: reason.to_owned(),
@@ -351,11 +370,8 @@ impl IPBlockStatus {
             last_transition_time: since,
             observed_generation: generation,
         };
-        match self
-            .conditions
-            .iter_mut()
-            .find(|condition| condition.kind == kind)
-        {
+        let mut present = all.iter_mut();
+        match present.find(|condition| condition.kind == kind) {
             Some(present) => {
                 let since = if present.status == status {
                     std::mem::take(&mut present.last_transition_time)
@@ -365,14 +381,10 @@ impl IPBlockStatus {
                 };
                 *present = fresh(since);
             }
-            None => self.conditions.push(fresh(seconds(at))),
+            None => all.push(fresh(seconds(at))),
         }
     }
-}
 
-// === impl Condition ===
-
-impl Condition {
     /// Since when the condition has its status. `None` when unreadable.
     #[must_use]
     pub fn since(&self) -> Option<Timestamp> {

@@ -12,7 +12,6 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_client::api::{ListParams, Patch, PatchParams, PostParams};
 use kube_client::{Api, Client};
-use kube_core::CustomResourceExt;
 use reeve_apiserver::{ApiServer, Serving};
 use reeve_clock::Clock;
 use serde_json::json;
@@ -20,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Arguments, Error};
-use crate::api::IPBlock;
+use crate::api::{BlockList, IPBlock};
 use crate::config::{CONFIG_MAP, keys};
 use crate::mounted;
 use crate::operator::{Operator, Settings};
@@ -104,7 +103,7 @@ impl Cluster {
         let token = directory.token(&clock)?;
 
         let client = connect(&serving)?;
-        install_definition(&client).await?;
+        install_definitions(&client).await?;
         let configuration = configuration(&arguments.engine, gateway_address, trigger, &token);
         install_configuration(&client, &configuration).await?;
 
@@ -317,11 +316,27 @@ fn connect(serving: &Serving) -> Result<Client, Error> {
     Client::try_from(config).map_err(|error| request("connecting to the API server", error))
 }
 
-async fn install_definition(client: &Client) -> Result<(), Error> {
+async fn install_definitions(client: &Client) -> Result<(), Error> {
+    for definition in crate::api::crds() {
+        install(client, &definition).await?;
+    }
+    let blocks: Api<IPBlock> = Api::namespaced(client.clone(), NAMESPACE);
+    let lists: Api<BlockList> = Api::namespaced(client.clone(), NAMESPACE);
+    let one = ListParams::default().limit(1);
+    let served = async {
+        while blocks.list(&one).await.is_err() || lists.list(&one).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, served)
+        .await
+        .map_err(|_| Error::ApiServer("it does not serve IPBlock objects".into()))
+}
+
+async fn install(client: &Client, definition: &CustomResourceDefinition) -> Result<(), Error> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let definition = IPBlock::crd();
     let name = definition.metadata.name.clone().unwrap_or_default();
-    let installed = match api.create(&PostParams::default(), &definition).await {
+    let installed = match api.create(&PostParams::default(), definition).await {
         Err(kube_client::Error::Api(status)) if status.reason == "AlreadyExists" => {
             // Kept from an earlier version: the spec is replaced, the objects stay.
             let patch = json!({ "spec": definition.spec });
@@ -330,16 +345,9 @@ async fn install_definition(client: &Client) -> Result<(), Error> {
         }
         other => other,
     };
-    installed.map_err(|error| request("installing the IPBlock definition", error))?;
-    let blocks: Api<IPBlock> = Api::namespaced(client.clone(), NAMESPACE);
-    let served = async {
-        while blocks.list(&ListParams::default().limit(1)).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, served)
-        .await
-        .map_err(|_| Error::ApiServer("it does not serve IPBlock objects".into()))
+    installed
+        .map(drop)
+        .map_err(|error| request("installing the definitions of the operator's kinds", error))
 }
 
 /// What a newcomer needs; what they add to it later stays.

@@ -87,6 +87,11 @@ impl Live {
         self.unserved.lock().clone().map_or(Ok(()), Err)
     }
 
+    /// Notified of each state.
+    pub(crate) fn changes(&self) -> watch::Receiver<Option<State>> {
+        self.sender.subscribe()
+    }
+
     /// The configuration in force, if one was ever right.
     #[must_use]
     pub fn config(&self) -> Option<Arc<Config>> {

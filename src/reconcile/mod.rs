@@ -39,4 +39,4 @@ pub use loss::Losses;
 pub(crate) use mirror::{MirrorReconciler, Standby};
 pub(crate) use priority::{LiftsFirst, alarm};
 pub use record::{RECORD, Record};
-pub(crate) use sweep::{Pages as BlockPages, request_all, request_of};
+pub(crate) use sweep::{Affected, Pages as BlockPages, request_all, request_of};

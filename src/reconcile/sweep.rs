@@ -26,7 +26,7 @@ pub(crate) struct Pages {
 
 /// The blocks that a new configuration is about.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Affected {
+pub(crate) enum Affected {
     /// Every one: the configuration was edited. The first one too, for blocks may have been decided about while there was
     /// none.
     All,
@@ -61,7 +61,7 @@ impl Pages {
 
 impl Affected {
     /// Those that meet a range which only one of the two policies has, beside the configured rules.
-    pub(super) fn meeting(before: &Policy, after: &Policy) -> Self {
+    pub(crate) fn meeting(before: &Policy, after: &Policy) -> Self {
         let resolved = between(&before.resolved, &after.resolved);
         let discovered = between(&before.discovered, &after.discovered);
         let allowed = between(&before.allowlist, &after.allowlist);
@@ -76,7 +76,7 @@ impl Affected {
         config: &Config,
         blocks: &Sender<Request>,
     ) -> Result<(), reconcile::Error> {
-        if matches!(self, Self::Meeting(ranges) if ranges.is_empty()) {
+        if self.is_none() {
             return Ok(());
         }
         let mut pages = Pages::new(ctx.lister::<IPBlock>()?);
@@ -101,7 +101,13 @@ impl Affected {
         }
     }
 
-    fn has(&self, targets: &[Target]) -> bool {
+    /// Whether the configuration is about no block at all.
+    pub(crate) fn is_none(&self) -> bool {
+        matches!(self, Self::Meeting(ranges) if ranges.is_empty())
+    }
+
+    /// Whether it is about a block, or an entry of a list, with one of `targets`.
+    pub(crate) fn has(&self, targets: &[Target]) -> bool {
         match self {
             Self::All => true,
             Self::Meeting(ranges) => {

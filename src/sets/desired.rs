@@ -230,6 +230,13 @@ impl Desired {
         ends.min().and_then(Until::at)
     }
 
+    /// The entries of a source.
+    #[must_use]
+    pub fn entries(&self, source: &Source) -> TargetSet {
+        let state = self.0.state.lock();
+        state.sources.get(source).cloned().unwrap_or_default()
+    }
+
     /// The number of entries of a source.
     #[must_use]
     pub fn count(&self, source: &Source) -> usize {
@@ -420,6 +427,25 @@ mod tests {
         desired.expire(at("2026-01-01T00:10:05Z"));
         assert_eq!(desired.view().set.len(), 1);
         assert_eq!(desired.next_end(), None);
+    }
+
+    #[test]
+    fn an_entry_of_a_list_takes_less_than_sixty_bytes_in_all() {
+        let desired = Desired::new([]);
+        let (lists, each) = (40_u32, 5_000_u32);
+        for number in 0..lists {
+            // As a feed that is split by a hash: each list has entries from everywhere.
+            let entries = (0..each).map(|n| Entry {
+                target: Target::host(std::net::Ipv4Addr::from((n * lists + number) * 977).into()),
+                until: Until::NEVER,
+            });
+            desired.replace(&list(&number.to_string()), entries.collect());
+        }
+        let state = desired.0.state.lock();
+        assert_eq!(state.union.len(), 200_000);
+        let sources: usize = state.sources.values().map(TargetSet::bytes).sum();
+        let each = (sources + state.union.bytes()) / state.union.len();
+        assert!(each < 60, "{each} bytes");
     }
 
     #[test]

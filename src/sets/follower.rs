@@ -50,6 +50,19 @@ pub(super) struct Parts {
     pub(super) leading: Option<watch::Receiver<bool>>,
 }
 
+/// How much of a list one engine has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// The engine's name.
+    pub(crate) name: Arc<str>,
+    /// Targets of the list that it has.
+    pub(crate) has: usize,
+    /// Targets of the list that it cannot express.
+    pub(crate) unsupported: usize,
+    /// Why it has not applied the list.
+    pub(crate) error: Option<String>,
+}
+
 /// Where a follower stands.
 #[derive(Clone, Debug, Default)]
 struct State {
@@ -129,6 +142,29 @@ impl Follower {
         let state = self.state.borrow();
         let error = state.error.as_ref()?;
         Some(format!("set engine {}: {error}", self.name))
+    }
+
+    /// How much of `entries` the engine has; an error before it has seen the change `change`.
+    pub(super) fn share(&self, entries: &TargetSet, change: u64) -> Result<Share, Share> {
+        let capabilities = self.engine.capabilities();
+        let state = self.state.borrow();
+        let share = Share {
+            name: Arc::clone(&self.name),
+            has: entries
+                .iter()
+                .filter(|it| state.applied.get(&it.target).is_some())
+                .count(),
+            unsupported: entries
+                .iter()
+                .filter(|it| !capabilities.takes(&it.target))
+                .count(),
+            error: state.error.as_ref().map(ToString::to_string),
+        };
+        if share.error.is_none() && state.seen.is_some_and(|seen| seen >= change) {
+            Ok(share)
+        } else {
+            Err(share)
+        }
     }
 
     /// Waits until the engine has applied a change. A change that it cannot express, or that is beyond its limit, is not

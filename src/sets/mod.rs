@@ -38,6 +38,7 @@ pub mod set;
 pub use access::Access;
 pub use definition::{Definition, DefinitionError, RawEngine};
 pub use desired::{Desired, Group, Source};
+pub(crate) use follower::Share;
 pub use kind::{Capabilities, Change, Error, SetEngine};
 #[cfg(test)]
 pub(crate) use metrics::Counts;

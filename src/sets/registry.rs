@@ -14,13 +14,13 @@ use tokio_util::task::AbortOnDropHandle;
 use super::crowdsec::{CrowdSecEngine, CrowdSecSurface};
 use super::definition::{Definition, Kind};
 use super::desired::{Changed, Desired, Group, Source};
-use super::follower::{Follower, Parts};
+use super::follower::{Follower, Parts, Share};
 use super::kind::SetEngine;
 use super::list::{ListEngine, ListSurface};
 use super::metrics::Metrics;
 use super::objects::{Keeper, ObjectEngine, Settings};
 use super::serve::{Listeners, Surface};
-use super::set::{Entry, Until};
+use super::set::{Entry, TargetSet, Until};
 use crate::api::{EngineStatus, Place, Standing};
 use crate::decide::{Call, Failure, Operation};
 use crate::target::Target;
@@ -84,7 +84,7 @@ impl Sets {
     #[must_use]
     pub fn new(parts: Dependencies) -> Self {
         Self {
-            desired: Desired::new([Group::Blocks]),
+            desired: Desired::new([Group::Blocks, Group::Lists]),
             parts,
             engines: RwLock::default(),
             listeners: Mutex::default(),
@@ -291,6 +291,40 @@ impl Sets {
     /// Replaces the bans of blocks by what their records show.
     pub(crate) fn fill(&self, blocks: BTreeMap<Place, Vec<Entry>>) {
         self.desired.replace_blocks(blocks);
+    }
+
+    /// Replaces the entries of a list. Returns the change from which on every view has them.
+    pub(crate) fn replace_list(&self, name: &str, entries: TargetSet) -> u64 {
+        self.desired.replace(&Source::List(name.into()), entries);
+        self.desired.view().change
+    }
+
+    /// Removes the entries of a list. Returns the change from which on no view has them.
+    pub(crate) fn drop_list(&self, name: &str) -> u64 {
+        self.replace_list(name, TargetSet::default())
+    }
+
+    /// Counts the lists as read.
+    pub(crate) fn read_lists(&self) {
+        self.desired.read(Group::Lists);
+    }
+
+    /// The entries of a list that did not end yet.
+    pub(crate) fn list(&self, name: &str) -> TargetSet {
+        self.desired.entries(&Source::List(name.into()))
+    }
+
+    /// The earliest end of `entries`.
+    pub(crate) fn next_end(&self, entries: &TargetSet) -> Option<Timestamp> {
+        entries.earliest().and_then(Until::at)
+    }
+
+    /// How much of `entries` each engine has, in the order of the configuration; an error for one that has not applied
+    /// the change `change`.
+    pub(crate) fn shares(&self, entries: &TargetSet, change: u64) -> Vec<Result<Share, Share>> {
+        let engines = self.engines.read().clone();
+        let shares = engines.iter().map(|it| it.follower.share(entries, change));
+        shares.collect()
     }
 
     /// Removes entries at their ends, until `stop`.

@@ -1,0 +1,92 @@
+//! Requests for lists whose entries have to be checked again: after an edit of the configuration, and when this replica
+//! begins to lead.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reeve_controller::Request;
+use reeve_controller::source::Sender;
+use tokio_util::sync::CancellationToken;
+
+use super::reconciler::{List, ListReconciler};
+use crate::prefix::Prefixes;
+use crate::reconcile::Affected;
+use crate::sets::TargetSet;
+
+/// A replica that begins to lead reads the lists again that it read longer ago: their statuses are from then.
+const RECENT: Duration = Duration::from_secs(60);
+
+// === impl ListReconciler ===
+
+impl ListReconciler {
+    /// Requests lists through `again` until `stop`.
+    pub(crate) async fn follow(self, again: Sender<Request>, stop: CancellationToken) {
+        let mut states = self.parts.live.changes();
+        let mut leading = self.parts.leading.clone();
+        loop {
+            let (changed, began) = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                changed = states.changed() => (changed, false),
+                changed = leading.changed() => (changed, *leading.borrow_and_update()),
+            };
+            if changed.is_err() {
+                return;
+            }
+            let mut requests = self.affected();
+            if began {
+                requests = self.all_to_lead();
+            }
+            for request in requests {
+                let sent = tokio::select! {
+                    biased;
+                    () = stop.cancelled() => return,
+                    sent = again.send(request) => sent,
+                };
+                if sent.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Marks the lists that the configuration in force is about, and returns them with those that had none.
+    fn affected(&self) -> Vec<Request> {
+        let Some(config) = self.parts.live.config() else {
+            return Vec::new();
+        };
+        let mut known = self.known.lock();
+        let affected = match known.config.replace(Arc::clone(&config)) {
+            Some(before) if !config.changes(&before).blocks => {
+                Affected::meeting(&before.policy, &config.policy)
+            }
+            Some(_) => Affected::All,
+            None => Affected::Meeting(Prefixes::new()),
+        };
+        let lists = known.lists.iter_mut().filter_map(|(request, list)| {
+            let entries = || self.parts.sets.list(&request.to_string());
+            list.stale |= is_about(&affected, list, entries);
+            (list.stale || list.read_at.is_none()).then(|| request.clone())
+        });
+        lists.collect()
+    }
+
+    fn all_to_lead(&self) -> Vec<Request> {
+        let mut known = self.known.lock();
+        for list in known.lists.values_mut() {
+            list.stale |= list.read_at.is_some_and(|at| at.elapsed() > RECENT);
+        }
+        known.lists.keys().cloned().collect()
+    }
+}
+
+/// Whether entries of a list may be refused or accepted now that were not before.
+fn is_about(affected: &Affected, list: &List, entries: impl FnOnce() -> TargetSet) -> bool {
+    match affected {
+        Affected::All => true,
+        nothing if nothing.is_none() => false,
+        ranges => {
+            list.counts.ruled > 0 || entries().iter().any(|entry| ranges.has(&[entry.target]))
+        }
+    }
+}
