@@ -360,3 +360,55 @@ async fn a_listener_that_cannot_bind_is_reported_and_tried_again() {
     let addresses = world.sets.as_ref().unwrap().addresses().await;
     assert_eq!(addresses, [address]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_the_gateway_cannot_express_is_left_to_the_set_engines() {
+    let mut world = World::new().await;
+    world.configure(&[("engines", LIST)]).await;
+    world.start().await;
+    world.create("a", "2001:db8::7", "5m").await;
+    let status = world.until("a", "active", 5 * SECOND).await;
+    let own = &status.engines[0];
+    assert!(own.name == "iptables" && !own.enforced);
+    let message = own.message.as_deref().unwrap_or_default();
+    assert!(message.contains("does not support IPv6"), "{message}");
+    assert_eq!(status.engines[1..], [enforced("edge")]);
+    world.set_becomes(&["2001:db8::7"], SECOND).await;
+    world.kill();
+    world.start().await;
+    world.set_becomes(&["2001:db8::7"], 20 * SECOND).await;
+    world.until("a", "expired", 400 * SECOND).await;
+    world.set_becomes(&[], SECOND).await;
+    assert!(world.banned(GATEWAY).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_has_a_line_for_each_engine_also_while_one_fails_and_after_an_edit() {
+    let mut world = World::new().await;
+    install(&world.server, Plugin::Cilium, 0, true).await;
+    world.configure(ALONE).await;
+    world.start().await;
+    world.create("a", "192.0.2.7", "1h").await;
+    world.until("a", "active", 5 * SECOND).await;
+    let down = Rule::new().resource("ciliumcidrgroups");
+    world
+        .server
+        .faults()
+        .add(down.status(503, "out of service"));
+    let both = format!("{LIST}- name: mesh\n  type: cilium\n");
+    world.configure(&[("engine", ""), ("engines", &both)]).await;
+    tokio::time::sleep(40 * SECOND).await;
+    let status = world.until("a", "active", SECOND).await;
+    assert_eq!(status.engines[0], enforced("edge"));
+    let mesh = &status.engines[1];
+    assert!(!mesh.enforced && mesh.message.is_some(), "{mesh:?}");
+    world.server.faults().clear();
+    tokio::time::sleep(60 * SECOND).await;
+    let status = world.until("a", "active", SECOND).await;
+    assert_eq!(status.engines, [enforced("edge"), enforced("mesh")]);
+    // One that is removed leaves the status soon, not at the next assertion.
+    world.configure(ALONE).await;
+    tokio::time::sleep(10 * SECOND).await;
+    let status = world.until("a", "active", SECOND).await;
+    assert_eq!(status.engines, [enforced("edge")]);
+}

@@ -13,9 +13,7 @@ use crate::duration;
 use crate::target::Target;
 
 use super::coverage::{Assert, kept_by, later};
-use super::facts::{
-    Facts, Problem as SpecProblem, Request, World, effective_hash, end, inexpressible, span,
-};
+use super::facts::{Facts, Problem as SpecProblem, Request, World, effective_hash, end, span};
 use super::plan::{
     Call, Cause, Change, INVALID_SPEC, LIFT_BRAKED, Operation, Patch, Plan, Problem, Purpose,
 };
@@ -134,7 +132,7 @@ impl Decision<'_> {
             Ok(place) => place,
             Err(why) => return self.waiting(why),
         };
-        if let Some(message) = inexpressible(&request.target, place) {
+        if let Some(message) = self.world.inexpressible(&request.target, place) {
             return self.reject("Unsupported", message);
         }
         let facts = &self.facts;
@@ -175,7 +173,7 @@ impl Decision<'_> {
     ) -> Plan {
         // The engine was replaced by one that is not able to keep this ban.
         let place = self.world.place.ok();
-        let unsupported = place.and_then(|place| inexpressible(&request.target, place));
+        let unsupported = place.and_then(|place| self.world.inexpressible(&request.target, place));
         let withdrawn = self.facts.withdrawn();
         let Some(present) = self.facts.held.first().or(withdrawn) else {
             if let Some(message) = unsupported {

@@ -13,6 +13,7 @@ use crate::duration;
 use crate::engine::Kind;
 use crate::guard::{Escalation, Hold};
 use crate::policy::Policy;
+use crate::sets;
 use crate::target::{self, Target, object_name};
 
 use super::coverage::{Assert, Neighbour};
@@ -33,6 +34,8 @@ pub struct World<'a> {
     pub policy: &'a Policy,
     /// The engine that is configured now, or why there is none.
     pub place: Result<&'a Place, &'a str>,
+    /// What the engines can do that follow the set of bans, one entry an engine.
+    pub followers: &'a [sets::Capabilities],
     /// The longest ban; `None`: no limit.
     pub max_duration: Option<Duration>,
     /// How long a block that a trigger made is kept after its ban ended, for each time it was banned; `None`: always.
@@ -105,6 +108,16 @@ pub(super) enum Problem {
     OverLimit { asked: String, most: String },
 }
 
+// === impl World ===
+
+impl World<'_> {
+    /// Why neither the engine of `place` nor a set engine can ban `target`; `None`: one can.
+    pub(super) fn inexpressible(&self, target: &Target, place: &Place) -> Option<String> {
+        let followed = self.followers.iter().any(|engine| engine.takes(target));
+        inexpressible(target, place).filter(|_| !followed)
+    }
+}
+
 // === impl Facts ===
 
 impl<'a> Facts<'a> {
@@ -134,10 +147,6 @@ impl<'a> Facts<'a> {
             garbled,
         };
         facts.held = facts.read_held(place);
-        // A target that an engine cannot express was never enforced there.
-        facts
-            .held
-            .retain(|standing| inexpressible(&standing.target, &standing.place).is_none());
         // A gateway that was dead while it was configured has nothing to lift.
         facts
             .held
@@ -149,7 +158,10 @@ impl<'a> Facts<'a> {
     fn read_held(&self, place: Option<&Place>) -> Vec<Standing> {
         let here = |target: Target| {
             let place = place?.clone();
-            Some(Standing { target, place })
+            // Without an intent a target that the engine cannot express was never enforced there. An intent is written
+            // for one only if a set engine takes it.
+            let expressed = inexpressible(&target, &place).is_none();
+            expressed.then_some(Standing { target, place })
         };
         let Some(intent) = &self.intent else {
             return self.unrecorded().and_then(here).into_iter().collect();

@@ -240,7 +240,7 @@ pub enum Effect {
 }
 
 /// Why a call failed, in words that do not change from one attempt to the next.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failure {
     /// One word, stable while the fault lasts.
     pub reason: String,
@@ -248,6 +248,8 @@ pub struct Failure {
     pub message: String,
     /// The call may have taken effect: it was sent, and the gateway did not refuse it.
     pub may_have_happened: bool,
+    /// What each engine does about the ban, if there are set engines: the others may enforce it.
+    pub engines: Vec<EngineStatus>,
 }
 
 // === impl Plan ===

@@ -183,6 +183,10 @@ impl Plan {
         if !(self.foreign && lifting) {
             draft.status.observed_generation = generation;
         }
+        let own = self.claim().is_none_or(|(own, _)| own == call.standing);
+        if own && !failure.engines.is_empty() {
+            draft.status.engines.clone_from(&failure.engines);
+        }
         draft.condition(READY, False, &failure.reason, &message);
         if lifting {
             draft.condition(LIFTED, False, &failure.reason, &message);
@@ -205,7 +209,8 @@ impl Plan {
         if !known {
             draft.announce(true, event, message, Some(Notice::Trouble));
         }
-        self.settled(draft, !known)
+        let news = !known || draft.status.engines != self.base.engines;
+        self.settled(draft, news)
     }
 
     /// The status to show while the first call takes long; `None` when it would show nothing new.

@@ -316,10 +316,12 @@ impl BlockReconciler {
             let untouched = coverage.untouched_places(&key).to_vec();
             (neighbours, assert, untouched)
         };
+        let followers = self.parts.sets.capabilities();
         let lifts = self.parts.guard.lifts().map(|lifts| lifts.to_string());
         let world = World {
             policy: config.as_ref().map_or(&fallback, |config| &config.policy),
             place,
+            followers: &followers,
             max_duration: config.as_ref().and_then(|config| config.max_duration),
             retention: config.as_ref().and_then(|config| config.retention),
             unblock_grace: config.as_ref().map_or(GRACE, |config| config.unblock_grace),

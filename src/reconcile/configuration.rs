@@ -222,6 +222,12 @@ impl ConfigurationReconciler {
             .collect();
         let changes = self.memory.lock().with_notifier(changes, stamps);
         let mut problems = self.put_in_force(ctx, &config, changes).await?;
+        if let (Some(before), Ok(place)) = (&before, config.place())
+            && before.engines != config.engines
+        {
+            // The statuses name the engines.
+            self.consumers.coverage.lock().suspect(place);
+        }
         let again = before.is_some();
         let affected = match before {
             Some(before) if !changes.blocks && !freed => {

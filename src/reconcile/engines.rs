@@ -250,22 +250,42 @@ impl Engines {
         let changed = sets.record(call);
         let limit = configured.map_or(Limits::default().total, |config| config.request_timeout);
         let confirmed = sets.confirm(&changed, limit);
-        let (ban, followed) = tokio::join!(self.call_one(call, configured), confirmed);
-        let (ban, mut engines) = (ban?, followed?);
         let place = &call.standing.place;
         let own = place.engine != Kind::Sets.name();
-        if !own && ban.is_some() && engines.iter().all(|engine| !engine.enforced) {
-            return Err(nowhere(&engines));
+        // What the gateway cannot express is left to the set engines.
+        let refusal = place.engine.parse::<Kind>().ok();
+        let refusal = refusal.and_then(|kind| kind.capabilities().refusal(&call.standing.target));
+        let called = async {
+            match &refusal {
+                None => self.call_one(call, configured).await,
+                Some(_) => Ok(None),
+            }
+        };
+        let (called, followed) = tokio::join!(called, confirmed);
+        let (mut engines, followed) = match followed {
+            Ok(engines) => (engines, None),
+            Err(mut failure) => (std::mem::take(&mut failure.engines), Some(failure)),
+        };
+        let bans = matches!(call.operation, Operation::Ban(_));
+        let enforced = own && refusal.is_none();
+        let nowhere = bans && !enforced && followed.is_none();
+        if nowhere && engines.iter().all(|engine| !engine.enforced) {
+            return Err(nowhere_taken(engines));
         }
         if own && !engines.is_empty() {
+            let failed = called.as_ref().err();
             let first = EngineStatus {
                 name: place.engine.clone(),
-                enforced: ban.is_some(),
-                message: None,
+                // A ban that could not be lifted may stand.
+                enforced: enforced && bans == failed.is_none(),
+                message: failed.map_or(refusal, |failure| Some(failure.message.clone())),
             };
             engines.insert(0, first);
         }
-        Ok(Answered { ban, engines })
+        match (called, followed) {
+            (Ok(ban), None) => Ok(Answered { ban, engines }),
+            (Err(failure), _) | (Ok(_), Some(failure)) => Err(Failure { engines, ..failure }),
+        }
     }
 
     async fn call_one(
@@ -277,7 +297,7 @@ impl Engines {
         let engine = engine.map_err(|error| Failure {
             reason: "EngineUnusable".into(),
             message: error.to_string(),
-            may_have_happened: false,
+            ..Failure::default()
         })?;
         let target = &call.standing.target;
         let answer = match call.operation {
@@ -288,6 +308,7 @@ impl Engines {
             reason: error.reason().into(),
             message: error.to_string(),
             may_have_happened: error.may_have_happened(),
+            engines: Vec::new(),
         })
     }
 
@@ -298,7 +319,7 @@ impl Engines {
 }
 
 /// No engine can take a ban.
-fn nowhere(engines: &[EngineStatus]) -> Failure {
+fn nowhere_taken(engines: Vec<EngineStatus>) -> Failure {
     let why = engines.iter().filter_map(|it| it.message.as_deref());
     let why: Vec<&str> = why.collect();
     let why = if why.is_empty() {
@@ -310,6 +331,7 @@ fn nowhere(engines: &[EngineStatus]) -> Failure {
         reason: "Unsupported".into(),
         message: format!("no set engine can take the ban: {why}"),
         may_have_happened: false,
+        engines,
     }
 }
 

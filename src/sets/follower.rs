@@ -17,11 +17,12 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::desired::{Changed, Desired};
-use super::kind::{Change, Error, SetEngine};
+use super::kind::{Capabilities, Change, Error, SetEngine};
 use super::metrics::{Counts, Metrics};
 use super::select::select;
 use super::set::TargetSet;
 use crate::api::EngineStatus;
+use crate::target::Target;
 
 /// First and longest wait after a batch that failed.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
@@ -130,6 +131,19 @@ impl Follower {
             *present = resync;
             news
         });
+    }
+
+    pub(super) fn capabilities(&self) -> Capabilities {
+        self.engine.capabilities()
+    }
+
+    /// What the engine does about `target` after it failed: it has what it applied last.
+    pub(super) fn failed(&self, target: &Target, why: String) -> EngineStatus {
+        EngineStatus {
+            name: self.name.to_string(),
+            enforced: self.state.borrow().applied.get(target).is_some(),
+            message: Some(why),
+        }
     }
 
     /// Answers the waiting readers of the engine.

@@ -89,7 +89,9 @@ impl Capabilities {
         Some(format!("{name} does not support {what}"))
     }
 
-    pub(super) fn takes(&self, target: &Target) -> bool {
+    /// Whether an engine can block `target`.
+    #[must_use]
+    pub fn takes(&self, target: &Target) -> bool {
         (self.v6 || !target.is_ipv6()) && (self.ranges || target.is_host())
     }
 }

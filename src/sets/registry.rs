@@ -15,7 +15,7 @@ use super::crowdsec::{CrowdSecEngine, CrowdSecSurface};
 use super::definition::{Definition, Kind};
 use super::desired::{Changed, Desired, Group, Source};
 use super::follower::{Follower, Parts, Share};
-use super::kind::SetEngine;
+use super::kind::{Capabilities, SetEngine};
 use super::list::{ListEngine, ListSurface};
 use super::metrics::Metrics;
 use super::objects::{Keeper, ObjectEngine, Settings};
@@ -147,6 +147,13 @@ impl Sets {
         problems
     }
 
+    /// What the engines can do, in the order of the configuration.
+    pub(crate) fn capabilities(&self) -> Vec<Capabilities> {
+        let engines = self.engines.read();
+        let engines = engines.iter();
+        engines.map(|it| it.follower.capabilities()).collect()
+    }
+
     /// Where engines are served, with the ports that were taken.
     pub async fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.lock().await.addresses()
@@ -250,7 +257,7 @@ impl Sets {
     /// Waits until every engine has applied a change, for `limit` at most. The engines in the order of the configuration.
     ///
     /// # Errors
-    /// The first engine that fails, or does not apply it in time.
+    /// The first engine that fails, or does not apply it in time, with the statuses of all.
     pub(crate) async fn confirm(
         &self,
         changed: &Changed,
@@ -261,19 +268,24 @@ impl Sets {
             let follower = &running.follower;
             let confirmed = tokio::time::timeout(limit, follower.confirm(changed)).await;
             let why = match confirmed {
-                Ok(Ok(status)) => return Ok(status),
+                Ok(Ok(status)) => return (status, None),
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => "no answer in time".to_owned(),
             };
-            Err(Failure {
-                reason: "SetEngineFailed".into(),
-                message: format!("set engine {}: {why}", follower.name()),
-                may_have_happened: true,
-            })
+            let message = format!("set engine {}: {why}", follower.name());
+            (follower.failed(&changed.target, why), Some(message))
         });
         let confirmed = futures::future::join_all(confirmations).await;
-        let statuses: Vec<EngineStatus> = confirmed.into_iter().collect::<Result<_, _>>()?;
-        Ok(statuses)
+        let (engines, failures): (Vec<EngineStatus>, Vec<_>) = confirmed.into_iter().unzip();
+        match failures.into_iter().flatten().next() {
+            None => Ok(engines),
+            Some(message) => Err(Failure {
+                reason: "SetEngineFailed".into(),
+                message,
+                may_have_happened: true,
+                engines,
+            }),
+        }
     }
 
     /// Drops what stands nowhere any more: no claim backs `target` at the places that `stands` refuses.

@@ -247,6 +247,7 @@ impl Simulation {
                 reason: "Fault".into(),
                 message: "fault".into(),
                 may_have_happened,
+                ..Failure::default()
             }))
         };
         if self.dead.contains(&call.standing.place) {
@@ -289,6 +290,7 @@ impl Simulation {
         let mut world = World {
             policy: &self.policy,
             place: place.ok_or("no engine is configured"),
+            followers: &[],
             max_duration: None,
             retention: Some(RETENTION),
             unblock_grace: GRACE,

@@ -132,6 +132,7 @@ fn a_failed_ban_is_pending_and_reported_once_a_reason() {
         reason: "GatewayRefused".into(),
         message: "connection refused".into(),
         may_have_happened: false,
+        ..Failure::default()
     };
     let settled = plan.fail(&plan.calls()[0], &refused, now());
     let status = settled.status.clone().unwrap();
@@ -159,6 +160,7 @@ fn a_failed_ban_is_pending_and_reported_once_a_reason() {
         reason: "GatewayTimeout".into(),
         message: "no answer".into(),
         may_have_happened: false,
+        ..Failure::default()
     };
     assert_eq!(
         reasons(&plan.fail(&plan.calls()[0], &other, now())),
@@ -176,6 +178,7 @@ fn a_failed_assertion_is_tried_again_before_its_interval_and_said_when_it_holds_
         reason: "GatewayRefused".into(),
         message: "connection refused".into(),
         may_have_happened: false,
+        ..Failure::default()
     };
     let settled = plan.fail(&plan.calls()[0], &failure, now());
     assert_eq!(phase(&settled), Phase::Active);
@@ -243,4 +246,37 @@ fn the_patch_is_bound_to_the_version_and_keeps_other_finalizers() {
     );
     assert!(patch["metadata"]["annotations"][INTENT].is_string());
     assert!(patch.get("spec").is_none());
+}
+
+#[test]
+fn a_failure_shows_what_the_other_engines_do_and_is_announced_once() {
+    let engine = |name: &str, enforced, message: Option<&str>| EngineStatus {
+        name: name.into(),
+        enforced,
+        message: message.map(str::to_owned),
+    };
+    let mut case = Case::new("192.0.2.7", "10m");
+    let mut fail = |edge| {
+        let plan = case.decide();
+        let failure = Failure {
+            engines: vec![
+                engine("edge", edge, None),
+                engine("mesh", false, Some("503")),
+            ],
+            ..refused()
+        };
+        let settled = plan.fail(&plan.calls()[0], &failure, now());
+        if let Some(status) = &settled.status {
+            case.block.status = Some(status.clone());
+        }
+        (settled.status, settled.announcements.len())
+    };
+    let (status, announced) = fail(true);
+    assert_eq!(status.unwrap().engines[0], engine("edge", true, None));
+    assert_eq!(announced, 1);
+    let (status, announced) = fail(true);
+    assert!(status.is_none() && announced == 0, "it is written once");
+    let (status, announced) = fail(false);
+    assert_eq!(status.unwrap().engines[0], engine("edge", false, None));
+    assert_eq!(announced, 0);
 }

@@ -38,6 +38,7 @@ fn a_failed_lift_stays_active_and_due() {
         reason: "GatewayTimeout".into(),
         message: "no answer".into(),
         may_have_happened: false,
+        ..Failure::default()
     };
     let settled = plan.fail(&plan.calls()[0], &failure, now());
     assert_eq!(phase(&settled), Phase::Active);

@@ -19,12 +19,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
 use crate::api::{
-    ConditionStatus, FINALIZER, INTENT, IPBlock, IPBlockSpec, IPBlockStatus, Intent, Phase, Place,
-    RELEASE_ANNOTATION, ResultCode, Standing, TRIGGER_ANNOTATION,
+    ConditionStatus, EngineStatus, FINALIZER, INTENT, IPBlock, IPBlockSpec, IPBlockStatus, Intent,
+    Phase, Place, RELEASE_ANNOTATION, ResultCode, Standing, TRIGGER_ANNOTATION,
 };
 use crate::guard::{Escalation, Hold};
 use crate::policy::{Allowed, Policy};
 use crate::prefix::Prefixes;
+use crate::sets::Capabilities;
 use crate::target::Target;
 
 const RESYNC: Duration = Duration::from_secs(300);
@@ -193,6 +194,7 @@ struct Case {
     block: IPBlock,
     policy: Policy,
     place: Option<Place>,
+    followers: Vec<Capabilities>,
     max: Option<Duration>,
     retention: Option<Duration>,
     grace: Duration,
@@ -223,6 +225,7 @@ impl Case {
             block,
             policy: Policy::default(),
             place: Some(here()),
+            followers: Vec::new(),
             max: None,
             retention: None,
             grace: Duration::ZERO,
@@ -263,6 +266,7 @@ impl Case {
         let world = World {
             policy: &self.policy,
             place: self.place.as_ref().ok_or("set engine and gatewayHost"),
+            followers: &self.followers,
             max_duration: self.max,
             retention: self.retention,
             unblock_grace: self.grace,
@@ -396,6 +400,7 @@ fn refused() -> Failure {
         reason: "GatewayRefused".into(),
         message: "connection refused".into(),
         may_have_happened: false,
+        ..Failure::default()
     }
 }
 

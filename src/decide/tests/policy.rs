@@ -77,9 +77,12 @@ fn a_target_that_the_engine_cannot_express_fails_without_a_call() {
     let mut born = Case::new("2001:db8::7", "10m");
     let target = "2001:db8::7".parse().unwrap();
     born.annotate(INTENT, &Intent::new(target, here(), 1).to_string());
-    for mut case in [Case::new("2001:db8::7", "10m"), triggered, born] {
+    // What an intent names may be in the set of a set engine that is not configured any more.
+    let lift = vec![unban("2001:db8::7")];
+    let plain = Case::new("2001:db8::7", "10m");
+    for (mut case, lifts) in [(plain, vec![]), (triggered, vec![]), (born, lift)] {
         let plan = case.decide();
-        assert_eq!(operations(&plan), []);
+        assert_eq!(operations(&plan), lifts);
         assert!(plan.before().is_none(), "nothing is about to be enforced");
         let settled = case.apply(&plan, now());
         assert_eq!(phase(&settled), Phase::Failed);
@@ -141,4 +144,32 @@ fn a_block_that_failed_long_ago_is_not_banned_when_the_rules_are_relaxed() {
         let plan = case.at(now() + seconds(DAY));
         assert!(plan.is_rest(), "{name}: {plan:?}");
     }
+}
+
+#[test]
+fn a_target_that_only_a_set_engine_can_express_is_banned_kept_and_lifted() {
+    let follower = Capabilities {
+        v6: true,
+        ranges: false,
+        ttl: true,
+        most: None,
+    };
+    let mut case = Case::new("2001:db8::7", "10m");
+    case.followers = vec![follower];
+    let plan = case.decide();
+    assert_eq!(operations(&plan), [ban("2001:db8::7", Some(600))]);
+    assert_eq!(phase(&case.apply(&plan, now())), Phase::Active);
+    case.assert = Assert::Due;
+    assert_eq!(operations(&case.decide()), [ban("2001:db8::7", Some(600))]);
+    let mut ended = case.clone();
+    ended.block.spec.unblock = Some(true);
+    assert_eq!(operations(&ended.decide()), [unban("2001:db8::7")]);
+    // The set engine is not configured any more: the ban stands nowhere.
+    case.followers.clear();
+    let plan = case.decide();
+    assert_eq!(operations(&plan), [unban("2001:db8::7")]);
+    assert_eq!(reasons(&case.apply(&plan, now())), ["Unsupported"]);
+    let mut range = Case::new("2001:db8::/64", "10m");
+    range.followers = vec![follower];
+    assert_eq!(operations(&range.decide()), [], "neither takes ranges");
 }
