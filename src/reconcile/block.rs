@@ -176,6 +176,8 @@ impl BlockReconciler {
                     recorded.add(&standing, until, now);
                     coverage.recall(&key, standing, until);
                     coverage.attribute(&key, source_of(&block));
+                } else {
+                    recorded.add_lifted(&block, now);
                 }
                 if let Some(config) = config {
                     self.recall_guard(&block, &config.guard, now);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use reeve_controller::cache::Lister;
 use reeve_controller::{Context, Outcome, Reconciler, Request, reconcile};
@@ -15,9 +15,10 @@ use reeve_controller::{Context, Outcome, Reconciler, Request, reconcile};
 use super::live::{Live, State};
 use super::record::{Record, is_forbidden};
 use super::sweep::Pages;
-use crate::api::{IPBlock, Place, Standing};
+use crate::api::{IPBlock, IPBlockStatus, Place, Standing};
 use crate::decide::{Coverage, recorded_claim};
 use crate::sets::{Entry, Sets, Until};
+use crate::target::Target;
 use crate::time::Time;
 
 /// How long the first configuration is waited for: it names the gateway of objects that name none.
@@ -42,9 +43,17 @@ pub(crate) struct MirrorReconciler {
     pub(crate) recalled: Mutex<bool>,
 }
 
-/// The bans that records show, by place.
+/// Lifts of this time before the start are remembered, for readers that were away.
+const LIFTS: SignedDuration = SignedDuration::from_hours(24);
+
+/// What records show.
 #[derive(Debug, Default)]
-pub(crate) struct Recorded(BTreeMap<Place, Vec<Entry>>);
+pub(crate) struct Recorded {
+    /// The bans, by place.
+    bans: BTreeMap<Place, Vec<Entry>>,
+    /// Bans that were lifted lately.
+    lifted: Vec<Target>,
+}
 
 // === impl Standby ===
 
@@ -56,7 +65,7 @@ impl Standby {
             filled: true,
             claims: Coverage::default(),
         };
-        sets.fill(recorded.0);
+        recorded.fill(sets);
     }
 }
 
@@ -66,12 +75,27 @@ impl Recorded {
     /// Takes a ban in unless it was over at `now`.
     pub(crate) fn add(&mut self, standing: &Standing, until: Option<Timestamp>, now: Timestamp) {
         if until.is_none_or(|until| until > now) {
-            let entries = self.0.entry(standing.place.clone()).or_default();
+            let entries = self.bans.entry(standing.place.clone()).or_default();
             entries.push(Entry {
                 target: standing.target,
                 until: Until::new(until),
             });
         }
+    }
+
+    /// Takes a block without a ban in if it was lifted lately.
+    pub(crate) fn add_lifted(&mut self, block: &IPBlock, now: Timestamp) {
+        let status = block.status.as_ref();
+        let at = status.and_then(IPBlockStatus::unblocked_at);
+        let lately = at.is_some_and(|at| now.duration_since(at) < LIFTS);
+        let target = status.and_then(|status| status.target.as_deref());
+        let target: Option<Target> = target.and_then(|target| target.parse().ok());
+        self.lifted.extend(target.filter(|_| lately));
+    }
+
+    fn fill(self, sets: &Sets) {
+        sets.fill(self.bans);
+        sets.add_lifted(&self.lifted, LIFTS);
     }
 }
 
@@ -111,6 +135,8 @@ impl MirrorReconciler {
                 if let Some((standing, until)) = self.claim(&block) {
                     recorded.add(&standing, until, now);
                     standby.claims.set(&block.key(), standing, until);
+                } else {
+                    recorded.add_lifted(&block, now);
                 }
             }
         }
@@ -118,7 +144,7 @@ impl MirrorReconciler {
             active = standby.claims.len(),
             "loaded the blocks for set engines"
         );
-        self.sets.fill(recorded.0);
+        recorded.fill(&self.sets);
         standby.filled = true;
         Ok(())
     }

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::lifted::Lifted;
 use super::set::{Entry, TargetSet, Until};
 use crate::api::Place;
 use crate::target::Target;
@@ -57,6 +58,7 @@ struct State {
     sources: BTreeMap<Source, TargetSet>,
     /// Groups that were not read yet.
     unread: BTreeSet<Group>,
+    lifted: Lifted,
     change: u64,
 }
 
@@ -120,7 +122,7 @@ impl Desired {
         }
     }
 
-    /// Adds a target to a source, or changes its end there. An end that moves by less than two seconds stays.
+    /// Adds a target to a source, or changes its end there. An end that moves by two seconds at most stays.
     pub fn insert(&self, source: &Source, target: Target, until: Until) -> Changed {
         self.alter(|state| {
             let entries = state.source(source);
@@ -214,9 +216,25 @@ impl Desired {
             }
             state.sources.retain(|_, entries| !entries.is_empty());
             for target in ended {
-                state.settle(target);
+                state.settle_union(target);
             }
         });
+    }
+
+    /// The targets that were lifted before their ends, with those ends, and are not in the union.
+    #[must_use]
+    pub fn lifted(&self, now: Timestamp) -> TargetSet {
+        self.0.state.lock().lifted.at(Until::new(Some(now)))
+    }
+
+    /// Takes in lifts of an earlier run: `until` is how long they count.
+    pub fn add_lifted(&self, targets: &[Target], until: Until) {
+        let mut state = self.0.state.lock();
+        for target in targets {
+            if state.union.get(target).is_none() {
+                state.lifted.add(*target, until);
+            }
+        }
     }
 
     /// When [`expire`](Self::expire) has something to do next; `None`: not until a change.
@@ -323,12 +341,26 @@ impl State {
     fn raise(&mut self, target: Target, until: Until) {
         if self.union.get(&target).is_none_or(|it| it < until) {
             self.union.insert(target, until);
+            self.lifted.remove(&target);
             self.change += 1;
         }
     }
 
-    /// Sets the union's entry of `target` from all sources.
+    /// Sets the union's entry of `target` from all sources, and remembers a lift.
     fn settle(&mut self, target: Target) {
+        let before = self.settle_union(target);
+        match self.union.get(&target) {
+            Some(_) => self.lifted.remove(&target),
+            None => {
+                if let Some(until) = before {
+                    self.lifted.add(target, until);
+                }
+            }
+        }
+    }
+
+    /// Sets the union's entry of `target` from all sources. Returns the earlier end.
+    fn settle_union(&mut self, target: Target) -> Option<Until> {
         let ends = self.sources.values();
         let until = ends.filter_map(|entries| entries.get(&target)).max();
         let before = match until {
@@ -336,6 +368,7 @@ impl State {
             None => self.union.remove(&target),
         };
         self.change += u64::from(before != until);
+        before
     }
 
     fn changed(&self, target: Target) -> Changed {
@@ -542,5 +575,34 @@ mod tests {
             megabytes(served)
         );
         assert!(set.len() > 990_000 && megabytes(served) < 150);
+    }
+
+    #[test]
+    fn a_lift_is_remembered_until_the_end_that_the_ban_had_or_the_next_ban() {
+        let desired = Desired::new([]);
+        let (early, late) = ("2026-01-01T00:10:00Z", "2026-01-01T01:00:00Z");
+        for (address, end) in [
+            ("192.0.2.1", early),
+            ("192.0.2.2", late),
+            ("192.0.2.3", late),
+        ] {
+            desired.insert(&place("a"), target(address), until(end));
+            desired.insert(&place("b"), target(address), until(end));
+            desired.remove(&place("a"), target(address));
+        }
+        let lifted = |now: &str| -> Vec<String> {
+            let lifted = desired.lifted(at(now));
+            lifted.iter().map(|it| it.target.to_string()).collect()
+        };
+        assert!(lifted("2026-01-01T00:00:00Z").is_empty(), "others ban them");
+        for address in ["192.0.2.1", "192.0.2.2", "192.0.2.3"] {
+            desired.remove(&place("b"), target(address));
+        }
+        assert_eq!(lifted("2026-01-01T00:00:00Z").len(), 3);
+        desired.insert(&place("a"), target("192.0.2.3"), until(late));
+        assert_eq!(lifted("2026-01-01T00:10:00Z"), ["192.0.2.2"]);
+        desired.expire(at("2026-01-01T02:00:00Z"));
+        desired.add_lifted(&[target("192.0.2.4")], Until::NEVER);
+        assert_eq!(lifted("2026-01-01T02:00:00Z"), ["192.0.2.4"]);
     }
 }

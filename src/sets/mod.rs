@@ -26,6 +26,7 @@ pub mod definition;
 pub mod desired;
 mod follower;
 mod kind;
+mod lifted;
 mod list;
 mod metrics;
 mod objects;

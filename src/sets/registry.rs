@@ -180,7 +180,9 @@ impl Sets {
             Kind::CrowdSec(serve) => {
                 let time = self.parts.time.clone();
                 let name = &definition.name;
-                let lapi = Arc::new(CrowdSecEngine::new(name, time, metrics.clone()));
+                let desired = self.desired.clone();
+                let lapi = CrowdSecEngine::new(name, time, desired, metrics.clone());
+                let lapi = Arc::new(lapi);
                 let surface = CrowdSecSurface::new(Arc::clone(&lapi), serve.access.clone());
                 (lapi, Some(Arc::new(surface)))
             }
@@ -342,6 +344,12 @@ impl Sets {
         let engines = self.engines.read().clone();
         let shares = engines.iter().map(|it| it.follower.share(entries, change));
         shares.collect()
+    }
+
+    /// Takes in lifts of an earlier run, which count for so long.
+    pub(crate) fn add_lifted(&self, targets: &[Target], kept: SignedDuration) {
+        let until = self.parts.time.now().checked_add(kept).ok();
+        self.desired.add_lifted(targets, Until::new(until));
     }
 
     /// Removes entries at their ends, until `stop`.

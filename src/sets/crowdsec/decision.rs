@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::super::set::{Entry, TargetSet, Until};
+use super::super::set::{Entry, TargetSet};
 use crate::target::Target;
 
 /// Where decisions come from, as bouncers show it.
@@ -18,6 +18,9 @@ const SCENARIO: &str = "ipblock";
 
 /// The duration of a ban without end: ten years.
 const WITHOUT_END: &str = "87600h0m0s";
+
+/// The shortest duration, in milliseconds.
+const SHORTEST: i128 = 1000;
 
 /// One decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -43,18 +46,23 @@ pub(super) struct Scopes {
 // === impl Decision ===
 
 impl Decision {
-    /// The decision about an entry at `now`.
-    pub(super) fn new(entry: &Entry, now: Timestamp) -> Self {
-        let target = &entry.target;
+    /// The decision about an entry at `now`; `None`: less than a second is left. Kernel sets have whole seconds, and
+    /// none of them means without end.
+    pub(super) fn new(entry: &Entry, now: Timestamp) -> Option<Self> {
         let duration = match entry.until.at() {
             Some(until) => {
                 let left = until.duration_since(now).as_millis();
-                let sign = if left < 0 { "-" } else { "" };
-                let left = left.unsigned_abs();
-                format!("{sign}{}.{:03}s", left / 1000, left % 1000)
+                if left < SHORTEST {
+                    return None;
+                }
+                format!("{}.{:03}s", left / 1000, left % 1000)
             }
             None => WITHOUT_END.to_owned(),
         };
+        Some(Self::of(&entry.target, duration))
+    }
+
+    fn of(target: &Target, duration: String) -> Self {
         Self {
             id: id(target),
             origin: ORIGIN,
@@ -68,12 +76,8 @@ impl Decision {
     }
 
     /// The decision that `target` is not banned any more: its time is over.
-    pub(super) fn deleted(target: Target, now: Timestamp) -> Self {
-        let until = Until::new(Some(now));
-        Self {
-            duration: "-1s".into(),
-            ..Self::new(&Entry { target, until }, now)
-        }
+    pub(super) fn deleted(target: &Target) -> Self {
+        Self::of(target, "-1s".into())
     }
 }
 
@@ -130,6 +134,7 @@ pub(super) fn containing(set: &TargetSet, target: &Target) -> Vec<Entry> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::set::Until;
     use super::*;
 
     #[test]
@@ -140,6 +145,7 @@ mod tests {
             until: Until::new(until.map(|text| text.parse().unwrap())),
         };
         let decision = Decision::new(&entry("192.0.2.7", Some("2026-01-01T01:00:00Z")), now);
+        let decision = decision.unwrap();
         let value = serde_json::to_value(&decision).unwrap();
         for (field, expected) in [
             ("duration", "3599.500s"),
@@ -151,17 +157,18 @@ mod tests {
         ] {
             assert_eq!(value[field], expected, "{field}");
         }
-        let range = Decision::new(&entry("2001:db8::/48", None), now);
+        let range = Decision::new(&entry("2001:db8::/48", None), now).unwrap();
         assert_eq!(
             (range.scope, range.duration.as_str()),
             ("Range", "87600h0m0s")
         );
-        let over = Decision::new(&entry("192.0.2.7", Some("2025-12-31T23:59:59Z")), now);
-        assert_eq!(over.duration, "-1.500s");
-        assert_eq!(over.id, decision.id, "one number a target");
+        for over in ["2025-12-31T23:59:59Z", "2026-01-01T00:00:01Z"] {
+            let over = Decision::new(&entry("192.0.2.7", Some(over)), now);
+            assert_eq!(over, None, "no duration of zero or less");
+        }
         assert_ne!(range.id, decision.id);
         assert!(decision.id > 0 && decision.id < 1 << 53);
-        let gone = Decision::deleted("192.0.2.7".parse().unwrap(), now);
+        let gone = Decision::deleted(&"192.0.2.7".parse().unwrap());
         assert_eq!((gone.id, gone.duration.as_str()), (decision.id, "-1s"));
     }
 

@@ -9,20 +9,25 @@
 //! | `POST /v1/usage-metrics` | accepted, and dropped |
 //! | `GET /health` | `{"status":"up"}`, without a key |
 //!
-//! A bouncer is an API key at an address: two hosts may share a key. Its position is the set that it was sent, a copy that
-//! shares memory; it moves when the whole answer was read, so a lost answer is sent again. A ban whose end moved is
-//! deleted and new in one answer: kernel sets keep the time of an element that is there.
+//! A bouncer is an API key, a User-Agent and the filters of its requests, at an address: two hosts may share a key. Its
+//! position is the sets that its last answers led to, copies that share memory. Whether an answer arrived is not known,
+//! so each answer has what differs from any of them: changes are sent three times, which changes nothing at a bouncer
+//! that has them. A bouncer whose position is not known gets all decisions, and the lifts that are remembered as deleted.
+//!
+//! A ban whose end moved is new only: some bouncers take in what is new before what is deleted, and would lift it. The
+//! firewall bouncer deletes first, and its kernel sets may keep the time of an element that is there: it gets both.
 
 mod decision;
 mod surface;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::desired::Desired;
 use super::kind::{Capabilities, Change, Error, SetEngine};
 use super::metrics::Metrics;
 use super::set::TargetSet;
@@ -40,12 +45,17 @@ const KEPT: Duration = Duration::from_secs(3600);
 /// The most positions at once. Beyond them the one that was quiet for longest is forgotten.
 const MOST: usize = 1024;
 
+/// In how many answers a change is sent.
+const REPEATED: usize = 3;
+
 /// The decisions, and the positions of the bouncers.
 #[derive(Debug)]
 pub(super) struct CrowdSecEngine {
     name: String,
     state: Mutex<State>,
     time: Time,
+    /// Has the lifts.
+    desired: Desired,
     metrics: Metrics,
 }
 
@@ -56,28 +66,29 @@ struct State {
     positions: HashMap<Bouncer, Position>,
 }
 
-/// A reader: the digest of its key, and its address.
+/// A reader: the digest of its key, its User-Agent and its filters, and its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Bouncer {
-    key: [u8; 16],
+    digest: [u8; 16],
     address: IpAddr,
 }
 
 #[derive(Debug)]
 struct Position {
-    /// What the bouncer was sent.
-    set: TargetSet,
+    /// What its last answers led to, the latest at the back.
+    sent: VecDeque<TargetSet>,
     at: Instant,
 }
 
 // === impl CrowdSecEngine ===
 
 impl CrowdSecEngine {
-    pub(super) fn new(name: &str, time: Time, metrics: Metrics) -> Self {
+    pub(super) fn new(name: &str, time: Time, desired: Desired, metrics: Metrics) -> Self {
         Self {
             name: name.to_owned(),
             state: Mutex::default(),
             time,
+            desired,
             metrics,
         }
     }
@@ -88,16 +99,16 @@ impl CrowdSecEngine {
         state.ready.then(|| state.set.clone())
     }
 
-    /// What a bouncer was sent, if that is known.
-    fn position(&self, bouncer: &Bouncer) -> Option<TargetSet> {
+    /// What a bouncer may have, by its last answers; `None`: that is not known.
+    fn position(&self, bouncer: &Bouncer) -> Option<Vec<TargetSet>> {
         let mut state = self.state.lock();
         let position = state.positions.get_mut(bouncer)?;
         position.at = Instant::now();
-        Some(position.set.clone())
+        Some(position.sent.iter().cloned().collect())
     }
 
-    /// A bouncer has read an answer that takes it to `set`.
-    fn advance(&self, bouncer: Bouncer, set: TargetSet) {
+    /// An answer that leads to `set` was written; `whole`: from nothing.
+    fn advance(&self, bouncer: Bouncer, set: TargetSet, whole: bool) {
         let mut state = self.state.lock();
         let now = Instant::now();
         let positions = &mut state.positions;
@@ -108,7 +119,18 @@ impl CrowdSecEngine {
                 positions.remove(&quiet);
             }
         }
-        positions.insert(bouncer, Position { set, at: now });
+        let position = positions.entry(bouncer).or_insert_with(|| Position {
+            sent: VecDeque::new(),
+            at: now,
+        });
+        position.at = now;
+        if whole {
+            position.sent.clear();
+        }
+        if position.sent.len() >= REPEATED {
+            position.sent.pop_front();
+        }
+        position.sent.push_back(set);
         drop(state);
         self.count();
     }
@@ -121,7 +143,7 @@ impl CrowdSecEngine {
             if position.at.elapsed() >= FOLLOWS {
                 continue;
             }
-            if position.set == state.set {
+            if position.sent.back() == Some(&state.set) {
                 current += 1;
             } else {
                 behind += 1;

@@ -1,10 +1,12 @@
 //! The requests of bouncers.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderName, Method, Response, StatusCode};
 use jiff::Timestamp;
 use reeve_serve::http::{Body, Peer};
@@ -14,11 +16,12 @@ use url::form_urlencoded;
 
 use super::super::access::Access;
 use super::super::serve::{Surface, in_pieces};
-use super::super::set::{Entry, TargetSet};
+use super::super::set::{Entry, TargetSet, Until};
 use super::decision::{Decision, ORIGIN, Scopes, containing};
 use super::{Bouncer, CrowdSecEngine};
 use crate::inbound::{Answer, Budget, Request, json};
 use crate::outbound::BoxFuture;
+use crate::sampled::Sampled;
 use crate::target::Target;
 use crate::trigger::Refusal;
 
@@ -28,12 +31,29 @@ const KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// The largest report of usage, in bytes. It is not kept.
 const LARGEST_REPORT: usize = 1024 * 1024;
 
+/// One line about keys that cannot be read within this time.
+const UNREADABLE: Duration = Duration::from_secs(60);
+
+/// How the User-Agent of bouncers begins that delete first, and whose kernel sets may keep the time of an element.
+const FIREWALL: &str = "crowdsec-firewall-bouncer";
+
+/// Entries that are written as one piece of an answer.
+const PIECE: usize = 512;
+
 /// Serves one set to bouncers.
 #[derive(Debug)]
 pub(in super::super) struct CrowdSecSurface {
     engine: Arc<CrowdSecEngine>,
     access: Access,
     reports: Budget,
+    unreadable: Sampled,
+}
+
+/// What is sent to a bouncer, in little memory: the texts are made when it reads them.
+#[derive(Debug, Default)]
+struct News {
+    new: Vec<Entry>,
+    deleted: Vec<Target>,
 }
 
 /// What a reader asks for.
@@ -58,6 +78,7 @@ impl CrowdSecSurface {
             engine,
             access,
             reports: Budget::mebibytes(4),
+            unreadable: Sampled::every(UNREADABLE),
         }
     }
 
@@ -70,7 +91,9 @@ impl CrowdSecSurface {
             let Refusal::NoSecret(why) = refusal else {
                 return message(StatusCode::FORBIDDEN, "access forbidden");
             };
-            tracing::warn!("the keys of bouncers cannot be read: {why}");
+            if let Some(unlogged) = self.unreadable.pass() {
+                tracing::warn!(unlogged, "the keys of bouncers cannot be read: {why}");
+            }
             let why = "the keys cannot be read";
             return message(StatusCode::SERVICE_UNAVAILABLE, why);
         }
@@ -104,58 +127,64 @@ impl CrowdSecSurface {
         }
         let peer = request.extensions().get::<Peer>();
         let address = peer.map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0.ip());
-        let mut key = [0; 16];
-        let digest = Sha256::digest(shown.as_bytes());
-        key.iter_mut().zip(digest).for_each(|(to, from)| *to = from);
-        document(self.stream(Bouncer { key, address }, set, &query))
+        let agent = request.headers().get(USER_AGENT);
+        let agent = agent.and_then(|agent| agent.to_str().ok());
+        let agent = agent.unwrap_or_default();
+        let bouncer = Bouncer {
+            digest: query.digest(shown, agent),
+            address,
+        };
+        document(self.stream(bouncer, agent.starts_with(FIREWALL), set, &query))
     }
 
-    /// All decisions, or what changed since the last answer to this bouncer.
-    fn stream(&self, bouncer: Bouncer, set: TargetSet, query: &Query) -> Body {
+    /// All decisions, or what changed since the last answers to this bouncer. `firewall`: see [`FIREWALL`].
+    fn stream(&self, bouncer: Bouncer, firewall: bool, set: TargetSet, query: &Query) -> Body {
         let now = self.engine.time.now();
         let scopes = query.scopes;
-        let from = if query.startup {
+        let known = if query.startup {
             None
         } else {
             self.engine.position(&bouncer)
         };
-        let (engine, to) = (Arc::clone(&self.engine), set.clone());
+        let (engine, to, whole) = (Arc::clone(&self.engine), set.clone(), known.is_none());
         // The last piece is made when all others were taken.
-        let last = move |text: String| {
+        let last = move |text: &'static str| {
             std::iter::once_with(move || {
-                engine.advance(bouncer, to);
-                text
+                engine.advance(bouncer, to, whole);
+                text.to_owned()
             })
         };
         if query.excluded {
-            return in_pieces(last(r#"{"new":[],"deleted":[]}"#.into()));
+            return in_pieces(last(r#"{"new":[],"deleted":[]}"#));
         }
-        let Some(from) = from else {
-            let new = pieces(set, scopes, now);
-            let head = std::iter::once(r#"{"new":["#.to_owned());
-            return in_pieces(head.chain(new).chain(last(r#"],"deleted":[]}"#.into())));
+        let head = std::iter::once(r#"{"new":["#.to_owned());
+        let middle = std::iter::once(r#"],"deleted":["#.to_owned());
+        let tail = last("]}");
+        let Some(known) = known else {
+            // After its start a bouncer has nothing that could be deleted.
+            let mut deleted = Vec::new();
+            if !query.startup {
+                let lifted = self.engine.desired.lifted(now);
+                let lifted = lifted.iter().map(|entry| entry.target);
+                deleted.extend(lifted.filter(|it| scopes.has(it) && set.get(it).is_none()));
+            }
+            let new = decisions(parts(set), scopes, now);
+            return in_pieces(
+                head.chain(new)
+                    .chain(middle)
+                    .chain(deletions(deleted))
+                    .chain(tail),
+            );
         };
-        let (mut new, mut deleted) = (Vec::new(), Vec::new());
-        from.differences(&set, |difference| {
-            let target = difference.target;
-            if !scopes.has(&target) {
-                return;
-            }
-            if difference.before.is_some() {
-                deleted.push(Decision::deleted(target, now));
-            }
-            if let Some(until) = difference.after {
-                new.push(Decision::new(&Entry { target, until }, now));
-            }
-        });
-        in_pieces(last(json!({"new": new, "deleted": deleted}).to_string()))
-    }
-
-    /// An answer that no client reads.
-    #[cfg(test)]
-    pub(super) fn unread_for_test(&self, bouncer: Bouncer) -> Option<Body> {
-        let set = self.engine.set()?;
-        Some(self.stream(bouncer, set, &Query::read("")))
+        let News { new, deleted } = News::since(&known, &set, firewall);
+        let new = decisions(in_parts(new), scopes, now);
+        let deleted = deleted.into_iter().filter(|it| scopes.has(it)).collect();
+        in_pieces(
+            head.chain(new)
+                .chain(middle)
+                .chain(deletions(deleted))
+                .chain(tail),
+        )
     }
 
     /// The decisions about an address, a range or a value; without any of them all.
@@ -166,38 +195,33 @@ impl CrowdSecSurface {
             if query.excluded {
                 return document(Body::whole("null"));
             }
-            let all = pieces(set.clone(), query.scopes, now);
-            let head = std::iter::once("[".to_owned());
-            let tail = std::iter::once("]".to_owned());
-            return document(in_pieces(head.chain(all).chain(tail)));
+            return document(list(parts(set.clone()), query.scopes, now));
         };
         let Ok(target) = asked.parse::<Target>() else {
             let why = format!("{asked:?} is not an address or a range");
             return message(StatusCode::BAD_REQUEST, &why);
         };
-        let found = if query.value.is_some() && query.ip.is_none() && query.range.is_none() {
+        let inside = query.range.is_some() && !query.contains;
+        let value = query.value.is_some() && query.ip.is_none() && query.range.is_none();
+        let found: Vec<Entry> = if value {
             let until = set.get(&target);
             until
                 .map(|until| Entry { target, until })
                 .into_iter()
                 .collect()
-        } else if query.range.is_some() && !query.contains {
+        } else if inside {
             let inside = set.iter().filter(|entry| target.contains(&entry.target));
             inside.collect()
         } else {
             containing(set, &target)
         };
-        let found = found
-            .iter()
-            .filter(|entry| query.scopes.has(&entry.target) && !query.excluded);
-        let found: Vec<Decision> = found.map(|entry| Decision::new(entry, now)).collect();
+        let shows =
+            |entry: &Entry| query.scopes.has(&entry.target) && Decision::new(entry, now).is_some();
         // As the original: a client asks whether there is something at all.
-        let text = if found.is_empty() {
-            "null".to_owned()
-        } else {
-            json!(found).to_string()
-        };
-        document(Body::whole(text))
+        if query.excluded || !found.iter().any(shows) {
+            return document(Body::whole("null"));
+        }
+        document(list(in_parts(found), query.scopes, now))
     }
 }
 
@@ -239,28 +263,113 @@ impl Query {
         }
         read
     }
+
+    /// Tells bouncers at one address apart.
+    fn digest(&self, key: &str, agent: &str) -> [u8; 16] {
+        let mut digest = Sha256::new();
+        for part in [key, agent] {
+            digest.update(part);
+            digest.update([0]);
+        }
+        let Scopes { addresses, ranges } = self.scopes;
+        digest.update([addresses, ranges, self.excluded].map(u8::from));
+        let mut short = [0; 16];
+        let digest = digest.finalize();
+        short
+            .iter_mut()
+            .zip(digest)
+            .for_each(|(to, from)| *to = from);
+        short
+    }
 }
 
-/// The decisions of a set, some kilobytes a piece, with commas between them.
-fn pieces(
-    set: TargetSet,
-    scopes: Scopes,
-    now: Timestamp,
+// === impl News ===
+
+impl News {
+    /// What differs in `set` from any of the sets that a bouncer may have. What it has already it may get again.
+    fn since(known: &[TargetSet], set: &TargetSet, firewall: bool) -> Self {
+        // Each target with its end, and whether an earlier one is deleted first.
+        let mut changed: BTreeMap<Target, (Option<Until>, bool)> = BTreeMap::new();
+        for earlier in known {
+            earlier.differences(set, |difference| {
+                let moves = difference.before.is_some() && firewall;
+                let entry = changed.entry(difference.target);
+                entry.or_insert((difference.after, false)).1 |= moves;
+            });
+        }
+        let mut news = Self::default();
+        for (target, (until, moves)) in changed {
+            if moves || until.is_none() {
+                news.deleted.push(target);
+            }
+            news.new.extend(until.map(|until| Entry { target, until }));
+        }
+        news
+    }
+}
+
+/// The entries of a set, a chunk at a time.
+fn parts(set: TargetSet) -> impl Iterator<Item = Vec<Entry>> + Send + 'static {
+    (0..).map_while(move |position| set.part(position).map(<[Entry]>::to_vec))
+}
+
+/// The items of a list, some hundred at a time.
+fn in_parts<T: Send + 'static>(list: Vec<T>) -> impl Iterator<Item = Vec<T>> + Send + 'static {
+    let mut rest = list.into_iter();
+    std::iter::from_fn(move || {
+        let part: Vec<T> = rest.by_ref().take(PIECE).collect();
+        (!part.is_empty()).then_some(part)
+    })
+}
+
+/// Decisions in JSON with commas between them, some kilobytes a piece.
+fn texts<T: 'static>(
+    parts: impl Iterator<Item = Vec<T>> + Send + 'static,
+    decision: impl Fn(&T) -> Option<Decision> + Send + 'static,
 ) -> impl Iterator<Item = String> + Send + 'static {
-    let (mut position, mut first) = (0, true);
-    let parts = std::iter::from_fn(move || {
-        let part = set.part(position)?;
-        position += 1;
+    let mut first = true;
+    let texts = parts.map(move |part| {
         let mut text = String::new();
-        for entry in part.iter().filter(|entry| scopes.has(&entry.target)) {
+        for decision in part.iter().filter_map(&decision) {
+            let Ok(decision) = serde_json::to_string(&decision) else {
+                continue;
+            };
             if !std::mem::take(&mut first) {
                 text.push(',');
             }
-            text.push_str(&json!(Decision::new(entry, now)).to_string());
+            text.push_str(&decision);
         }
-        Some(text)
+        text
     });
-    parts.filter(|text| !text.is_empty())
+    texts.filter(|text| !text.is_empty())
+}
+
+/// What is banned.
+fn decisions(
+    parts: impl Iterator<Item = Vec<Entry>> + Send + 'static,
+    scopes: Scopes,
+    now: Timestamp,
+) -> impl Iterator<Item = String> + Send + 'static {
+    texts(parts, move |entry: &Entry| {
+        let shown = scopes.has(&entry.target).then(|| Decision::new(entry, now));
+        shown.flatten()
+    })
+}
+
+/// What is not banned any more.
+fn deletions(targets: Vec<Target>) -> impl Iterator<Item = String> + Send + 'static {
+    texts(in_parts(targets), |target| Some(Decision::deleted(target)))
+}
+
+/// A JSON list of decisions.
+fn list(
+    parts: impl Iterator<Item = Vec<Entry>> + Send + 'static,
+    scopes: Scopes,
+    now: Timestamp,
+) -> Body {
+    let head = std::iter::once("[".to_owned());
+    let tail = std::iter::once("]".to_owned());
+    in_pieces(head.chain(decisions(parts, scopes, now)).chain(tail))
 }
 
 fn shown(headers: &HeaderMap) -> &str {

@@ -1,12 +1,15 @@
 //! The decisions over a real socket of this machine.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use http::StatusCode;
 use reqwest::Client;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::super::access::Access;
+use super::super::desired::Source;
 use super::super::serve::{Listeners, Served, Surface};
 use super::super::set::{Entry, Until};
 use super::*;
@@ -23,7 +26,9 @@ impl Case {
     async fn new(access: Access) -> Self {
         let start = "2026-01-01T00:00:00Z".parse().unwrap();
         let time = Time::new(reeve_clock::Clock::simulated(start, 1));
-        let engine = Arc::new(CrowdSecEngine::new("lapi", time, Metrics::default()));
+        let desired = Desired::new([]);
+        let metrics = Metrics::default();
+        let engine = Arc::new(CrowdSecEngine::new("lapi", time, desired, metrics));
         let surface = Arc::new(CrowdSecSurface::new(Arc::clone(&engine), access));
         let mut listeners = Listeners::default();
         let loopback = ([127, 0, 0, 1], 0).into();
@@ -64,14 +69,24 @@ impl Case {
     }
 
     async fn get(&self, path: &str, key: &str) -> (StatusCode, Value) {
+        self.get_as("bouncer/1", path, key).await
+    }
+
+    async fn get_as(&self, agent: &str, path: &str, key: &str) -> (StatusCode, Value) {
         let request = self.client.get(format!("{}{path}", self.url));
+        let request = request.header("User-Agent", agent);
         let answer = request.header("X-Api-Key", key).send().await.unwrap();
         (answer.status(), answer.json().await.unwrap())
     }
 
     /// The values of new and deleted decisions in the stream.
     async fn stream(&self, query: &str, key: &str) -> [Vec<String>; 2] {
-        let (status, value) = self.get(&format!("/v1/decisions/stream{query}"), key).await;
+        self.stream_as("bouncer/1", query, key).await
+    }
+
+    async fn stream_as(&self, agent: &str, query: &str, key: &str) -> [Vec<String>; 2] {
+        let path = format!("/v1/decisions/stream{query}");
+        let (status, value) = self.get_as(agent, &path, key).await;
         assert_eq!(status, StatusCode::OK, "{value}");
         ["new", "deleted"].map(|list| {
             let decisions = value[list].as_array().unwrap();
@@ -96,10 +111,14 @@ async fn each_bouncer_has_a_position_of_its_own() {
     let case = Case::filled(ENTRIES).await;
     let all = ["192.0.2.7", "198.51.100.0/24", "2001:db8::7"];
     assert_eq!(case.stream("?startup=true", "a").await, lists(&all, &[]));
-    assert_eq!(case.stream("?startup=false", "a").await, lists(&[], &[]));
+    for _ in 0..REPEATED {
+        assert_eq!(case.stream("?startup=false", "a").await, lists(&[], &[]));
+    }
     case.set(&[("192.0.2.8", ""), ENTRIES[1]]).await;
     let changed = lists(&["192.0.2.8"], &["192.0.2.7", "2001:db8::7"]);
-    assert_eq!(case.stream("", "a").await, changed);
+    for _ in 0..REPEATED {
+        assert_eq!(case.stream("", "a").await, changed);
+    }
     assert_eq!(case.stream("", "a").await, lists(&[], &[]));
     let unknown = lists(&["192.0.2.8", "198.51.100.0/24"], &[]);
     assert_eq!(case.stream("", "b").await, unknown, "it gets all");
@@ -107,31 +126,116 @@ async fn each_bouncer_has_a_position_of_its_own() {
     assert_eq!(case.stream("?startup=true", "a").await, unknown);
 }
 
-#[tokio::test]
-async fn a_moved_end_is_deleted_and_new_in_one_answer() {
-    let case = Case::filled(ENTRIES).await;
-    case.stream("?startup=true", "a").await;
-    let mut moved = ENTRIES.to_vec();
-    moved[0].1 = "2026-01-01T02:00:00Z";
-    case.set(&moved).await;
-    let both = lists(&["192.0.2.7"], &["192.0.2.7"]);
-    assert_eq!(case.stream("", "a").await, both);
+/// What a bouncer blocks after an answer, taking in what is `new` before or after what is `deleted`.
+fn taken(
+    mut blocked: BTreeSet<String>,
+    answer: &[Vec<String>; 2],
+    new_first: bool,
+) -> BTreeSet<String> {
+    let [new, deleted] = answer;
+    if new_first {
+        blocked.extend(new.iter().cloned());
+    }
+    blocked.retain(|value| !deleted.contains(value));
+    if !new_first {
+        blocked.extend(new.iter().cloned());
+    }
+    blocked
 }
 
 #[tokio::test]
-async fn an_answer_that_was_not_read_is_sent_again() {
+async fn a_longer_ban_stays_blocked_whichever_list_a_bouncer_takes_in_first() {
     let case = Case::filled(ENTRIES).await;
-    let address = IpAddr::from([127, 0, 0, 1]);
-    let bouncer = Bouncer {
-        key: [7; 16],
-        address,
-    };
-    let lost = case.engine.position(&bouncer);
-    assert_eq!(lost, None);
-    case.engine.advance(bouncer, TargetSet::default());
-    let surface = CrowdSecSurface::new(Arc::clone(&case.engine), Access::Insecure);
-    drop(surface.unread_for_test(bouncer));
-    assert_eq!(case.engine.position(&bouncer), Some(TargetSet::default()));
+    let plugin = "Crowdsec-Bouncer-Traefik-Plugin/1.X.X";
+    for (agent, new_first, deletes) in [
+        (plugin, true, false),
+        ("cs-nginx-bouncer/1", false, false),
+        ("crowdsec-firewall-bouncer/-", false, true),
+    ] {
+        case.set(ENTRIES).await;
+        let all = case.stream_as(agent, "?startup=true", "a").await;
+        let blocked = taken(BTreeSet::new(), &all, new_first);
+        let mut moved = ENTRIES.to_vec();
+        moved[0].1 = "2026-01-01T02:00:00Z";
+        case.set(&moved).await;
+        let answer = case.stream_as(agent, "", "a").await;
+        assert_eq!(answer[0], ["192.0.2.7"]);
+        assert_eq!(answer[1].is_empty(), !deletes, "{agent}");
+        assert_eq!(
+            taken(blocked.clone(), &answer, new_first),
+            blocked,
+            "{agent}"
+        );
+    }
+}
+
+/// A request whose client reads the first bytes of the answer and hangs up.
+async fn hang_up(case: &Case) {
+    let address = case.url.strip_prefix("http://").unwrap();
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = "GET /v1/decisions/stream HTTP/1.1\r\nHost: a\r\nUser-Agent: bouncer/1\r\nX-Api-Key: a\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut some = [0; 20];
+    stream.read_exact(&mut some).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_is_made_up_for_by_the_next_also_twice_in_a_row() {
+    let case = Case::filled(ENTRIES).await;
+    case.stream("?startup=true", "a").await;
+    case.set(&[("192.0.2.8", ""), ENTRIES[1]]).await;
+    hang_up(&case).await;
+    hang_up(&case).await;
+    let changed = lists(&["192.0.2.8"], &["192.0.2.7", "2001:db8::7"]);
+    assert_eq!(case.stream("", "a").await, changed);
+    // A target that comes back in between is not deleted.
+    case.set(ENTRIES).await;
+    let changed = lists(&["192.0.2.7", "2001:db8::7"], &["192.0.2.8"]);
+    assert_eq!(case.stream("", "a").await, changed);
+}
+
+#[tokio::test]
+async fn a_bouncer_whose_position_is_not_known_gets_the_lifts_too() {
+    let case = Case::filled(ENTRIES).await;
+    let source = Source::List("feed".into());
+    let desired = &case.engine.desired;
+    for target in ["192.0.2.7", "203.0.113.7", "203.0.113.8"] {
+        let target = target.parse().unwrap();
+        desired.insert(&source, target, Until::NEVER);
+        desired.remove(&source, target);
+    }
+    // The first is banned by now, as the engine has it.
+    let all = ["192.0.2.7", "198.51.100.0/24", "2001:db8::7"];
+    let lifted = ["203.0.113.7", "203.0.113.8"];
+    assert_eq!(case.stream("", "a").await, lists(&all, &lifted));
+    assert_eq!(case.stream("", "a").await, lists(&[], &[]));
+    let start = case.stream("?startup=true", "a").await;
+    assert_eq!(start, lists(&all, &[]), "it has nothing yet");
+}
+
+#[tokio::test]
+async fn bouncers_of_one_key_and_address_differ_by_agent_and_filters() {
+    let case = Case::filled(ENTRIES).await;
+    let all = case.stream_as("one/1", "?startup=true", "a").await;
+    assert_eq!(case.stream_as("two/1", "", "a").await, all);
+    let ranges = lists(&["198.51.100.0/24"], &[]);
+    assert_eq!(case.stream_as("one/1", "?scopes=range", "a").await, ranges);
+    case.set(&[]).await;
+    assert_eq!(case.stream_as("one/1", "", "a").await[1], all[0]);
+    assert_eq!(case.stream_as("two/1", "", "a").await[1], all[0]);
+    let answer = case.stream_as("one/1", "?scopes=range", "a").await;
+    assert_eq!(answer[1], ranges[0]);
+}
+
+#[tokio::test]
+async fn a_ban_with_less_than_a_second_left_is_not_served() {
+    let soon = ("192.0.2.9", "2026-01-01T00:00:00Z");
+    let case = Case::filled(&[soon]).await;
+    assert_eq!(case.stream("?startup=true", "a").await, lists(&[], &[]));
+    let (_, one) = case.get("/v1/decisions?ip=192.0.2.9", "a").await;
+    assert!(one.is_null(), "{one}");
+    case.set(&[("192.0.2.9", "2026-01-01T01:00:00Z")]).await;
+    assert_eq!(case.stream("", "a").await, lists(&["192.0.2.9"], &[]));
 }
 
 #[tokio::test]
@@ -226,13 +330,13 @@ async fn positions_are_bounded_and_forgotten() {
         "2026-01-01T00:00:00Z".parse().unwrap(),
         1,
     ));
-    let engine = CrowdSecEngine::new("lapi", time, Metrics::default());
+    let engine = CrowdSecEngine::new("lapi", time, Desired::new([]), Metrics::default());
     let bouncer = |number: usize| Bouncer {
-        key: (number as u128).to_be_bytes(),
+        digest: (number as u128).to_be_bytes(),
         address: IpAddr::from([192, 0, 2, 1]),
     };
     for number in 0..=MOST {
-        engine.advance(bouncer(number), TargetSet::default());
+        engine.advance(bouncer(number), TargetSet::default(), false);
         tokio::time::advance(Duration::from_millis(1)).await;
     }
     assert_eq!(engine.state.lock().positions.len(), MOST);
@@ -241,6 +345,6 @@ async fn positions_are_bounded_and_forgotten() {
         "the quietest goes first"
     );
     tokio::time::advance(KEPT).await;
-    engine.advance(bouncer(0), TargetSet::default());
+    engine.advance(bouncer(0), TargetSet::default(), false);
     assert_eq!(engine.state.lock().positions.len(), 1);
 }

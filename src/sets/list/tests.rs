@@ -313,7 +313,11 @@ async fn a_list_is_served_over_https_with_mounted_files() {
         certificate: MountedFile::alone(&certificate),
         key: MountedFile::alone(&key),
     };
-    let engine = Arc::new(ListEngine::new("edge", Metrics::default()));
+    let engine = Arc::new(ListEngine::new(
+        "edge",
+        Time::new(Clock::system()),
+        Metrics::default(),
+    ));
     engine.ready();
     let mut listeners = Listeners::default();
     let served = |tls| Served {
