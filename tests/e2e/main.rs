@@ -26,6 +26,7 @@ mod process;
 mod recorder;
 mod world;
 
+mod audit;
 mod config;
 mod faults;
 mod installed;

@@ -68,15 +68,17 @@ impl Process {
             .expect("a running process can be killed");
     }
 
+    /// Sends it the signal `name`.
+    pub(crate) async fn signal(&self, name: &str) {
+        let pid = self.child.id().expect("a running process").to_string();
+        let signal = format!("-{name}");
+        let status = Command::new("kill").args([&signal, &pid]).status().await;
+        assert!(status.expect("kill runs").success(), "{name} was delivered");
+    }
+
     /// SIGTERM, then its exit code; panics when it has not ended within 30 s.
     pub(crate) async fn terminate(mut self) -> Option<i32> {
-        let pid = self.child.id().expect("a running process").to_string();
-        let status = Command::new("kill")
-            .args(["-TERM", &pid])
-            .status()
-            .await
-            .expect("kill runs");
-        assert!(status.success(), "SIGTERM was delivered");
+        self.signal("TERM").await;
         let ended = tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await;
         ended
             .unwrap_or_else(|_| panic!("{} ends within 30 s of SIGTERM", self.name))
