@@ -148,6 +148,7 @@ struct Assembled {
     triggers: Arc<Triggers>,
     sets: Arc<Sets>,
     live: Live,
+    guard: Guard,
     time: Time,
 }
 
@@ -233,7 +234,7 @@ impl Operator {
         let manager = builder.build().await?;
         let kept = Kept::default();
         let assembled = assemble(&manager, client.clone(), &settings, &kept)?;
-        let page = serve_page(&manager, client, &settings, assembled.live, assembled.time).await?;
+        let page = serve_page(&manager, client, &settings, &assembled).await?;
         Ok(Self {
             manager,
             triggers: assembled.triggers,
@@ -310,6 +311,7 @@ fn assemble(
     let coverage = Arc::clone(&kept.coverage);
     let guard = Guard::new(counts.guard().clone());
     let guarded = guard.clone();
+    let shown_guard = guard.clone();
     manager.metrics().register(|registry| {
         counts.register(registry, &coverage);
         engine_counts.register(registry);
@@ -535,6 +537,7 @@ fn assemble(
         triggers,
         sets,
         live: shown,
+        guard: shown_guard,
         time: shown_time,
     })
 }
@@ -570,16 +573,16 @@ async fn serve_page(
     manager: &Manager,
     client: kube_client::Client,
     settings: &Settings,
-    live: Live,
-    time: Time,
+    parts: &Assembled,
 ) -> Result<Option<SocketAddr>, Error> {
     let Some(wanted) = &settings.page else {
         return Ok(None);
     };
     let reader = page::Reader::new(page::Sources {
         caches: manager.caches().clone(),
-        live,
-        time,
+        live: parts.live.clone(),
+        guard: parts.guard.clone(),
+        time: parts.time.clone(),
         leads: manager.leading(),
         replica: settings.identity.clone().unwrap_or_default(),
     });

@@ -28,7 +28,7 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Why) -> Result<Ex
     let mut answer = search.answer(&rules, now);
     if answer.verdict == Verdict::Free && known.rules().policy.is_some() {
         answer.facts.push(
-            "a ban would be accepted; what the operator protects by itself (its Pod and node) is not checked here"
+            "a ban would be accepted; the addresses of the cluster, which the operator protects by itself, are not checked here"
                 .to_owned(),
         );
     }

@@ -103,6 +103,15 @@ pub struct Unreadable(#[from] serde_json::Error);
 
 // === impl Alert ===
 
+impl Alert {
+    /// The text of the annotation.
+    #[must_use]
+    pub fn text(&self) -> String {
+        // Texts always have a JSON form.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
 impl fmt::Display for Alert {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("alert")?;

@@ -95,7 +95,9 @@ function show(state) {
   if (counts.due > 0) list.push(["warning", `${counts.due === 1 ? "1 ban is past its end" : `${counts.due} bans are past their end`}, and not lifted yet`]);
   if (counts.failing > 0) list.push(["warning", `${counts.failing === 1 ? "1 block fails" : `${counts.failing} blocks fail`}: the table below says why`]);
   problems(list);
-  part("engine").textContent = configuration.engine ? `Bans go to ${configuration.engine}.` : "There is no engine.";
+  const sets = configuration.sets || [];
+  const places = [configuration.engine, ...sets.map((name) => `the engine ${name}`)].filter(Boolean);
+  part("engine").textContent = places.length > 0 ? `Bans go to ${places.join(", ")}.` : "There is no engine.";
   part("warnings").replaceChildren(...configuration.warnings.map((text) => element("p", text, "faint")));
 }
 

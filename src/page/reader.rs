@@ -9,6 +9,8 @@ use tokio::time::Instant;
 
 use super::state::{Configuration, State, Summary};
 use crate::api::IPBlock;
+use crate::guard::Guard;
+use crate::guard::brake::RELEASE;
 use crate::reconcile::{BlockPages, Live};
 use crate::target::Target;
 use crate::time::Time;
@@ -33,6 +35,8 @@ pub struct Sources {
     pub caches: Caches,
     /// The configuration in force.
     pub live: Live,
+    /// The brakes.
+    pub guard: Guard,
     /// The time that bans end by.
     pub time: Time,
     /// Whether this replica leads.
@@ -102,7 +106,11 @@ impl Reader {
             })
             .await?;
         let leads = *sources.leads.borrow();
-        let state = summary.into_state(&sources.replica, leads, configuration(&sources.live));
+        let state = summary.into_state(
+            &sources.replica,
+            leads,
+            configuration(&sources.live, &sources.guard),
+        );
         let state = Arc::new(state);
         let fresh = begin + FRESH.max(begin.elapsed() * REST);
         *last = Some(Last {
@@ -183,10 +191,21 @@ impl Blocks {
     }
 }
 
-fn configuration(live: &Live) -> Configuration {
+fn configuration(live: &Live, guard: &Guard) -> Configuration {
     let problems = [live.check(), live.check_latest(), live.check_triggers()];
     let mut problems: Vec<String> = problems.into_iter().filter_map(Result::err).collect();
     problems.dedup();
+    if let Some(id) = guard.braked() {
+        problems.push(format!(
+            "the brake holds new bans; the annotation {RELEASE}={id} of the ConfigMap releases it"
+        ));
+    }
+    if let Some(lifts) = guard.lifts() {
+        problems.push(format!(
+            "the brake holds {} of {} bans that the configuration would lift; the annotation {RELEASE}={} of the ConfigMap releases it",
+            lifts.refused, lifts.standing, lifts.id
+        ));
+    }
     let Some(config) = live.config() else {
         return Configuration {
             problems,
@@ -200,8 +219,10 @@ fn configuration(live: &Live) -> Configuration {
             None
         }
     };
+    let sets = config.engines.iter();
     Configuration {
         engine,
+        sets: sets.map(|engine| engine.name.clone()).collect(),
         problems,
         warnings: config.warnings.clone(),
     }

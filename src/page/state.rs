@@ -64,6 +64,9 @@ pub struct Configuration {
     /// The engine and its gateway; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
+    /// The engines that follow the whole set of bans, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sets: Vec<String>,
     /// What is wrong with it, each as a sentence.
     pub problems: Vec<String>,
     /// Oddities that are not errors.

@@ -1,5 +1,6 @@
 //! The alerts of a request, whatever payload they came in.
 
+use crate::api::Alert;
 use crate::target::Target;
 
 /// Alerts, and addresses of alerts, past this number are not read.
@@ -55,6 +56,8 @@ pub(crate) struct Wanted {
     pub(crate) by: Option<String>,
     /// Distinguishes this alert from others about the address: see [`firing`](super::firing).
     pub(crate) alert: String,
+    /// The alert as its sender names it, for the block; `None` for a list that was read.
+    pub(crate) named: Option<Alert>,
     /// A fault of the alert that does not prevent the ban; for the log.
     pub(crate) remark: Option<String>,
 }
@@ -111,6 +114,11 @@ pub(super) fn reason(text: &str) -> String {
 
 /// A requester in one line of bounded length.
 pub(super) fn by(text: &str) -> String {
+    clean(text, LONGEST_BY)
+}
+
+/// The name of a rule in one line of bounded length.
+pub(super) fn rule(text: &str) -> String {
     clean(text, LONGEST_BY)
 }
 

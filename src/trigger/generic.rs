@@ -6,6 +6,7 @@ use super::address::{MOST_IN_A_TEXT, addresses};
 use super::alerts::{self, Alerts, MOST_ALERTS, Resolved, Unreadable, Unusable, Verdict, Wanted};
 use super::labels::{bounded, lasting};
 use super::mapping::{GROUP, Mapping, Pointers};
+use crate::api::Alert;
 use crate::target::Target;
 
 /// Whether an element fires.
@@ -84,6 +85,10 @@ fn judge(element: &Value, mapping: &Mapping, ranges: bool) -> Vec<Verdict> {
                     reason: reason.clone(),
                     by: by.clone(),
                     alert: alert.clone(),
+                    named: Some(Alert {
+                        rule: None,
+                        fingerprint: Some(alert.clone()),
+                    }),
                     remark,
                 })
             }

@@ -14,7 +14,9 @@ use super::debounce::Debounce;
 use super::firing::{self, Change, Firing};
 use super::metrics::Metrics;
 use super::repeat::{self, Answer, Repeat, Rules};
-use crate::api::{self, ALERTS, IPBlock, IPBlockSpec, IPBlockStatus, Place, RESOLVED};
+use crate::api::{
+    self, ALERT_ANNOTATION, ALERTS, Alert, IPBlock, IPBlockSpec, IPBlockStatus, Place, RESOLVED,
+};
 use crate::duration;
 use crate::guard::Escalation;
 use crate::inbound::Budget;
@@ -199,6 +201,10 @@ impl Intake {
         let shown = settings.shadow.contains(&self.source);
         let place = settings.place.as_ref().filter(|_| !shown);
         let mut block = IPBlock::born(&name, namespace, &wanted.target, place, spec);
+        if let Some(alert) = &wanted.named {
+            let annotations = block.metadata.annotations.get_or_insert_default();
+            annotations.insert(ALERT_ANNOTATION.to_owned(), alert.text());
+        }
         if self.lifts {
             let duration = lasting(wanted, settings);
             let firing = Firing::new(&self.source, 1, &duration, &wanted.alert);
@@ -254,7 +260,12 @@ impl Intake {
                 let text = self.lifts.then(|| firing.text());
                 (
                     json!({ "trigger": true, "reason": wanted.reason, "duration": duration }),
-                    json!({ ALERTS: text, RESOLVED: null }),
+                    json!({
+                        ALERTS: text,
+                        RESOLVED: null,
+                        // What asked for an earlier ban is not what asks for this one.
+                        ALERT_ANNOTATION: wanted.named.as_ref().map(Alert::text),
+                    }),
                     Outcome::Triggered,
                 )
             }

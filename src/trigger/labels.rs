@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::address::addresses;
 use super::alerts::{self, Alerts, MOST_ALERTS, Resolved, Unreadable, Verdict, Wanted};
+use crate::api;
 use crate::duration;
 
 /// Longest fingerprint that is kept as it is; a longer one is hashed.
@@ -141,6 +142,10 @@ impl Alert {
         let mut reasons = names.reason.iter();
         let reason = reasons.find_map(|name| self.annotation(name).or_else(|| self.label(name)));
         let reason = alerts::reason(reason.unwrap_or("alert without a description"));
+        let named = api::Alert {
+            rule: name.map(alerts::rule),
+            fingerprint: Some(alert.clone()),
+        };
         let by = label(&names.by).map(|by| alerts::by(&by));
         let found = addresses(&text, allow_ranges).into_iter();
         found
@@ -154,6 +159,7 @@ impl Alert {
                         reason: format!("{}{reason}", dialect.prefix),
                         by: by.clone(),
                         alert: alert.clone(),
+                        named: Some(named.clone()),
                         remark,
                     })
                 }

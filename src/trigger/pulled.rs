@@ -99,6 +99,7 @@ fn wanted(target: &Target, asked: &str, reason: &str) -> Wanted {
         reason: reason.to_owned(),
         by: None,
         alert: ALERT.to_owned(),
+        named: None,
         remark: None,
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::config::keys;
-use crate::policy::Policy;
+use crate::policy::{Policy, RefusalKind};
 use crate::prefix::Prefixes;
 use crate::target::Target;
 
@@ -41,8 +41,10 @@ impl Rules<'_> {
     pub fn refusal(&self, target: &Target) -> Option<Refused> {
         let refusal = self.policy?.refusal(target)?;
         let mut message = refusal.message;
-        if let Some((key, line)) = self.line(target) {
-            message = format!("{message} ({key}, line {line})");
+        if let Some((key, line)) = self.line(target, refusal.kind, &message) {
+            // Before the remedy, which follows a semicolon.
+            let end = message.find("; ").unwrap_or(message.len());
+            message.insert_str(end, &format!(" ({key}, line {line})"));
         }
         Some(Refused {
             reason: refusal.kind.as_str().to_owned(),
@@ -50,15 +52,23 @@ impl Rules<'_> {
         })
     }
 
-    /// The key and line of the first entry that keeps `target` from being banned.
-    fn line(&self, target: &Target) -> Option<(&'static str, usize)> {
-        [keys::WHITELIST, keys::PROTECTED_RANGES]
-            .into_iter()
-            .find_map(|key| {
-                let text = self.texts?.get(key)?;
-                let position = text.lines().position(|line| stands_for(line, target))?;
-                Some((key, position + 1))
-            })
+    /// The key and line of the first entry that keeps `target` from being banned, where an entry does.
+    fn line(
+        &self,
+        target: &Target,
+        kind: RefusalKind,
+        message: &str,
+    ) -> Option<(&'static str, usize)> {
+        let key = match kind {
+            RefusalKind::Allowlisted => keys::WHITELIST,
+            RefusalKind::Protected if message.contains(keys::PROTECTED_RANGES) => {
+                keys::PROTECTED_RANGES
+            }
+            RefusalKind::Protected | RefusalKind::TooWide => return None,
+        };
+        let text = self.texts?.get(key)?;
+        let position = text.lines().position(|line| stands_for(line, target))?;
+        Some((key, position + 1))
     }
 }
 

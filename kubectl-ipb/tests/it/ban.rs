@@ -97,7 +97,7 @@ async fn a_refused_ban_is_reported_with_its_reason_only_when_waited_for() {
         )
         .await;
     world
-        .refused("ban 10.0.0.0/8 --wait", "wider than /24")
+        .refused("ban 100.64.0.0/10 --wait", "wider than /24")
         .await;
 }
 

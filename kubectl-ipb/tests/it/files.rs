@@ -23,7 +23,7 @@ async fn each_line_of_a_file_is_banned_refused_free_or_invalid() {
         [
             "LINE ADDRESS VERDICT DETAIL".to_owned(),
             format!("2 192.0.2.7 banned until TIME (in SPAN), by default/{name} (192.0.2.0/24)"),
-            "3 203.0.113.10 refused 203.0.113.10 is allowlisted (whitelist, line 2)".to_owned(),
+            "3 203.0.113.10 refused 203.0.113.10 is allowlisted (whitelist, line 2); to ban it, remove the entry from whitelist".to_owned(),
             "4 192.0.3.1 free".to_owned(),
         ]
     );
@@ -67,7 +67,9 @@ async fn an_import_makes_blocks_and_names_the_lines_it_refuses() {
     let mut errors = output.errors.lines();
     assert_eq!(
         errors.next(),
-        Some("line 4: 203.0.113.10 is allowlisted (whitelist, line 2)")
+        Some(
+            "line 4: 203.0.113.10 is allowlisted (whitelist, line 2); to ban it, remove the entry from whitelist"
+        )
     );
     assert!(
         errors

@@ -88,7 +88,7 @@ async fn why_has_an_answer_for_every_state() {
     let free = world.ok("why 192.0.2.7").await;
     assert_eq!(
         free,
-        "192.0.2.7 is not banned\n  a ban would be accepted; what the operator protects by itself (its Pod and node) is not checked here\n"
+        "192.0.2.7 is not banned\n  a ban would be accepted; the addresses of the cluster, which the operator protects by itself, are not checked here\n"
     );
     world
         .ok("ban 192.0.2.7 --reason scan --by alice --wait")

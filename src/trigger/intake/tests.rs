@@ -47,6 +47,10 @@ pub(super) fn wanted(raw: &str, duration: Option<&str>) -> Wanted {
         reason: "Grafana alert: scan".into(),
         by: None,
         alert: "f1".into(),
+        named: Some(crate::api::Alert {
+            rule: Some("Scan".into()),
+            fingerprint: Some("f1".into()),
+        }),
         remark: None,
     }
 }
@@ -443,4 +447,29 @@ async fn an_alert_of_a_source_in_shadow_mode_makes_a_block_for_which_no_gateway_
     let made = blocks.one("ipblock-6465ec74397c9126");
     assert_eq!(made.spec.source.as_deref(), Some("feed"));
     assert!(!made.is_held() && made.annotation(crate::api::INTENT).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_names_the_alert_of_its_latest_ban() {
+    const NAME: &str = "ipblock-6465ec74397c9126";
+    let blocks = Arc::<InMemory>::default();
+    let intake = intake(&blocks);
+    intake.take(&wanted("1.2.3.4", None)).await;
+    let named = |name: &str| {
+        let block = blocks.one(name);
+        let text = block.annotation(crate::api::ALERT_ANNOTATION)?;
+        Some(text.parse::<crate::api::Alert>().unwrap().to_string())
+    };
+    assert_eq!(named(NAME).as_deref(), Some("alert Scan (f1)"));
+    let mut over = block(NAME, "1.2.3.4", Some(Phase::Expired));
+    over.metadata.annotations = blocks.one(NAME).metadata.annotations;
+    blocks.put(over);
+    tokio::time::advance(Duration::from_secs(61)).await;
+    let mut other = wanted("1.2.3.4", None);
+    other.named = Some(crate::api::Alert {
+        rule: None,
+        fingerprint: Some("f2".into()),
+    });
+    assert_eq!(intake.take(&other).await, Outcome::Triggered);
+    assert_eq!(named(NAME).as_deref(), Some("alert (f2)"));
 }
