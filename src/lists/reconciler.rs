@@ -110,7 +110,7 @@ impl ListReconciler {
             }
             Err(error) => return Err(error.into()),
         };
-        let unread: BTreeSet<Request> = lists.iter().map(|list| Request::of(list)).collect();
+        let unread: BTreeSet<Request> = lists.iter().map(Request::of).collect();
         tracing::info!(lists = unread.len(), "following the lists");
         if unread.is_empty() {
             self.parts.sets.read_lists();

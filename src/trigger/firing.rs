@@ -16,7 +16,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{ALERTS, IPBlock, Phase};
+use crate::api::{ALERTS, IPBlock, IPBlockStatus, Phase};
 use crate::duration;
 
 /// Alerts that are recorded; with more the ban is not lifted before its end.
@@ -72,7 +72,10 @@ impl Firing {
             Some(Phase::Active) if bans == firing.ban => true,
             // The ban that is asked for is not counted yet.
             Some(Phase::Active) => bans + 1 == firing.ban && asked(block),
-            _ => bans + 1 == firing.ban && (!status.is_some_and(|it| it.is_over()) || asked(block)),
+            _ => {
+                bans + 1 == firing.ban
+                    && (!status.is_some_and(IPBlockStatus::is_over) || asked(block))
+            }
         };
         counted.then_some(firing)
     }
@@ -128,7 +131,7 @@ pub(super) fn resolve(block: &IPBlock, trigger: &str, alert: &str, now: Timestam
     let status = block.status.as_ref();
     let began = status
         .filter(|status| status.is(&Phase::Active))
-        .and_then(|status| status.blocked_at());
+        .and_then(IPBlockStatus::blocked_at);
     // A ban that does not stand yet ends right after it does.
     let passed = began.map_or(1, |began| now.duration_since(began).as_secs());
     // The ban may last longer than was written. The same duration would be the same request, and change nothing.
