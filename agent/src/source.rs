@@ -5,7 +5,7 @@
 //! | `GET URL?format=json` | all entries |
 //! | with `If-None-Match` and `&wait=` | answered when the version changes, or by 304 after the wait |
 //! | with `&since=` | only what changed, where the operator still has that version |
-//! | `POST URL/agents/NODE` | the state of this node |
+//! | with `X-IPBlock-Agent` and `X-IPBlock-Agent-Report` | each of them: the state of this node |
 
 use std::error::Error as StdError;
 use std::net::IpAddr;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures::future::BoxFuture;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, DATE, IF_NONE_MATCH, USER_AGENT};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::header::{AUTHORIZATION, DATE, IF_NONE_MATCH, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use parking_lot::Mutex;
@@ -30,8 +30,12 @@ const LARGEST_FILE: u64 = 1 << 20;
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long an answer may take beside the wait that was requested.
 const TRANSFER: Duration = Duration::from_secs(30);
-/// How long a report may take.
-const REPORT: Duration = Duration::from_secs(5);
+/// The name of this node, and its report in JSON: headers of the requests. A report counts at the replica that the agent
+/// polls, and costs no request of its own.
+const AGENT: HeaderName = HeaderName::from_static("x-ipblock-agent");
+const AGENT_REPORT: HeaderName = HeaderName::from_static("x-ipblock-agent-report");
+/// The longest text of an error in a report, in characters.
+const LONGEST_ERROR: usize = 500;
 
 /// Why the operator's list could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +65,7 @@ pub trait Source: Send + Sync + 'static {
     /// Requests the list. An `ask` with a version is answered when the version changes, or after the wait.
     fn fetch(&self, ask: Ask) -> BoxFuture<'static, Result<Received, Error>>;
 
-    /// Sends the state of this node.
+    /// Sends the state of this node, at the latest with the next request.
     fn report(&self, report: Report) -> BoxFuture<'static, Result<(), Error>>;
 
     /// The addresses of the operator's endpoint, as far as its name resolves.
@@ -93,6 +97,8 @@ pub struct HttpSettings {
 pub struct Http {
     settings: Arc<HttpSettings>,
     client: Arc<Mutex<Option<(Stamp, reqwest::Client)>>>,
+    /// What the next request reports.
+    report: Arc<Mutex<Option<Report>>>,
 }
 
 /// The authorities' file when it was read: time of change and length.
@@ -141,6 +147,7 @@ impl Http {
         Ok(Self {
             settings: Arc::new(settings),
             client: Arc::default(),
+            report: Arc::default(),
         })
     }
 
@@ -213,6 +220,7 @@ impl Http {
     async fn get(self, ask: Ask) -> Result<Received, Error> {
         let mut url = self.settings.url.clone();
         let mut headers = self.headers()?;
+        self.add_report(&mut headers);
         {
             let mut query = url.query_pairs_mut();
             query.append_pair("format", "json");
@@ -250,28 +258,23 @@ impl Http {
         };
         Ok(Received { answer, date })
     }
+}
 
-    async fn post(self, report: Report) -> Result<(), Error> {
-        let mut url = self.settings.url.clone();
-        url.set_query(None);
-        if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty()
-                .extend(["agents", self.settings.node.as_str()]);
+impl Http {
+    /// Adds the last report to the headers of a request.
+    fn add_report(&self, headers: &mut HeaderMap) {
+        let Some(mut report) = self.report.lock().clone() else {
+            return;
+        };
+        if let Some(error) = &mut report.error {
+            *error = error.chars().take(LONGEST_ERROR).collect();
         }
-        let mut headers = self.headers()?;
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let response = self
-            .client()?
-            .post(url)
-            .headers(headers)
-            .json(&report)
-            .send()
-            .await
-            .map_err(connect)?;
-        if response.status().is_success() {
-            Ok(())
-        } else {
-            Err(refused(response.status()))
+        let node = HeaderValue::try_from(self.settings.node.as_str());
+        let report = serde_json::to_vec(&report).ok();
+        let report = report.and_then(|report| HeaderValue::try_from(report).ok());
+        if let (Ok(node), Some(report)) = (node, report) {
+            headers.insert(AGENT, node);
+            headers.insert(AGENT_REPORT, report);
         }
     }
 }
@@ -293,13 +296,8 @@ impl Source for Http {
     }
 
     fn report(&self, report: Report) -> BoxFuture<'static, Result<(), Error>> {
-        let request = self.clone().post(report);
-        Box::pin(async move {
-            match tokio::time::timeout(REPORT, request).await {
-                Ok(result) => result,
-                Err(_) => Err(Error::Timeout(REPORT)),
-            }
-        })
+        *self.report.lock() = Some(report);
+        Box::pin(async { Ok(()) })
     }
 
     fn addresses(&self) -> BoxFuture<'static, Vec<IpAddr>> {
@@ -416,6 +414,30 @@ mod tests {
         let mut plain = settings("http://operator:8093/bans");
         plain.token_over_http = true;
         assert!(Http::new(plain).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_report_travels_with_the_next_request_and_waits_for_nothing() {
+        let source = Http::new(settings("https://127.0.0.1:1/bans")).unwrap();
+        let mut headers = HeaderMap::new();
+        source.add_report(&mut headers);
+        assert!(headers.is_empty(), "there is no report yet");
+        let report = Report {
+            version: "v7".into(),
+            count: 2,
+            error: Some("x\n\u{e9}".repeat(5000)),
+        };
+        // Nothing listens there, and the report is taken all the same.
+        source.report(report).await.unwrap();
+        source.add_report(&mut headers);
+        assert_eq!(headers[AGENT], "node");
+        let sent = headers[AGENT_REPORT].as_bytes();
+        assert!(sent.len() < 4096);
+        let sent: serde_json::Value = serde_json::from_slice(sent).unwrap();
+        assert_eq!(
+            (&sent["version"], &sent["count"]),
+            (&"v7".into(), &2.into())
+        );
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl Metrics {
         );
         registry.register(
             "ipblock_agents",
-            "Agents that reported to a list in the last five minutes, by state",
+            "Agents that reported to this replica lately, by state",
             self.agents.clone(),
         );
         registry.register(

@@ -164,8 +164,8 @@ fn the_program_follows_the_list_and_leaves_the_table_when_it_ends() {
     ));
     let reported = || operator.reports().last().cloned();
     assert!(soon(|| reported().is_some()));
-    let (path, report) = reported().unwrap();
-    assert_eq!(path, "/bans/agents/node-7");
+    let (node, report) = reported().unwrap();
+    assert_eq!(node, "node-7");
     assert_eq!(report, serde_json::json!({"version": "v1", "count": 2}));
 
     // A change arrives as a difference, and within the wait of the request.

@@ -11,7 +11,6 @@ use http::{Response, StatusCode};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use reeve_serve::http::Body;
-use serde_json::json;
 
 use super::super::serve::in_pieces;
 use super::super::set::{Entry, TargetSet, Until};
@@ -42,8 +41,8 @@ pub(super) struct Page {
     pub(super) family: Family,
     /// The time that the ends are meant by: the `Date` of the answer.
     pub(super) now: Timestamp,
-    /// A version that the reader has, and what changed since.
-    pub(super) changes: Option<(String, BTreeMap<Target, Option<Until>>)>,
+    /// The answer with what changed since the version that the reader has.
+    pub(super) changes: Option<Bytes>,
 }
 
 // === impl Format ===
@@ -90,8 +89,8 @@ impl Page {
         let now = self.now;
         let body = if head {
             Body::whole(Bytes::new())
-        } else if self.changes.is_some() {
-            Body::whole(self.changes_text())
+        } else if let Some(changes) = self.changes {
+            Body::whole(changes)
         } else if self.set.len() <= WHOLE {
             let pieces: String = self.pieces(format).collect();
             Body::whole(pieces)
@@ -117,24 +116,6 @@ impl Page {
         answer
     }
 
-    fn changes_text(&self) -> String {
-        let Some((since, changes)) = &self.changes else {
-            return String::new();
-        };
-        let (mut added, mut removed) = (Vec::new(), Vec::new());
-        for (target, until) in changes {
-            match until {
-                Some(until) => added.push(json!(until.at().map_or_else(
-                    || json!({"target": target.to_string()}),
-                    |at| json!({"target": target.to_string(), "until": format!("{at:.0}")}),
-                ))),
-                None => removed.push(target.to_string()),
-            }
-        }
-        let version = &self.version;
-        json!({"version": version, "since": since, "added": added, "removed": removed}).to_string()
-    }
-
     /// The text in pieces of some kilobytes each.
     fn pieces(self, format: Format) -> impl Iterator<Item = String> + Send {
         let json = format == Format::Json;
@@ -158,6 +139,37 @@ impl Page {
         let pieces = head.into_iter().chain(middle).chain(tail);
         pieces.filter(|piece| !piece.is_empty())
     }
+}
+
+/// What changed between two versions.
+pub(super) fn changes_text(
+    since: &str,
+    version: &str,
+    changes: &BTreeMap<Target, Option<Until>>,
+) -> String {
+    let mut text = String::with_capacity(changes.len() * 64 + 128);
+    // Versions and targets have no characters that JSON escapes. Writing to a String does not fail.
+    let _ = write!(
+        text,
+        r#"{{"version":"{version}","since":"{since}","added":["#
+    );
+    let mut between = "";
+    for (target, until) in changes {
+        if let Some(until) = *until {
+            text.push_str(between);
+            between = ",";
+            let target = *target;
+            Format::Json.write(&mut text, &Entry { target, until });
+        }
+    }
+    text.push_str(r#"],"removed":["#);
+    between = "";
+    for (target, _) in changes.iter().filter(|(_, until)| until.is_none()) {
+        let _ = write!(text, r#"{between}"{target}""#);
+        between = ",";
+    }
+    text.push_str("]}");
+    text
 }
 
 /// Readers compute the time left of a ban from `Date`. Without this header the server writes the wall clock, which may be

@@ -8,6 +8,7 @@
 //! | `…?family=4`, `…?family=6` | one family only |
 //! | `…?wait=30` with `If-None-Match` | answers when the list changes, or 304 after that many seconds |
 //! | `…?format=json&since=VERSION` | `{"version","since","added","removed"}` while that version is known |
+//! | `…` with the headers `X-IPBlock-Agent` and `X-IPBlock-Agent-Report` | takes the report of an agent too |
 //! | `POST /bans/agents/NAME` | takes the report of an agent |
 //!
 //! The header `Date` is the time that ends are meant by, also while the wall clock of the operator's node is wrong.
@@ -18,8 +19,10 @@ mod document;
 mod history;
 mod surface;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -36,6 +39,9 @@ use crate::time::Time;
 
 pub(crate) use self::agents::STATES;
 pub(super) use self::surface::ListSurface;
+
+/// How many answers with changes are kept for other readers.
+const WRITTEN: usize = 2;
 
 /// The list, and its readers.
 #[derive(Debug)]
@@ -55,6 +61,30 @@ struct Served {
     set: TargetSet,
     fingerprint: Fingerprint,
     history: History,
+    /// The last answers with changes, by version before and after: many readers wait for the same.
+    written: VecDeque<(Family, [String; 2], Bytes)>,
+}
+
+// === impl Served ===
+
+impl Served {
+    /// The answer with what changed since a version, if that is known.
+    fn changes(&mut self, family: Family, since: &str, version: &str) -> Option<Bytes> {
+        let known = |(own, versions, _): &&(Family, [String; 2], Bytes)| {
+            *own == family && versions[0] == since && versions[1] == version
+        };
+        if let Some((.., text)) = self.written.iter().find(known) {
+            return Some(text.clone());
+        }
+        let changes = self.history.since(since, family, &self.fingerprint)?;
+        let text = Bytes::from(document::changes_text(since, version, &changes));
+        if self.written.len() >= WRITTEN {
+            self.written.pop_front();
+        }
+        let versions = [since, version].map(str::to_owned);
+        self.written.push_back((family, versions, text.clone()));
+        Some(text)
+    }
 }
 
 // === impl ListEngine ===
@@ -76,15 +106,12 @@ impl ListEngine {
     /// The list as it is now; with the changes since a version, if a reader asks for them and they are known. `None`: it
     /// was not filled yet.
     fn page(&self, family: Family, content: Content, since: Option<&str>) -> Option<Page> {
-        let served = self.served.lock();
+        let mut served = self.served.lock();
         (*self.changed.borrow())?;
-        let fingerprint = &served.fingerprint;
-        let changes = since.and_then(|version| {
-            let changes = served.history.since(version, family, fingerprint)?;
-            Some((version.to_owned(), changes))
-        });
+        let version = served.fingerprint.version(family, content);
+        let changes = since.and_then(|since| served.changes(family, since, &version));
         Some(Page {
-            version: fingerprint.version(family, content),
+            version,
             set: served.set.clone(),
             family,
             now: self.time.now(),
@@ -93,14 +120,23 @@ impl ListEngine {
     }
 
     /// Takes the report of an agent. Returns whether it was taken.
-    fn report(&self, agent: &str, report: Report) -> bool {
+    fn report(&self, agent: &str, report: &Report) -> bool {
         let taken = self.agents.lock().report(agent, report, Instant::now());
-        self.count_agents();
+        if taken {
+            self.count_agents();
+        }
         taken
     }
 
-    /// Counts the agents and returns how many are current, behind and failed.
-    fn count_agents(&self) -> agents::Counts {
+    /// Counts the agents, unless that was done within a second.
+    fn count_agents(&self) {
+        if self.agents.lock().counts(Instant::now()) {
+            self.count_agents_now();
+        }
+    }
+
+    /// Returns how many are current, behind and failed.
+    fn count_agents_now(&self) -> agents::Counts {
         let fingerprint = self.served.lock().fingerprint;
         let families = [Family::Both, Family::V4, Family::V6];
         let versions = families.map(|family| fingerprint.version(family, Content::Entries));

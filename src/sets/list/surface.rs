@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{ACCEPT, ALLOW, HeaderValue, IF_NONE_MATCH, RETRY_AFTER};
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
 use url::form_urlencoded;
 
 use super::super::access::Access;
@@ -15,10 +15,18 @@ use super::document::Format;
 use super::history::Family;
 use crate::inbound::{Answer, BodyError, Budget, Request, text};
 use crate::outbound::BoxFuture;
+use crate::sampled::Sampled;
 use crate::trigger::Refusal;
 
 /// The largest report of an agent, in bytes.
 const LARGEST_REPORT: usize = 16 * 1024;
+
+/// The name of the node of an agent, and its report in JSON: headers of its polls.
+const AGENT: HeaderName = HeaderName::from_static("x-ipblock-agent");
+const AGENT_REPORT: HeaderName = HeaderName::from_static("x-ipblock-agent-report");
+
+/// One line about credentials that cannot be read within this time.
+const UNREADABLE: Duration = Duration::from_secs(60);
 
 /// Serves one list.
 #[derive(Debug)]
@@ -26,6 +34,7 @@ pub(in super::super) struct ListSurface {
     engine: Arc<ListEngine>,
     access: Access,
     reports: Budget,
+    unreadable: Sampled,
 }
 
 /// What a reader asks for.
@@ -45,12 +54,13 @@ impl ListSurface {
             engine,
             access,
             reports: Budget::mebibytes(1),
+            unreadable: Sampled::every(UNREADABLE),
         }
     }
 
     async fn serve(&self, request: Request, rest: &str) -> Answer {
         if let Err(refusal) = self.access.check_bearer(request.headers()).await {
-            return refused(&refusal);
+            return self.refused(&refusal);
         }
         if let Some(agent) = rest.strip_prefix("/agents/") {
             return match *request.method() {
@@ -67,7 +77,10 @@ impl ListSurface {
             _ => return not_allowed("GET, HEAD"),
         };
         match Query::read(request.uri().query().unwrap_or_default(), request.headers()) {
-            Ok(query) => self.read(&query, request.headers(), head).await,
+            Ok(query) => {
+                self.take_report(request.headers());
+                self.read(&query, request.headers(), head).await
+            }
             Err(why) => text(StatusCode::BAD_REQUEST, why),
         }
     }
@@ -105,6 +118,37 @@ impl ListSurface {
         }
     }
 
+    fn refused(&self, refusal: &Refusal) -> Answer {
+        match refusal {
+            Refusal::Unauthorized(why) => {
+                let mut answer = text(StatusCode::UNAUTHORIZED, *why);
+                let headers = answer.headers_mut();
+                headers.insert(
+                    http::header::WWW_AUTHENTICATE,
+                    HeaderValue::from_static("Bearer"),
+                );
+                answer
+            }
+            Refusal::NoSecret(why) => {
+                if let Some(unlogged) = self.unreadable.pass() {
+                    tracing::warn!(unlogged, "the credentials of a list cannot be read: {why}");
+                }
+                let why = "the credentials of this list cannot be read";
+                text(StatusCode::SERVICE_UNAVAILABLE, why)
+            }
+        }
+    }
+
+    /// Takes the report of an agent that polls. One that cannot be read is no reason to withhold the list.
+    fn take_report(&self, headers: &HeaderMap) {
+        let agent = headers.get(AGENT).and_then(|name| name.to_str().ok());
+        let report = headers.get(AGENT_REPORT);
+        let report = report.and_then(|it| serde_json::from_slice(it.as_bytes()).ok());
+        if let (Some(agent), Some(report)) = (agent, report) {
+            self.engine.report(agent, &report);
+        }
+    }
+
     /// A read without a socket, for tests under paused time.
     #[cfg(test)]
     pub(super) async fn read_for_test(&self, query: &str, version: &str) -> Answer {
@@ -128,7 +172,7 @@ impl ListSurface {
         };
         match serde_json::from_slice::<Report>(&body) {
             Ok(report) => {
-                if self.engine.report(&agent, report) {
+                if self.engine.report(&agent, &report) {
                     text(StatusCode::OK, "the report is taken")
                 } else {
                     let why = "the name is not one of a node, or there are too many agents";
@@ -209,25 +253,6 @@ fn has(headers: &HeaderMap, version: &str) -> bool {
         let tag = tag.strip_prefix("W/").unwrap_or(tag);
         tag == "*" || tag.trim_matches('"') == version
     })
-}
-
-fn refused(refusal: &Refusal) -> Answer {
-    match refusal {
-        Refusal::Unauthorized(why) => {
-            let mut answer = text(StatusCode::UNAUTHORIZED, *why);
-            let headers = answer.headers_mut();
-            headers.insert(
-                http::header::WWW_AUTHENTICATE,
-                HeaderValue::from_static("Bearer"),
-            );
-            answer
-        }
-        Refusal::NoSecret(why) => {
-            tracing::warn!("the credentials of a list cannot be read: {why}");
-            let why = "the credentials of this list cannot be read";
-            text(StatusCode::SERVICE_UNAVAILABLE, why)
-        }
-    }
 }
 
 fn not_allowed(methods: &'static str) -> Answer {

@@ -254,7 +254,7 @@ async fn agents_report_and_are_counted_by_their_version() {
     assert_eq!(report("node-2", behind).await, StatusCode::OK);
     let failed = json!({"version": "old", "error": "nft: not found"}).to_string();
     assert_eq!(report("node-3", failed).await, StatusCode::OK);
-    assert_eq!(case.engine.count_agents(), [1, 1, 1]);
+    assert_eq!(case.engine.count_agents_now(), [1, 1, 1]);
     assert_eq!(
         report("a%20b", "{\"version\":\"x\"}".into()).await,
         StatusCode::BAD_REQUEST
@@ -262,9 +262,50 @@ async fn agents_report_and_are_counted_by_their_version() {
     assert_eq!(report("node-4", "{}".into()).await, StatusCode::BAD_REQUEST);
     let large = format!("{{\"version\":\"{}\"}}", "x".repeat(20_000));
     assert_eq!(report("node-4", large).await, StatusCode::PAYLOAD_TOO_LARGE);
-    assert_eq!(case.engine.count_agents(), [1, 1, 1]);
+    assert_eq!(case.engine.count_agents_now(), [1, 1, 1]);
     case.set(&ENTRIES[1..]).await;
-    assert_eq!(case.engine.count_agents(), [0, 2, 1]);
+    assert_eq!(case.engine.count_agents_now(), [0, 2, 1]);
+}
+
+#[tokio::test]
+async fn an_agent_reports_where_it_polls_and_one_that_polls_elsewhere_counts_here_no_more() {
+    let case = Case::filled(ENTRIES).await;
+    let version = case.json("?format=json").await["version"].clone();
+    let poll = async |report: String| {
+        let request = case.client.get(format!("{}?format=json", case.url));
+        let request = request
+            .header("X-IPBlock-Agent", "node-1")
+            .header("X-IPBlock-Agent-Report", report);
+        request.send().await.unwrap().status()
+    };
+    let current = json!({"version": version, "count": 3}).to_string();
+    assert_eq!(poll(current).await, StatusCode::OK);
+    assert_eq!(case.engine.count_agents_now(), [1, 0, 0]);
+    let failed = json!({"version": version, "error": "nft: é"}).to_string();
+    assert_eq!(poll(failed).await, StatusCode::OK);
+    assert_eq!(case.engine.count_agents_now(), [0, 0, 1]);
+    assert_eq!(poll("nonsense".into()).await, StatusCode::OK);
+    assert_eq!(case.engine.count_agents_now(), [0, 0, 1]);
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(90)).await;
+    assert_eq!(case.engine.count_agents_now(), [0, 0, 0]);
+}
+
+#[tokio::test]
+async fn readers_that_wait_for_the_same_changes_share_one_text() {
+    let case = Case::filled(ENTRIES).await;
+    let since = case.json("?format=json").await["version"].clone();
+    let since = since.as_str().unwrap();
+    case.set(&ENTRIES[1..]).await;
+    let page = |family| {
+        let page = case.engine.page(family, Content::Entries, Some(since));
+        page.unwrap().changes
+    };
+    let (one, two) = (page(Family::Both).unwrap(), page(Family::Both).unwrap());
+    assert_eq!(one.as_ptr(), two.as_ptr(), "it is written once");
+    assert!(page(Family::V4).is_none(), "that version is of both");
+    case.set(ENTRIES).await;
+    assert_ne!(page(Family::Both).unwrap(), one);
 }
 
 #[tokio::test]
