@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube_core::PartialObjectMeta;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
-use reeve_controller::cache::{CacheOptions, KindOptions, Selected, StoreForm, View};
+use reeve_controller::cache::{CacheOptions, Caches, KindOptions, Selected, StoreForm, View};
 use reeve_controller::options::LogLevels;
 use reeve_controller::source::{Sender, Source, Wanted};
 use reeve_controller::{
@@ -533,6 +533,7 @@ fn assemble(
     for runnable in sets.runnables() {
         manager.add(runnable)?;
     }
+    manager.add(set_freshness(Arc::clone(&sets), manager.caches().clone()))?;
     Ok(Assembled {
         triggers,
         sets,
@@ -563,6 +564,20 @@ fn list_controller(
 fn followed_lists(reconciler: ListReconciler, again: Sender<Request>) -> Runnable {
     Runnable::new("edits for lists", move |stop| async move {
         reconciler.follow(again, stop).await;
+        Ok::<_, std::convert::Infallible>(())
+    })
+    .without_leader_election()
+}
+
+/// Serves lists only while the blocks are followed.
+fn set_freshness(sets: Arc<Sets>, caches: Caches) -> Runnable {
+    Runnable::new("freshness of sets", move |stop| async move {
+        let fails = || {
+            let blocks = caches.lister::<IPBlock>().ok();
+            let health = blocks.and_then(|blocks| blocks.health());
+            health.is_some_and(|health| health.failure.is_some())
+        };
+        sets.watch_cache(fails, stop).await;
         Ok::<_, std::convert::Infallible>(())
     })
     .without_leader_election()

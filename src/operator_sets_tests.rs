@@ -412,3 +412,52 @@ async fn the_status_has_a_line_for_each_engine_also_while_one_fails_and_after_an
     let status = world.until("a", "active", SECOND).await;
     assert_eq!(status.engines, [enforced("edge")]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_leader_and_a_standby_serve_the_same_version() {
+    let mut world = World::new().await;
+    world.configure(ALONE).await;
+    world.start().await;
+    let (standby, _task) = world.replica("second").await;
+    let mut names = Vec::new();
+    for number in 0..20 {
+        let name = format!("b-{number}");
+        // Ends at odd moments within a second.
+        tokio::time::sleep(Duration::from_millis(370)).await;
+        world
+            .create(&name, &format!("192.0.2.{number}"), "10m")
+            .await;
+        names.push(name);
+    }
+    for name in &names {
+        world.until(name, "active", 10 * SECOND).await;
+    }
+    tokio::time::sleep(5 * SECOND).await;
+    let leader = world.sets.as_ref().unwrap().desired().view().set;
+    assert_eq!(leader.len(), 20);
+    assert_eq!(standby.desired().view().set, leader, "with their ends");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_gauges_of_an_engine_go_with_it() {
+    let mut world = World::new().await;
+    world.configure(ALONE).await;
+    world.start().await;
+    world.create("a", "192.0.2.7", "1h").await;
+    world.until("a", "active", 5 * SECOND).await;
+    let shows = |world: &World, part: &str| {
+        let text = world.manager.as_ref().unwrap().metrics().encode();
+        text.lines().any(|line| line.contains(part))
+    };
+    assert!(shows(&world, "ipblock_agents{engine=\"edge\""));
+    assert!(shows(&world, "ipblock_engine_desired{engine=\"edge\"} 1"));
+    install(&world.server, Plugin::Cilium, 0, true).await;
+    let other = "- name: edge\n  type: cilium\n";
+    world.configure(&[("engine", ""), ("engines", other)]).await;
+    tokio::time::sleep(700 * SECOND).await;
+    assert!(!shows(&world, "ipblock_agents{engine=\"edge\""));
+    assert!(shows(&world, "ipblock_engine_desired{engine=\"edge\"} 1"));
+    world.configure(&[("engines", "")]).await;
+    tokio::time::sleep(700 * SECOND).await;
+    assert!(!shows(&world, "ipblock_engine_desired{engine=\"edge\""));
+}

@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::decide::{Call, ClaimChange, Failure, Outcome, Run, Step, Wake};
 use crate::engine::Ban;
 use crate::guard::source_of;
+use crate::sets::Until;
 
 /// The status shows an engine call that takes longer.
 const SLOW: Duration = Duration::from_secs(1);
@@ -99,6 +100,14 @@ impl<'a> Act<'a> {
                 let removed = {
                     let mut coverage = parts.coverage.lock();
                     let removed = coverage.apply(self.key, change, Instant::now());
+                    if let ClaimChange::Confirm { standing, until } = change {
+                        // Of several blocks with one standing the latest end counts.
+                        let others = coverage.neighbours(&[standing.target], self.key);
+                        let others = others.iter().filter(|other| other.standing == *standing);
+                        let ends = others.map(|other| Until::new(other.until));
+                        let end = ends.chain([Until::new(*until)]).max();
+                        parts.sets.set_end(standing, end.unwrap_or(Until::NEVER));
+                    }
                     if !matches!(change, ClaimChange::Lift) {
                         coverage.attribute(self.key, source_of(block));
                     }

@@ -503,6 +503,9 @@ impl ConfigurationReconciler {
         {
             consumers.engines.forget(&engine.place);
         }
+        // Blocks that are decided about by this configuration are confirmed by its engines.
+        let resync = config.resync_interval;
+        consumers.sets.replace(&config.engines, resync);
         consumers.live.set(State::Loaded(Arc::clone(config)));
         if changes.triggers {
             consumers.triggers.set(trigger::Settings {
@@ -524,8 +527,7 @@ impl ConfigurationReconciler {
         let deaf = !failed.is_empty() && consumers.triggers.addresses().await.is_empty();
         consumers.live.serves(deaf.then(|| problems.join("; ")));
         consumers.sets.retire(&consumers.record.former_keepers());
-        let resync = config.resync_interval;
-        problems.extend(consumers.sets.apply(&config.engines, resync).await);
+        problems.extend(consumers.sets.serve().await);
         if changes.notify {
             // One that cannot be connected does not keep the others off.
             let connect = |channel: &ChannelConfig| {

@@ -122,7 +122,7 @@ impl Desired {
         }
     }
 
-    /// Adds a target to a source, or changes its end there. An end that moves by two seconds at most stays.
+    /// Adds a target to a source, or changes its end there, as a call does before its end is known exactly. An end that moves by two seconds at most stays.
     pub fn insert(&self, source: &Source, target: Target, until: Until) -> Changed {
         self.alter(|state| {
             let entries = state.source(source);
@@ -134,6 +134,26 @@ impl Desired {
             }
             state.changed(target)
         })
+    }
+
+    /// Adds a target to a source with exactly this end.
+    pub fn set(&self, source: &Source, target: Target, until: Until) {
+        self.alter(|state| {
+            state.source(source).insert(target, until);
+            state.settle(target);
+        });
+    }
+
+    /// Sets exactly this end, if the source has the target.
+    pub fn set_end(&self, source: &Source, target: Target, until: Until) {
+        self.alter(|state| {
+            let entries = state.sources.get_mut(source);
+            let Some(entries) = entries.filter(|it| it.get(&target).is_some()) else {
+                return;
+            };
+            entries.insert(target, until);
+            state.settle(target);
+        });
     }
 
     /// Removes a target from a source.
@@ -604,5 +624,20 @@ mod tests {
         desired.expire(at("2026-01-01T02:00:00Z"));
         desired.add_lifted(&[target("192.0.2.4")], Until::NEVER);
         assert_eq!(lifted("2026-01-01T02:00:00Z"), ["192.0.2.4"]);
+    }
+
+    #[test]
+    fn the_recorded_end_replaces_the_one_of_the_call_also_when_it_is_near() {
+        let desired = Desired::new([]);
+        let banned = target("192.0.2.7");
+        let (called, recorded) = (until("2026-01-01T00:10:00Z"), until("2026-01-01T00:10:01Z"));
+        desired.set_end(&place("a"), banned, recorded);
+        assert!(desired.view().set.is_empty(), "it does not stand");
+        desired.insert(&place("a"), banned, called);
+        desired.set_end(&place("a"), banned, recorded);
+        // A standby reads the record only.
+        let standby = Desired::new([]);
+        standby.set(&place("a"), banned, recorded);
+        assert_eq!(desired.view().set, standby.view().set);
     }
 }

@@ -12,11 +12,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::desired::{Changed, Desired};
+use super::desired::{Changed, Desired, View};
 use super::kind::{Capabilities, Change, Error, SetEngine};
 use super::metrics::{Counts, Metrics};
 use super::select::select;
@@ -38,7 +39,7 @@ pub(super) struct Follower {
     engine: Arc<dyn SetEngine>,
     state: watch::Receiver<State>,
     resync: watch::Sender<Duration>,
-    _task: AbortOnDropHandle<()>,
+    task: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
 /// What a follower works with.
@@ -116,7 +117,7 @@ impl Follower {
             engine,
             state,
             resync,
-            _task: AbortOnDropHandle::new(tokio::spawn(task.run())),
+            task: Mutex::new(Some(AbortOnDropHandle::new(tokio::spawn(task.run())))),
         }
     }
 
@@ -149,6 +150,16 @@ impl Follower {
     /// Answers the waiting readers of the engine.
     pub(super) fn close(&self) {
         self.engine.close();
+    }
+
+    /// Ends the task, and returns when it has ended: it counts nothing any more.
+    pub(super) async fn end(&self) {
+        let task = self.task.lock().take();
+        if let Some(task) = task {
+            task.abort();
+            // An error: it was aborted.
+            let _ = task.await;
+        }
     }
 
     /// Why the engine does not have its set; `None`: it has, or was not tried yet.
@@ -206,9 +217,10 @@ impl Follower {
             return Err(error.clone());
         }
         let enforced = state.applied.get(&changed.target).is_some();
-        let left_out = (changed.until.is_some() && !enforced).then(|| {
-            let most = capabilities.most.unwrap_or_default();
-            format!("beyond the limit of {most} targets")
+        let left_out = (changed.until.is_some() && !enforced).then(|| match capabilities.most {
+            Some(most) => format!("beyond the limit of {most} targets"),
+            // A later lift took it out again.
+            None => "lifted meanwhile".to_owned(),
         });
         Ok(status(enforced, left_out))
     }
@@ -289,8 +301,15 @@ impl Task {
 
     /// Compares if it is due, and applies what differs.
     async fn step(&mut self, compare: bool, doubt: bool) -> Result<(), Error> {
-        let view = self.parts.desired.view();
+        let mut view = View::default();
+        // Under the lock of the state: a change that the view does not have is confirmed against `next`.
+        self.state.send_modify(|state| {
+            view = self.parts.desired.view();
+            state.next = Some(view.set.clone());
+        });
         let selection = select(&view.set, &self.engine.capabilities());
+        self.state
+            .send_modify(|state| state.next = Some(selection.set.clone()));
         let mut from = self.state.borrow().applied.clone();
         if compare && let Some(actual) = limited(self.engine.snapshot()).await? {
             let mut differing = 0;
@@ -306,8 +325,6 @@ impl Task {
             to: selection.set,
         };
         if !change.is_empty() {
-            self.state
-                .send_modify(|state| state.next = Some(change.to.clone()));
             let applied = limited(self.engine.apply(&change)).await;
             self.parts.metrics.batch(&self.name, applied.is_ok());
             applied?;

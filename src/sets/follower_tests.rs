@@ -16,6 +16,8 @@ struct Scripted {
     batches: AtomicUsize,
     down: Mutex<bool>,
     hangs: Mutex<bool>,
+    /// How long its list takes.
+    lists_in: Mutex<Duration>,
     most: Option<usize>,
 }
 
@@ -56,6 +58,8 @@ impl SetEngine for Scripted {
             if *self.down.lock() {
                 return Err(Error("is down".into()));
             }
+            let lists_in = *self.lists_in.lock();
+            tokio::time::sleep(lists_in).await;
             Ok(Some(self.set.lock().clone()))
         })
     }
@@ -305,4 +309,33 @@ async fn what_the_engine_cannot_express_or_hold_is_said_and_not_waited_for() {
         case.follower.confirm(&again).await.unwrap().enforced,
         "there is room again"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ban_is_not_confirmed_by_a_set_that_a_batch_in_work_is_about_to_take_it_out_of() {
+    let case = Case::new(Scripted::default());
+    let banned = case.ban("192.0.2.7");
+    case.follower.confirm(&banned).await.unwrap();
+    // The comparison begins with the lift, and its list takes long.
+    *case.engine.lists_in.lock() = Duration::from_secs(5);
+    pass(RESYNC).await;
+    pass(Duration::from_secs(6)).await;
+    case.lift("192.0.2.7");
+    case.follower.set_resync(Duration::from_secs(1));
+    pass(Duration::from_secs(1)).await;
+    let again = case.ban("192.0.2.7");
+    let began = Instant::now();
+    assert!(case.follower.confirm(&again).await.unwrap().enforced);
+    assert!(began.elapsed() > Duration::from_secs(3), "after the batch");
+    assert!(case.has("192.0.2.7"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ended_follower_counts_nothing_any_more() {
+    let case = Case::new(Scripted::default());
+    case.ban("192.0.2.7");
+    case.follower.end().await;
+    case.follower.end().await;
+    pass(Duration::from_secs(600)).await;
+    assert_eq!(case.batches(), 0);
 }

@@ -20,6 +20,7 @@ pub struct Metrics {
     batches: Family<BatchLabels, Counter>,
     agents: Family<AgentLabels, Gauge>,
     unbound: Gauge,
+    stale: Gauge,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -83,6 +84,11 @@ impl Metrics {
             "Addresses of set engines that cannot be listened at",
             self.unbound.clone(),
         );
+        registry.register(
+            "ipblock_lists_stale",
+            "1 while this replica does not serve its lists, because it cannot follow the blocks",
+            self.stale.clone(),
+        );
     }
 
     pub(crate) fn counted(&self, engine: &Arc<str>, counts: Counts) {
@@ -116,6 +122,10 @@ impl Metrics {
         self.agents.get_or_create(&labels).set(count);
     }
 
+    pub(crate) fn stale(&self, stale: bool) {
+        self.stale.set(i64::from(stale));
+    }
+
     pub(crate) fn unbound(&self, count: usize) {
         self.unbound.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
@@ -131,6 +141,11 @@ impl Metrics {
         ] {
             family.remove(&label);
         }
+        self.forget_agents(engine);
+    }
+
+    /// Drops the numbers of readers of an engine that has another type now.
+    pub(crate) fn forget_agents(&self, engine: &str) {
         for state in super::list::STATES {
             self.agents.remove(&AgentLabels {
                 engine: engine.to_owned(),

@@ -25,6 +25,7 @@ mod crowdsec;
 pub mod definition;
 pub mod desired;
 mod follower;
+mod freshness;
 mod kind;
 mod lifted;
 mod list;

@@ -15,6 +15,7 @@ use super::crowdsec::{CrowdSecEngine, CrowdSecSurface};
 use super::definition::{Definition, Kind};
 use super::desired::{Changed, Desired, Group, Source};
 use super::follower::{Follower, Parts, Share};
+use super::freshness::{Failing, Freshness, LOOK};
 use super::kind::{Capabilities, SetEngine};
 use super::list::{ListEngine, ListSurface};
 use super::metrics::Metrics;
@@ -55,7 +56,10 @@ pub struct Sets {
     desired: Desired,
     parts: Dependencies,
     engines: RwLock<Vec<Arc<Running>>>,
+    /// Engines that were replaced, until they have ended.
+    ending: parking_lot::Mutex<Vec<Arc<Running>>>,
     listeners: Mutex<Listeners>,
+    fresh: Freshness,
     /// The tasks that empty former engines.
     retiring: parking_lot::Mutex<BTreeMap<Keeper, AbortOnDropHandle<()>>>,
     cleared: Arc<parking_lot::Mutex<BTreeSet<Keeper>>>,
@@ -66,6 +70,13 @@ struct Running {
     definition: Definition,
     follower: Follower,
     surface: Option<Arc<dyn Surface>>,
+}
+
+impl Running {
+    fn is_of_the_type_of(&self, other: &Self) -> bool {
+        let kind = |running: &Self| std::mem::discriminant(&running.definition.kind);
+        kind(self) == kind(other)
+    }
 }
 
 impl std::fmt::Debug for Dependencies {
@@ -87,7 +98,9 @@ impl Sets {
             desired: Desired::new([Group::Blocks, Group::Lists]),
             parts,
             engines: RwLock::default(),
+            ending: parking_lot::Mutex::default(),
             listeners: Mutex::default(),
+            fresh: Freshness::default(),
             retiring: parking_lot::Mutex::default(),
             cleared: Arc::default(),
         }
@@ -99,12 +112,15 @@ impl Sets {
         &self.desired
     }
 
-    /// Runs exactly `definitions` from now on. Unchanged ones run on.
-    ///
-    /// Returns what does not work: listeners that cannot be bound, which the next call tries again, and engines that
-    /// fail, which try again by themselves.
+    /// Runs exactly `definitions` from now on, see [`replace`](Self::replace) and [`serve`](Self::serve).
     pub async fn apply(&self, definitions: &[Definition], resync: Duration) -> Vec<String> {
-        let mut listeners = self.listeners.lock().await;
+        self.replace(definitions, resync);
+        self.serve().await
+    }
+
+    /// Has exactly `definitions` follow the set, and calls confirmed by them. Unchanged ones run on. Does not wait, so
+    /// that a configuration is put in force with its engines; [`serve`](Self::serve) does the rest.
+    pub fn replace(&self, definitions: &[Definition], resync: Duration) {
         let before = self.engines.read().clone();
         let keepers: BTreeSet<Keeper> = definitions.iter().filter_map(Definition::keeper).collect();
         self.cleared.lock().retain(|it| !keepers.contains(it));
@@ -119,18 +135,36 @@ impl Sets {
                 engines.push(Arc::new(self.start(definition, resync)));
             }
         }
-        for running in &before {
+        *self.engines.write() = engines.clone();
+        let gone = before.into_iter().filter(|running| {
             let kept = engines.iter().any(|it| Arc::ptr_eq(it, running));
-            if !kept {
-                running.follower.close();
-            }
-            let name = running.follower.name();
-            if definitions.iter().all(|definition| definition.name != name) {
-                tracing::info!(engine = name, "set engine is not configured any more");
-                self.parts.metrics.forget(name);
+            !kept
+        });
+        self.ending.lock().extend(gone);
+    }
+
+    /// Serves the engines that run, and ends those that were replaced.
+    ///
+    /// Returns what does not work: listeners that cannot be bound, which the next call tries again, and engines that
+    /// fail, which try again by themselves.
+    pub async fn serve(&self) -> Vec<String> {
+        let mut listeners = self.listeners.lock().await;
+        let engines = self.engines.read().clone();
+        let ending = std::mem::take(&mut *self.ending.lock());
+        for running in ending {
+            let follower = &running.follower;
+            follower.close();
+            follower.end().await;
+            let name = follower.name();
+            match engines.iter().find(|it| it.follower.name() == name) {
+                None => {
+                    tracing::info!(engine = name, "set engine is not configured any more");
+                    self.parts.metrics.forget(name);
+                }
+                Some(next) if next.is_of_the_type_of(&running) => {}
+                Some(_) => self.parts.metrics.forget_agents(name),
             }
         }
-        *self.engines.write() = engines.clone();
         let served = engines.iter().filter_map(|running| {
             let serve = running.definition.serve()?;
             let surface = Arc::clone(running.surface.as_ref()?);
@@ -173,7 +207,8 @@ impl Sets {
         {
             Kind::List(serve) => {
                 let time = self.parts.time.clone();
-                let list = Arc::new(ListEngine::new(&definition.name, time, metrics.clone()));
+                let list = ListEngine::new(&definition.name, time, metrics.clone());
+                let list = Arc::new(list.while_fresh(self.fresh.clone()));
                 let surface = ListSurface::new(Arc::clone(&list), serve.access.clone());
                 (list, Some(Arc::new(surface)))
             }
@@ -182,7 +217,7 @@ impl Sets {
                 let name = &definition.name;
                 let desired = self.desired.clone();
                 let lapi = CrowdSecEngine::new(name, time, desired, metrics.clone());
-                let lapi = Arc::new(lapi);
+                let lapi = Arc::new(lapi.while_fresh(self.fresh.clone()));
                 let surface = CrowdSecSurface::new(Arc::clone(&lapi), serve.access.clone());
                 (lapi, Some(Arc::new(surface)))
             }
@@ -295,10 +330,16 @@ impl Sets {
         self.desired.keep(target, stands);
     }
 
-    /// Sets the end of a ban that the records of blocks show.
+    /// Sets the end of a ban as the records of blocks show it.
     pub(crate) fn insert(&self, standing: &Standing, until: Until) {
         let source = Source::Place(standing.place.clone());
-        self.desired.insert(&source, standing.target, until);
+        self.desired.set(&source, standing.target, until);
+    }
+
+    /// Sets the end of a ban as its record has it, if the ban stands: replicas that read the records have that end.
+    pub(crate) fn set_end(&self, standing: &Standing, until: Until) {
+        let source = Source::Place(standing.place.clone());
+        self.desired.set_end(&source, standing.target, until);
     }
 
     /// Removes a ban that no record shows any more.
@@ -350,6 +391,32 @@ impl Sets {
     pub(crate) fn add_lifted(&self, targets: &[Target], kept: SignedDuration) {
         let until = self.parts.time.now().checked_add(kept).ok();
         self.desired.add_lifted(targets, Until::new(until));
+    }
+
+    /// Stops serving while this replica does not lead and its cache of blocks fails, until `stop`.
+    pub async fn watch_cache(&self, fails: impl Fn() -> bool, stop: CancellationToken) {
+        let mut failing = Failing::default();
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            // The leader knows its own calls, and ends when it loses the API server.
+            let stale = failing.look(fails()) && !*self.parts.leading.borrow();
+            if self.fresh.set_stale(stale) {
+                self.parts.metrics.stale(stale);
+                if stale {
+                    tracing::warn!(
+                        "blocks cannot be followed: the lists of this replica are not served"
+                    );
+                } else {
+                    tracing::info!(
+                        "blocks are followed again: the lists of this replica are served"
+                    );
+                }
+            }
+        }
     }
 
     /// Removes entries at their ends, until `stop`.

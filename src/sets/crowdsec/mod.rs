@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::desired::Desired;
+use super::freshness::Freshness;
 use super::kind::{Capabilities, Change, Error, SetEngine};
 use super::metrics::Metrics;
 use super::set::TargetSet;
@@ -56,6 +57,7 @@ pub(super) struct CrowdSecEngine {
     time: Time,
     /// Has the lifts.
     desired: Desired,
+    fresh: Freshness,
     metrics: Metrics,
 }
 
@@ -63,6 +65,8 @@ pub(super) struct CrowdSecEngine {
 struct State {
     set: TargetSet,
     ready: bool,
+    /// It is not served any more.
+    closed: bool,
     positions: HashMap<Bouncer, Position>,
 }
 
@@ -89,12 +93,22 @@ impl CrowdSecEngine {
             state: Mutex::default(),
             time,
             desired,
+            fresh: Freshness::default(),
             metrics,
         }
     }
 
-    /// The decisions now; `None`: they are not read yet.
+    /// Serves only while this replica follows the blocks.
+    pub(super) fn while_fresh(mut self, fresh: Freshness) -> Self {
+        self.fresh = fresh;
+        self
+    }
+
+    /// The decisions now; `None`: they are not read yet, or out of date.
     fn set(&self) -> Option<TargetSet> {
+        if self.fresh.is_stale() {
+            return None;
+        }
         let state = self.state.lock();
         state.ready.then(|| state.set.clone())
     }
@@ -138,6 +152,9 @@ impl CrowdSecEngine {
     /// Counts the bouncers that asked lately, those with all decisions and the others.
     fn count(&self) {
         let state = self.state.lock();
+        if state.closed {
+            return;
+        }
         let (mut current, mut behind) = (0, 0);
         for position in state.positions.values() {
             if position.at.elapsed() >= FOLLOWS {
@@ -149,7 +166,7 @@ impl CrowdSecEngine {
                 behind += 1;
             }
         }
-        drop(state);
+        // Under the lock, so that nothing is counted after the end.
         self.metrics.agents(&self.name, "current", current);
         self.metrics.agents(&self.name, "behind", behind);
     }
@@ -166,8 +183,8 @@ impl SetEngine for CrowdSecEngine {
     }
 
     fn collect(&self) -> Duration {
-        // A batch costs its changes only.
-        Duration::from_millis(20)
+        // A batch costs its changes only, and each call waits for one.
+        Duration::from_millis(5)
     }
 
     fn apply<'a>(&'a self, change: &'a Change) -> BoxFuture<'a, Result<(), Error>> {
@@ -187,6 +204,10 @@ impl SetEngine for CrowdSecEngine {
 
     fn ready(&self) {
         self.state.lock().ready = true;
+    }
+
+    fn close(&self) {
+        self.state.lock().closed = true;
     }
 
     fn clear(&self) -> BoxFuture<'_, Result<(), Error>> {

@@ -16,7 +16,7 @@ use url::form_urlencoded;
 
 use super::super::access::Access;
 use super::super::serve::{Surface, in_pieces};
-use super::super::set::{Entry, TargetSet, Until};
+use super::super::set::{Difference, Entry, TargetSet, Until};
 use super::decision::{Decision, ORIGIN, Scopes, containing};
 use super::{Bouncer, CrowdSecEngine};
 use crate::inbound::{Answer, Budget, Request, json};
@@ -36,6 +36,9 @@ const UNREADABLE: Duration = Duration::from_secs(60);
 
 /// How the User-Agent of bouncers begins that delete first, and whose kernel sets may keep the time of an element.
 const FIREWALL: &str = "crowdsec-firewall-bouncer";
+
+/// An end that moves by so many seconds is not news.
+const SAME: u32 = 2;
 
 /// Entries that are written as one piece of an answer.
 const PIECE: usize = 512;
@@ -113,7 +116,10 @@ impl CrowdSecSurface {
             _ => return message(StatusCode::NOT_FOUND, "no such page"),
         }
         let Some(set) = self.engine.set() else {
-            let mut answer = message(StatusCode::SERVICE_UNAVAILABLE, "the bans are not read yet");
+            let mut answer = message(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the bans are not read yet, or cannot be followed",
+            );
             let headers = answer.headers_mut();
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
             return answer;
@@ -292,6 +298,11 @@ impl News {
         let mut changed: BTreeMap<Target, (Option<Until>, bool)> = BTreeMap::new();
         for earlier in known {
             earlier.differences(set, |difference| {
+                let Difference { before, after, .. } = difference;
+                let moved = before.zip(after).map(|(one, other)| one.distance(other));
+                if moved.is_some_and(|seconds| seconds <= SAME) {
+                    return;
+                }
                 let moves = difference.before.is_some() && firewall;
                 let entry = changed.entry(difference.target);
                 entry.or_insert((difference.after, false)).1 |= moves;

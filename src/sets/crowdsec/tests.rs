@@ -322,6 +322,9 @@ async fn decisions_that_are_not_read_yet_are_not_served_and_an_empty_set_is() {
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     case.engine.ready();
     assert_eq!(case.stream("?startup=true", "a").await, lists(&[], &[]));
+    case.engine.fresh.set_stale(true);
+    let (status, _) = case.get("/v1/decisions/stream", "a").await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
 }
 
 #[tokio::test(start_paused = true)]

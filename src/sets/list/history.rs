@@ -12,7 +12,7 @@ use crate::target::Target;
 
 /// Changes and batches that are remembered. An entry takes 28 bytes.
 const MOST_CHANGES: usize = 65_536;
-const MOST_BATCHES: usize = 1024;
+const MOST_BATCHES: usize = 4096;
 
 /// Which targets a reader asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -12,7 +12,8 @@
 //! | `POST /bans/agents/NAME` | takes the report of an agent |
 //!
 //! The header `Date` is the time that ends are meant by, also while the wall clock of the operator's node is wrong.
-//! `/bans` stands for the configured path. Until every block was read the answer is 503: an empty list would lift all.
+//! `/bans` stands for the configured path. Until every block was read the answer is 503: an empty list would lift all. So
+//! is that of a replica that does not lead and cannot follow the blocks.
 
 mod agents;
 mod document;
@@ -31,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use self::agents::{Agents, Report};
 use self::document::Page;
 use self::history::{Content, Family, Fingerprint, History};
+use super::freshness::Freshness;
 use super::kind::{Capabilities, Change, Error, SetEngine};
 use super::metrics::Metrics;
 use super::set::TargetSet;
@@ -53,6 +55,7 @@ pub(super) struct ListEngine {
     closing: CancellationToken,
     agents: Mutex<Agents>,
     time: Time,
+    fresh: Freshness,
     metrics: Metrics,
 }
 
@@ -99,8 +102,15 @@ impl ListEngine {
             closing: CancellationToken::new(),
             agents: Mutex::default(),
             time,
+            fresh: Freshness::default(),
             metrics,
         }
+    }
+
+    /// Serves only while this replica follows the blocks.
+    pub(super) fn while_fresh(mut self, fresh: Freshness) -> Self {
+        self.fresh = fresh;
+        self
     }
 
     /// The list as it is now; with the changes since a version, if a reader asks for them and they are known. `None`: it
@@ -130,6 +140,10 @@ impl ListEngine {
 
     /// Counts the agents, unless that was done within a second.
     fn count_agents(&self) {
+        // Its gauges are those of the next engine of the name by then.
+        if self.closing.is_cancelled() {
+            return;
+        }
         if self.agents.lock().counts(Instant::now()) {
             self.count_agents_now();
         }
@@ -159,8 +173,8 @@ impl SetEngine for ListEngine {
     }
 
     fn collect(&self) -> Duration {
-        // A batch costs its changes only.
-        Duration::from_millis(20)
+        // A batch costs its changes only, and each call waits for one.
+        Duration::from_millis(5)
     }
 
     fn apply<'a>(&'a self, change: &'a Change) -> BoxFuture<'a, Result<(), Error>> {

@@ -90,18 +90,19 @@ impl ListSurface {
         let mut changed = self.engine.changed.subscribe();
         let limit = tokio::time::sleep(query.wait.unwrap_or_default());
         tokio::pin!(limit);
+        let mut fresh = self.engine.fresh.changes();
         loop {
             changed.borrow_and_update();
+            fresh.borrow_and_update();
+            if self.engine.fresh.is_stale() {
+                return unavailable("this replica cannot follow the blocks", "5");
+            }
             let content = query.format.content();
             let page = self
                 .engine
                 .page(query.family, content, query.since.as_deref());
             let Some(page) = page else {
-                let why = "the bans are not read yet";
-                let mut answer = text(StatusCode::SERVICE_UNAVAILABLE, why);
-                let headers = answer.headers_mut();
-                headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-                return answer;
+                return unavailable("the bans are not read yet", "1");
             };
             if !has(headers, &page.version) {
                 return page.answer(query.format, head);
@@ -112,6 +113,7 @@ impl ListSurface {
             tokio::select! {
                 biased;
                 _ = changed.changed() => {}
+                _ = fresh.changed() => {}
                 () = &mut limit => return page.unchanged(query.format),
                 () = self.engine.closing.cancelled() => return page.unchanged(query.format),
             }
@@ -253,6 +255,13 @@ fn has(headers: &HeaderMap, version: &str) -> bool {
         let tag = tag.strip_prefix("W/").unwrap_or(tag);
         tag == "*" || tag.trim_matches('"') == version
     })
+}
+
+fn unavailable(why: &'static str, again: &'static str) -> Answer {
+    let mut answer = text(StatusCode::SERVICE_UNAVAILABLE, why);
+    let headers = answer.headers_mut();
+    headers.insert(RETRY_AFTER, HeaderValue::from_static(again));
+    answer
 }
 
 fn not_allowed(methods: &'static str) -> Answer {

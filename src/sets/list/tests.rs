@@ -9,6 +9,8 @@ use reqwest::Client;
 use serde_json::{Value, json};
 
 use super::super::access::Access;
+use super::super::desired::{Desired, Source};
+use super::super::follower::{Follower, Parts};
 use super::super::serve::{Listeners, Served, Surface, Tls};
 use super::super::set::{Entry, Until};
 use super::*;
@@ -430,5 +432,62 @@ async fn the_date_of_an_answer_is_the_time_that_bans_end_by_and_not_a_wrong_wall
     assert!(
         status == StatusCode::NOT_MODIFIED && near(unchanged),
         "{unchanged}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_cannot_follow_the_blocks_answers_503_also_to_waiting_readers() {
+    let fresh = Freshness::default();
+    let time = Time::new(Clock::system());
+    let engine = ListEngine::new("edge", time, Metrics::default()).while_fresh(fresh.clone());
+    engine.ready();
+    let page = engine.page(Family::Both, Content::Targets, None).unwrap();
+    let surface = ListSurface::new(Arc::new(engine), Access::Insecure);
+    let read = surface.read_for_test("wait=30", &page.version);
+    let (answer, ()) = tokio::join!(read, async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        fresh.set_stale(true);
+    });
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let answer = surface.read_for_test("", "other").await;
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    fresh.set_stale(false);
+    let answer = surface.read_for_test("", "other").await;
+    assert_eq!(answer.status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn thirty_two_workers_have_five_thousand_calls_a_second_confirmed() {
+    let desired = Desired::new([]);
+    let metrics = Metrics::default();
+    let time = Time::new(Clock::system());
+    let engine = Arc::new(ListEngine::new("edge", time, metrics.clone()));
+    let parts = Parts {
+        desired: desired.clone(),
+        metrics,
+        counts: crate::metrics::Metrics::new(),
+        leading: None,
+    };
+    let hour = Duration::from_secs(3600);
+    let follower = Follower::start("edge", engine, parts, hour);
+    let began = Instant::now();
+    let workers = (0..32_u8).map(|worker| {
+        let (follower, desired) = (&follower, &desired);
+        async move {
+            let source = Source::List("feed".into());
+            for call in 0..100_u8 {
+                let target = format!("192.0.{worker}.{call}").parse().unwrap();
+                let changed = desired.insert(&source, target, Until::NEVER);
+                assert!(follower.confirm(&changed).await.unwrap().enforced);
+                let changed = desired.remove(&source, target);
+                follower.confirm(&changed).await.unwrap();
+            }
+        }
+    });
+    futures::future::join_all(workers).await;
+    let took = began.elapsed();
+    assert!(
+        took < Duration::from_millis(1280),
+        "{took:?} for 6400 calls"
     );
 }
