@@ -7,7 +7,6 @@ use serde::Deserialize;
 
 use super::access::Access;
 use super::objects::{Keeper, Plugin, Settings};
-use super::serve::Tls;
 use crate::config::Options;
 use crate::mounted::Outside;
 use crate::trigger::address;
@@ -39,12 +38,6 @@ pub struct RawEngine {
     /// Serves every client that reaches the port.
     #[serde(default)]
     pub insecure: bool,
-    /// A mounted file with the certificate of the listener and its chain, in PEM: it serves HTTPS.
-    #[serde(default)]
-    pub tls_cert_file: Option<String>,
-    /// A mounted file with the key of that certificate.
-    #[serde(default)]
-    pub tls_key_file: Option<String>,
     /// The most targets of `cilium` and `calico`. Default 10,000.
     #[serde(default)]
     pub most: Option<usize>,
@@ -94,8 +87,6 @@ pub struct Serve {
     pub path: String,
     /// The credentials of the readers.
     pub access: Access,
-    /// The certificate; `None`: plain HTTP.
-    pub tls: Option<Tls>,
 }
 
 /// Why an entry of the list cannot run.
@@ -181,16 +172,6 @@ pub enum DefinitionError {
         /// What is served there.
         what: String,
     },
-    /// Two certificates at one address.
-    #[error(
-        "engines {first} and {second} are served at the same address, so tlsCertFile and tlsKeyFile must be the same"
-    )]
-    OtherTls {
-        /// The one that comes first.
-        first: String,
-        /// The other.
-        second: String,
-    },
     /// Two engines at one place.
     #[error("engines {first} and {second} are served at the same address and path")]
     SamePlace {
@@ -229,16 +210,6 @@ impl RawEngine {
                     let serve = definition.serve()?;
                     Some((serve.address, serve.path.clone()))
                 };
-                let tls = |it: &Definition| it.serve().map(|it| (it.address, it.tls.clone()));
-                if let (Some((one, a)), Some((two, b))) = (tls(other), tls(&next))
-                    && one == two
-                    && a != b
-                {
-                    return Err(DefinitionError::OtherTls {
-                        first: other.name.clone(),
-                        second: next.name,
-                    });
-                }
                 if place(&next).is_some() && place(other) == place(&next) {
                     return Err(DefinitionError::SamePlace {
                         first: other.name.clone(),
@@ -295,8 +266,6 @@ impl RawEngine {
             ("path", self.path.is_some(), served),
             ("bearerTokenFile", self.bearer_token_file.is_some(), served),
             ("insecure", self.insecure, served),
-            ("tlsCertFile", self.tls_cert_file.is_some(), served),
-            ("tlsKeyFile", self.tls_key_file.is_some(), served),
             ("most", self.most.is_some(), !served),
             ("perObject", self.per_object.is_some(), !served),
             ("policy", self.policy.is_some(), !served),
@@ -404,32 +373,10 @@ impl RawEngine {
             (None, true) => Access::Insecure,
             (None, false) => return Err(DefinitionError::NoCredentials(name())),
         };
-        let file = |path: &str| match options.secrets.file(path) {
-            Ok(file) => Ok(file),
-            Err(source) => Err(DefinitionError::File {
-                name: name(),
-                source,
-            }),
-        };
-        let missing = |key| DefinitionError::Missing {
-            name: name(),
-            key,
-            example: "a certificate and its key belong together",
-        };
-        let tls = match (&self.tls_cert_file, &self.tls_key_file) {
-            (Some(certificate), Some(key)) => Some(Tls {
-                certificate: file(certificate)?,
-                key: file(key)?,
-            }),
-            (Some(_), None) => return Err(missing("tlsKeyFile")),
-            (None, Some(_)) => return Err(missing("tlsCertFile")),
-            (None, None) => None,
-        };
         Ok(Serve {
             address,
             path: path.trim_end_matches('/').to_owned(),
             access,
-            tls,
         })
     }
 }
@@ -541,29 +488,6 @@ mod tests {
             ),
             (list(&format!("{open}, path: bans")), "not a path"),
             (list(&format!("{open}, unknown: 1")), "unknown"),
-            (
-                list(&format!("{open}, tlsCertFile: /s/crt")),
-                "set tlsKeyFile",
-            ),
-            (
-                list(&format!("{open}, most: 5")),
-                "not a setting of the type list",
-            ),
-            (
-                "- {name: mesh, type: cilium, addr: ':8093'}".to_owned(),
-                "addr is not a setting of the type cilium",
-            ),
-            (
-                "- {name: mesh, type: calico, most: 0}".to_owned(),
-                "it is zero",
-            ),
-            (
-                format!(
-                    "{}\n- {{name: b, type: crowdsec, {open}, tlsCertFile: /s/crt, tlsKeyFile: /s/key}}",
-                    list(open)
-                ),
-                "must be the same",
-            ),
             (
                 format!("{}\n{}", list(open), list(open)),
                 "two engines are named edge",

@@ -51,5 +51,4 @@ pub(crate) use objects::tests::install;
 pub use objects::{Keeper, Plugin, Settings as ObjectSettings};
 pub use registry::{Dependencies, Sets};
 pub use select::{Selection, select};
-pub use serve::Tls;
 pub use set::{Entry, TargetSet, Until};

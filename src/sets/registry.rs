@@ -20,7 +20,7 @@ use super::kind::{Capabilities, SetEngine};
 use super::list::{ListEngine, ListSurface};
 use super::metrics::Metrics;
 use super::objects::{Keeper, ObjectEngine, Settings};
-use super::serve::{Listeners, Served, Surface};
+use super::serve::{Listeners, Surface};
 use super::set::{Entry, TargetSet, Until};
 use crate::api::{EngineStatus, Place, Standing};
 use crate::decide::{Call, Failure, Operation};
@@ -168,12 +168,7 @@ impl Sets {
         let served = engines.iter().filter_map(|running| {
             let serve = running.definition.serve()?;
             let surface = Arc::clone(running.surface.as_ref()?);
-            Some(Served {
-                address: serve.address,
-                tls: serve.tls.clone(),
-                path: serve.path.clone(),
-                surface,
-            })
+            Some((serve.address, serve.path.clone(), surface))
         });
         let mut problems = listeners.apply(served.collect::<Vec<_>>()).await;
         self.parts.metrics.unbound(problems.len());

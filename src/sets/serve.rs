@@ -14,11 +14,9 @@ use http_body_util::StreamBody;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Frame;
 use parking_lot::RwLock;
-use reeve_serve::certificates::Certificates;
-use reeve_serve::http::{Body, Handler, Server};
+use reeve_serve::http::Body;
 
 use crate::inbound::{self, Answer, Limits, Request, Running, text};
-use crate::mounted::MountedFile;
 use crate::outbound::BoxFuture;
 
 /// The longest wait that a reader may ask for.
@@ -33,75 +31,43 @@ pub(super) trait Surface: Send + Sync + fmt::Debug {
     fn answer(self: Arc<Self>, request: Request, rest: String) -> BoxFuture<'static, Answer>;
 }
 
-/// The certificate of a listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tls {
-    /// The certificate with its chain, in PEM.
-    pub certificate: MountedFile,
-    /// Its key.
-    pub key: MountedFile,
-}
-
-/// One surface, and where it is served.
-pub(super) struct Served {
-    pub(super) address: SocketAddr,
-    /// `None`: plain HTTP. Surfaces of one address have the same.
-    pub(super) tls: Option<Tls>,
-    pub(super) path: String,
-    pub(super) surface: Arc<dyn Surface>,
-}
-
-/// A listener at work.
-#[derive(Debug)]
-struct Listening {
-    running: Running,
-    routes: Arc<Routes>,
-    tls: Option<Tls>,
-}
-
 /// Surfaces by path, exchanged under the running listener.
 #[derive(Debug, Default)]
 struct Routes(RwLock<BTreeMap<String, Arc<dyn Surface>>>);
 
 /// All listeners.
 #[derive(Debug, Default)]
-pub(super) struct Listeners(BTreeMap<SocketAddr, Listening>);
+pub(super) struct Listeners(BTreeMap<SocketAddr, (Running, Arc<Routes>)>);
 
 // === impl Listeners ===
 
 impl Listeners {
     /// Serves exactly `wanted` from now on. Returns what cannot be served; the next call tries it again.
-    pub(super) async fn apply(&mut self, wanted: impl IntoIterator<Item = Served>) -> Vec<String> {
-        type Surfaces = BTreeMap<String, Arc<dyn Surface>>;
-        let mut all: BTreeMap<SocketAddr, (Option<Tls>, Surfaces)> = BTreeMap::new();
-        for served in wanted {
-            let (tls, surfaces) = all.entry(served.address).or_default();
-            *tls = served.tls;
-            surfaces.insert(served.path, served.surface);
+    pub(super) async fn apply(
+        &mut self,
+        wanted: impl IntoIterator<Item = (SocketAddr, String, Arc<dyn Surface>)>,
+    ) -> Vec<String> {
+        let mut routes: BTreeMap<SocketAddr, BTreeMap<String, Arc<dyn Surface>>> = BTreeMap::new();
+        for (address, path, surface) in wanted {
+            routes.entry(address).or_default().insert(path, surface);
         }
         // First those that end: another address may need their port.
-        let stays = |address, tls| all.get(address).is_some_and(|(wanted, _)| wanted == tls);
-        let gone = self.0.iter().filter(|(at, it)| !stays(*at, &it.tls));
-        let gone: Vec<SocketAddr> = gone.map(|(address, _)| *address).collect();
+        let gone = self.0.keys().filter(|it| !routes.contains_key(it));
+        let gone: Vec<SocketAddr> = gone.copied().collect();
         let ending = gone.iter().filter_map(|address| self.0.remove(address));
-        let ending: Vec<_> = ending.map(|it| it.running.stop()).collect();
+        let ending: Vec<_> = ending.map(|(running, _)| running.stop()).collect();
         futures::future::join_all(ending).await;
         let mut failed = Vec::new();
-        for (address, (tls, surfaces)) in all {
-            if let Some(present) = self.0.get(&address) {
-                *present.routes.0.write() = surfaces;
+        for (address, surfaces) in routes {
+            if let Some((_, routes)) = self.0.get(&address) {
+                *routes.0.write() = surfaces;
                 continue;
             }
             let routes = Arc::new(Routes(RwLock::new(surfaces)));
-            match listen(address, tls.as_ref(), &routes).await {
+            match listen(address, &routes) {
                 Ok(running) => {
                     tracing::info!(address = %running.local_addr(), "set engines are served");
-                    let listening = Listening {
-                        running,
-                        routes,
-                        tls,
-                    };
-                    self.0.insert(address, listening);
+                    self.0.insert(address, (running, routes));
                 }
                 Err(error) => {
                     failed.push(format!("cannot listen at {address} for engines: {error}"));
@@ -114,7 +80,7 @@ impl Listeners {
     /// Where they listen, with the ports that were taken.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         let running = self.0.values();
-        running.map(|it| it.running.local_addr()).collect()
+        running.map(|(running, _)| running.local_addr()).collect()
     }
 }
 
@@ -148,42 +114,25 @@ fn limits() -> Limits {
         .connections(CONNECTIONS)
 }
 
-async fn listen(
-    address: SocketAddr,
-    tls: Option<&Tls>,
-    routes: &Arc<Routes>,
-) -> io::Result<Running> {
-    let certificates = match tls {
-        Some(tls) => {
-            let pair = Certificates::from_files(tls.certificate.path(), tls.key.path());
-            Some(pair.await.map_err(io::Error::other)?)
-        }
-        None => None,
-    };
-    let serve = |address| {
+fn listen(address: SocketAddr, routes: &Arc<Routes>) -> io::Result<Running> {
+    let handler = |routes: &Arc<Routes>| {
         let routes = Arc::clone(routes);
-        let handler: Handler = Arc::new(move |request: Request| {
+        move |request: Request| {
             let found = routes.find(request.uri().path());
-            Box::pin(async move {
+            async move {
                 match found {
                     Some((surface, rest)) => surface.answer(request, rest).await,
                     None => text(StatusCode::NOT_FOUND, "no engine has this path"),
                 }
-            })
-        });
-        let socket = reeve_serve::http::listen(address)?;
-        let mut server = Server::on(format!("engines {address}"), socket, handler);
-        if let Some(certificates) = certificates.clone() {
-            server = server.tls(certificates, false).map_err(io::Error::other)?;
+            }
         }
-        server.limits(limits()).start()
     };
-    match serve(address) {
+    match inbound::serve(address, limits(), handler(routes)) {
         // A machine without IPv6 still has the other addresses.
-        Err(_) if address.is_ipv6() && address.ip().is_unspecified() => serve(SocketAddr::new(
-            IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            address.port(),
-        )),
+        Err(_) if address.is_ipv6() && address.ip().is_unspecified() => {
+            let v4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), address.port());
+            inbound::serve(v4, limits(), handler(routes))
+        }
         other => other,
     }
 }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::super::access::Access;
 use super::super::desired::Source;
-use super::super::serve::{Listeners, Served, Surface};
+use super::super::serve::{Listeners, Surface};
 use super::super::set::{Entry, Until};
 use super::*;
 use crate::mounted::MountedFile;
@@ -33,13 +33,7 @@ impl Case {
         let mut listeners = Listeners::default();
         let loopback = ([127, 0, 0, 1], 0).into();
         let surface = surface as Arc<dyn Surface>;
-        let served = Served {
-            address: loopback,
-            tls: None,
-            path: String::new(),
-            surface,
-        };
-        let failed = listeners.apply([served]).await;
+        let failed = listeners.apply([(loopback, String::new(), surface)]).await;
         assert!(failed.is_empty(), "{failed:?}");
         let url = format!("http://{}", listeners.addresses()[0]);
         let _ = rustls::crypto::ring::default_provider().install_default();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::super::access::Access;
 use super::super::desired::{Desired, Source};
 use super::super::follower::{Follower, Parts};
-use super::super::serve::{Listeners, Served, Surface, Tls};
+use super::super::serve::{Listeners, Surface};
 use super::super::set::{Entry, Until};
 use super::*;
 use crate::mounted::MountedFile;
@@ -34,13 +34,9 @@ impl Case {
         let mut listeners = Listeners::default();
         let loopback = ([127, 0, 0, 1], 0).into();
         let surface = surface as Arc<dyn Surface>;
-        let served = Served {
-            address: loopback,
-            tls: None,
-            path: "/bans".to_owned(),
-            surface,
-        };
-        let failed = listeners.apply([served]).await;
+        let failed = listeners
+            .apply([(loopback, "/bans".to_owned(), surface)])
+            .await;
         assert!(failed.is_empty(), "{failed:?}");
         let url = format!("http://{}/bans", listeners.addresses()[0]);
         // Plain HTTP, and a provider of cryptography all the same.
@@ -342,56 +338,6 @@ async fn readers_show_a_token_of_the_mounted_file() {
         case.client.get(&case.url).send().await.is_err(),
         "it is not served any more"
     );
-}
-
-#[tokio::test]
-async fn a_list_is_served_over_https_with_mounted_files() {
-    let folder = std::env::temp_dir().join(format!("list-tls-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let pair = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-    let (certificate, key) = (folder.join("crt"), folder.join("key"));
-    std::fs::write(&certificate, pair.cert.pem()).unwrap();
-    std::fs::write(&key, pair.signing_key.serialize_pem()).unwrap();
-    let tls = Tls {
-        certificate: MountedFile::alone(&certificate),
-        key: MountedFile::alone(&key),
-    };
-    let engine = Arc::new(ListEngine::new(
-        "edge",
-        Time::new(Clock::system()),
-        Metrics::default(),
-    ));
-    engine.ready();
-    let mut listeners = Listeners::default();
-    let served = |tls| Served {
-        address: ([127, 0, 0, 1], 0).into(),
-        tls,
-        path: "/bans".to_owned(),
-        surface: Arc::new(ListSurface::new(Arc::clone(&engine), Access::Insecure)),
-    };
-    assert!(
-        listeners
-            .apply([served(Some(tls.clone()))])
-            .await
-            .is_empty()
-    );
-    let address = listeners.addresses()[0];
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let authority = reqwest::Certificate::from_pem(pair.cert.pem().as_bytes()).unwrap();
-    let client = Client::builder().no_proxy().tls_certs_only([authority]);
-    let answer = client
-        .build()
-        .unwrap()
-        .get(format!("https://{address}/bans"));
-    assert_eq!(answer.send().await.unwrap().status(), StatusCode::OK);
-    // Another certificate needs another listener.
-    assert!(listeners.apply([served(None)]).await.is_empty());
-    let plain = Client::builder().no_proxy().build().unwrap();
-    let plain = plain.get(format!("http://{}/bans", listeners.addresses()[0]));
-    assert_eq!(plain.send().await.unwrap().status(), StatusCode::OK);
-    std::fs::remove_dir_all(&folder).unwrap();
-    let failed = listeners.apply([served(Some(tls))]).await;
-    assert!(failed[0].contains("cannot listen"), "{failed:?}");
 }
 
 #[tokio::test(start_paused = true)]
