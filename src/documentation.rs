@@ -206,6 +206,8 @@ fn exposed() -> String {
     sets.counted(&"edge".into(), sets::Counts::default());
     sets.batch("edge", true);
     sets.agents("edge", "current", 1);
+    sets.readers("edge", 1);
+    sets.refused("edge");
     metrics.drift_repaired("xdp", 1);
     let trigger = trigger::Metrics::default();
     trigger.register(&mut registry);

@@ -8,14 +8,20 @@ use serde::Deserialize;
 use super::access::Access;
 use super::objects::{Keeper, Plugin, Settings};
 use crate::config::Options;
-use crate::mounted::Outside;
-use crate::trigger::address;
+use crate::mounted::MountedFile;
+use crate::trigger::{Tls, address};
+
+pub use super::definition_error::DefinitionError;
 
 /// The most set engines at once.
 pub const MOST: usize = 16;
 
 /// The longest name: it begins the names of objects.
-const LONGEST_NAME: usize = 40;
+pub(super) const LONGEST_NAME: usize = 40;
+
+/// The requests that a list answers at once, by default and at most.
+pub(super) const READERS: usize = 1024;
+const MOST_READERS: usize = 20_000;
 
 /// One entry of the list, as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -38,6 +44,24 @@ pub struct RawEngine {
     /// Serves every client that reaches the port.
     #[serde(default)]
     pub insecure: bool,
+    /// A mounted certificate with its chain, in PEM: the engine is served by HTTPS.
+    #[serde(default)]
+    pub tls_cert_file: Option<String>,
+    /// Its key.
+    #[serde(default)]
+    pub tls_key_file: Option<String>,
+    /// The authorities that sign the certificates of readers, which each reader then needs.
+    #[serde(default, rename = "clientCAFile")]
+    pub client_ca_file: Option<String>,
+    /// Names of which the certificate of a reader has one; all by default.
+    #[serde(default)]
+    pub client_names: Vec<String>,
+    /// The most requests that are answered or wait at once. Default 1024.
+    #[serde(default)]
+    pub readers: Option<usize>,
+    /// `crowdsec`: whether bouncers get ranges. Default true.
+    #[serde(default)]
+    pub ranges: Option<bool>,
     /// The most targets of `cilium` and `calico`. Default 10,000.
     #[serde(default)]
     pub most: Option<usize>,
@@ -73,10 +97,14 @@ pub enum Kind {
     /// The list over HTTP.
     List(Serve),
     /// The local API of CrowdSec, as its bouncers read it.
-    CrowdSec(Serve),
+    CrowdSec(Serve, Ranges),
     /// Objects of a network plugin.
     Objects(Settings),
 }
+
+/// Whether an engine takes ranges: its readers may not know them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ranges(pub bool);
 
 /// Where an engine is served, and the credentials of its readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,102 +115,13 @@ pub struct Serve {
     pub path: String,
     /// The credentials of the readers.
     pub access: Access,
+    /// Its certificates; `None`: plain HTTP.
+    pub tls: Option<Tls>,
+    /// Names of which the certificate of a reader has one; empty: all.
+    pub client_names: Vec<String>,
+    /// The most requests at once.
+    pub readers: usize,
 }
-
-/// Why an entry of the list cannot run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DefinitionError {
-    /// No name, or one that objects cannot have.
-    #[error(
-        "engine {0:?}: a name of at most {LONGEST_NAME} lower-case letters, digits and inner hyphens is expected"
-    )]
-    Name(String),
-    /// A name that element engines have.
-    #[error("engine {0}: the name is that of a type of engines; choose another")]
-    Reserved(String),
-    /// Two entries of one name.
-    #[error("two engines are named {0}")]
-    SameName(String),
-    /// More than [`MOST`] entries.
-    #[error("{0} engines are configured; the most is {MOST}")]
-    TooMany(usize),
-    /// Unknown type.
-    #[error("engine {name}: unknown type {kind:?}; use {KINDS}")]
-    Kind {
-        /// The engine.
-        name: String,
-        /// The value of the entry.
-        kind: String,
-    },
-    /// A setting that is missing.
-    #[error("engine {name}: set {key}: {example}")]
-    Missing {
-        /// The engine.
-        name: String,
-        /// The setting.
-        key: &'static str,
-        /// An example.
-        example: &'static str,
-    },
-    /// A setting of another type of engines.
-    #[error("engine {name}: {key} is not a setting of the type {kind}")]
-    Foreign {
-        /// The engine.
-        name: String,
-        /// Its type.
-        kind: String,
-        /// The setting.
-        key: &'static str,
-    },
-    /// A setting that cannot be followed.
-    #[error("engine {name}: {key} {value:?}: {why}")]
-    Value {
-        /// The engine.
-        name: String,
-        /// The setting.
-        key: &'static str,
-        /// The value of the entry.
-        value: String,
-        /// What is expected.
-        why: &'static str,
-    },
-    /// No credentials, and `insecure` is not set.
-    #[error(
-        "engine {0} has no credentials: set bearerTokenFile, or insecure: true to serve every client"
-    )]
-    NoCredentials(String),
-    /// Credentials and `insecure`.
-    #[error("engine {0}: choose one of bearerTokenFile and insecure")]
-    TwoCredentials(String),
-    /// A file that may not be read.
-    #[error("engine {name}: {source}")]
-    File {
-        /// The engine.
-        name: String,
-        /// The fault of its path.
-        source: Outside,
-    },
-    /// The port is served by another part of the operator.
-    #[error("engine {name}: port {port} is the operator's own ({what}); choose another")]
-    OwnPort {
-        /// The engine.
-        name: String,
-        /// The port.
-        port: u16,
-        /// What is served there.
-        what: String,
-    },
-    /// Two engines at one place.
-    #[error("engines {first} and {second} are served at the same address and path")]
-    SamePlace {
-        /// The one that comes first.
-        first: String,
-        /// The other.
-        second: String,
-    },
-}
-
-const KINDS: &str = "list, crowdsec, cilium or calico";
 
 // === impl RawEngine ===
 
@@ -210,6 +149,15 @@ impl RawEngine {
                     let serve = definition.serve()?;
                     Some((serve.address, serve.path.clone()))
                 };
+                if let (Some(one), Some(two)) = (other.serve(), next.serve())
+                    && one.address == two.address
+                    && one.tls != two.tls
+                {
+                    return Err(DefinitionError::OtherTls {
+                        first: other.name.clone(),
+                        second: next.name,
+                    });
+                }
                 if place(&next).is_some() && place(other) == place(&next) {
                     return Err(DefinitionError::SamePlace {
                         first: other.name.clone(),
@@ -241,7 +189,10 @@ impl RawEngine {
         }
         let kind = match self.kind.trim() {
             "list" => Kind::List(self.serve(&name, "/bans", ports, options)?),
-            "crowdsec" => Kind::CrowdSec(self.serve(&name, "/", ports, options)?),
+            "crowdsec" => {
+                let serve = self.serve(&name, "/", ports, options)?;
+                Kind::CrowdSec(serve, Ranges(self.ranges.unwrap_or(true)))
+            }
             kind => match Plugin::ALL.iter().find(|plugin| plugin.name() == kind) {
                 Some(plugin) => Kind::Objects(self.objects(&name, *plugin)?),
                 None => {
@@ -258,7 +209,7 @@ impl RawEngine {
     fn check_foreign(&self, name: &str, kind: &Kind) -> Result<(), DefinitionError> {
         let plugin = match kind {
             Kind::Objects(settings) => Some(settings.plugin),
-            Kind::List(_) | Kind::CrowdSec(_) => None,
+            Kind::List(_) | Kind::CrowdSec(..) => None,
         };
         let served = plugin.is_none();
         let settings = [
@@ -266,6 +217,16 @@ impl RawEngine {
             ("path", self.path.is_some(), served),
             ("bearerTokenFile", self.bearer_token_file.is_some(), served),
             ("insecure", self.insecure, served),
+            ("tlsCertFile", self.tls_cert_file.is_some(), served),
+            ("tlsKeyFile", self.tls_key_file.is_some(), served),
+            ("clientCAFile", self.client_ca_file.is_some(), served),
+            ("clientNames", !self.client_names.is_empty(), served),
+            ("readers", self.readers.is_some(), served),
+            (
+                "ranges",
+                self.ranges.is_some(),
+                matches!(kind, Kind::CrowdSec(..)),
+            ),
             ("most", self.most.is_some(), !served),
             ("perObject", self.per_object.is_some(), !served),
             ("policy", self.policy.is_some(), !served),
@@ -373,11 +334,53 @@ impl RawEngine {
             (None, true) => Access::Insecure,
             (None, false) => return Err(DefinitionError::NoCredentials(name())),
         };
+        let readers = self.readers.unwrap_or(READERS);
+        if !(1..=MOST_READERS).contains(&readers) {
+            return Err(DefinitionError::Value {
+                name: name(),
+                key: "readers",
+                value: readers.to_string(),
+                why: "it is zero, or more than 20000",
+            });
+        }
         Ok(Serve {
             address,
             path: path.trim_end_matches('/').to_owned(),
             access,
+            tls: self.tls(name(), options)?,
+            client_names: self.client_names.clone(),
+            readers,
         })
+    }
+
+    fn tls(&self, name: String, options: &Options) -> Result<Option<Tls>, DefinitionError> {
+        let file = |path: &String| -> Result<MountedFile, DefinitionError> {
+            let file = options.secrets.file(path);
+            file.map_err(|source| DefinitionError::File {
+                name: name.clone(),
+                source,
+            })
+        };
+        let needs = |field, other| {
+            let name = name.clone();
+            Err(DefinitionError::Needs { name, field, other })
+        };
+        if self.client_ca_file.is_none() && !self.client_names.is_empty() {
+            return needs("clientNames", "clientCAFile");
+        }
+        match (&self.tls_cert_file, &self.tls_key_file) {
+            (Some(certificate), Some(key)) => Ok(Some(Tls {
+                certificate: file(certificate)?,
+                key: file(key)?,
+                clients: self.client_ca_file.as_ref().map(file).transpose()?,
+            })),
+            (Some(_), None) => needs("tlsCertFile", "tlsKeyFile"),
+            (None, Some(_)) => needs("tlsKeyFile", "tlsCertFile"),
+            (None, None) if self.client_ca_file.is_some() => {
+                needs("clientCAFile", "tlsCertFile and tlsKeyFile")
+            }
+            (None, None) => Ok(None),
+        }
     }
 }
 
@@ -388,7 +391,7 @@ impl Definition {
     #[must_use]
     pub fn serve(&self) -> Option<&Serve> {
         match &self.kind {
-            Kind::List(serve) | Kind::CrowdSec(serve) => Some(serve),
+            Kind::List(serve) | Kind::CrowdSec(serve, _) => Some(serve),
             Kind::Objects(_) => None,
         }
     }
@@ -397,7 +400,7 @@ impl Definition {
     #[must_use]
     pub fn keeper(&self) -> Option<Keeper> {
         match &self.kind {
-            Kind::List(_) | Kind::CrowdSec(_) => None,
+            Kind::List(_) | Kind::CrowdSec(..) => None,
             Kind::Objects(settings) => Some(Keeper {
                 plugin: settings.plugin,
                 name: self.name.clone(),
@@ -408,7 +411,9 @@ impl Definition {
     /// A warning about settings that are allowed and risky.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
-        let insecure = self.serve()?.access == Access::Insecure;
+        let serve = self.serve()?;
+        let certified = serve.tls.as_ref().is_some_and(|tls| tls.clients.is_some());
+        let insecure = serve.access == Access::Insecure && !certified;
         insecure.then(|| {
             format!(
                 "engine {} is served without credentials: every client that reaches the port reads all bans",
@@ -487,6 +492,37 @@ mod tests {
                 "not a file below",
             ),
             (list(&format!("{open}, path: bans")), "not a path"),
+            (
+                list(&format!("{open}, tlsCertFile: /s/crt")),
+                "tlsCertFile needs tlsKeyFile",
+            ),
+            (
+                list(&format!("{open}, clientCAFile: /s/ca")),
+                "clientCAFile needs tlsCertFile",
+            ),
+            (
+                list(&format!("{open}, clientNames: [a]")),
+                "clientNames needs clientCAFile",
+            ),
+            (
+                list(&format!("{open}, tlsCertFile: /etc/x, tlsKeyFile: /s/key")),
+                "not a file below",
+            ),
+            (list(&format!("{open}, readers: 0")), "readers \"0\""),
+            (
+                list(&format!("{open}, ranges: false")),
+                "not a setting of the type list",
+            ),
+            (
+                format!(
+                    "{}\n{}",
+                    list(&format!(
+                        "{open}, path: /x, tlsCertFile: /s/crt, tlsKeyFile: /s/key"
+                    )),
+                    list(open).replace("edge", "other")
+                ),
+                "must be the same",
+            ),
             (list(&format!("{open}, unknown: 1")), "unknown"),
             (
                 format!("{}\n{}", list(open), list(open)),
@@ -496,7 +532,10 @@ mod tests {
                 format!("{}\n{}", list(open), list(open).replace("edge", "other")),
                 "the same address and path",
             ),
-            (vec![list(open); MOST + 1].join("\n"), "the most is 16"),
+            (
+                vec![list(open); MOST + 1].join("\n"),
+                "at most 16 are allowed",
+            ),
         ] {
             let error = define(&yaml).unwrap_err();
             assert!(error.contains(words), "{yaml}: {error}");

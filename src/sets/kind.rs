@@ -64,7 +64,7 @@ pub struct Capabilities {
 pub struct Change {
     /// What the engine has.
     pub from: TargetSet,
-    /// What it is to have.
+    /// What it gets.
     pub to: TargetSet,
 }
 

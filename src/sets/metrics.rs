@@ -21,6 +21,8 @@ pub struct Metrics {
     agents: Family<AgentLabels, Gauge>,
     unbound: Gauge,
     stale: Gauge,
+    readers: Family<EngineLabel, Gauge>,
+    refused: Family<EngineLabel, Counter>,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -89,6 +91,16 @@ impl Metrics {
             "1 while this replica does not serve its lists, because it cannot follow the blocks",
             self.stale.clone(),
         );
+        registry.register(
+            "ipblock_engine_readers",
+            "Requests that a served engine answers or that wait for a change",
+            self.readers.clone(),
+        );
+        registry.register(
+            "ipblock_engine_refused_readers",
+            "Requests that a served engine refused because there were too many",
+            self.refused.clone(),
+        );
     }
 
     pub(crate) fn counted(&self, engine: &Arc<str>, counts: Counts) {
@@ -122,6 +134,16 @@ impl Metrics {
         self.agents.get_or_create(&labels).set(count);
     }
 
+    pub(crate) fn readers(&self, engine: &str, count: usize) {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let readers = self.readers.get_or_create(&EngineLabel::new(engine));
+        readers.set(count);
+    }
+
+    pub(crate) fn refused(&self, engine: &str) {
+        self.refused.get_or_create(&EngineLabel::new(engine)).inc();
+    }
+
     pub(crate) fn stale(&self, stale: bool) {
         self.stale.set(i64::from(stale));
     }
@@ -138,6 +160,7 @@ impl Metrics {
             &self.enforced,
             &self.unsupported,
             &self.overflow,
+            &self.readers,
         ] {
             family.remove(&label);
         }

@@ -1,4 +1,4 @@
-//! Engines that follow a whole set: what they are to block is one [`Desired`] set, and each keeps to it by itself.
+//! Engines that follow a whole set: what they block is one [`Desired`] set, and each keeps to it by itself.
 //!
 //! ```text
 //! blocks ─ calls of engines ─▶ Desired ─┬▶ follower ─▶ set engine ─▶ readers, kernels, policies
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The element engines of [`crate::engine`] are called for each block and record an intent first. A set engine needs
-//! none: it owns its whole set, so its own list and the desired set tell what to add and what to remove, also
+//! none: it owns its whole set, so the difference of its own list and the desired set is what it adds and removes, also
 //! after a crash. Until every block was read no follower does anything: an empty set would lift all bans.
 //!
 //! # Files
@@ -23,6 +23,7 @@
 mod access;
 mod crowdsec;
 pub mod definition;
+mod definition_error;
 pub mod desired;
 mod follower;
 mod freshness;

@@ -20,7 +20,7 @@ use super::kind::{Capabilities, SetEngine};
 use super::list::{ListEngine, ListSurface};
 use super::metrics::Metrics;
 use super::objects::{Keeper, ObjectEngine, Settings};
-use super::serve::{Listeners, Surface};
+use super::serve::{Listeners, Site, Surface};
 use super::set::{Entry, TargetSet, Until};
 use crate::api::{EngineStatus, Place, Standing};
 use crate::decide::{Call, Failure, Operation};
@@ -96,11 +96,11 @@ impl Sets {
     pub fn new(parts: Dependencies) -> Self {
         Self {
             desired: Desired::new([Group::Blocks, Group::Lists]),
-            parts,
             engines: RwLock::default(),
             ending: parking_lot::Mutex::default(),
-            listeners: Mutex::default(),
+            listeners: Mutex::new(Listeners::new(parts.metrics.clone())),
             fresh: Freshness::default(),
+            parts,
             retiring: parking_lot::Mutex::default(),
             cleared: Arc::default(),
         }
@@ -168,7 +168,11 @@ impl Sets {
         let served = engines.iter().filter_map(|running| {
             let serve = running.definition.serve()?;
             let surface = Arc::clone(running.surface.as_ref()?);
-            Some((serve.address, serve.path.clone(), surface))
+            Some(Site {
+                name: running.definition.name.clone(),
+                surface,
+                serve: serve.clone(),
+            })
         });
         let mut problems = listeners.apply(served.collect::<Vec<_>>()).await;
         self.parts.metrics.unbound(problems.len());
@@ -207,12 +211,12 @@ impl Sets {
                 let surface = ListSurface::new(Arc::clone(&list), serve.access.clone());
                 (list, Some(Arc::new(surface)))
             }
-            Kind::CrowdSec(serve) => {
+            Kind::CrowdSec(serve, ranges) => {
                 let time = self.parts.time.clone();
                 let name = &definition.name;
                 let desired = self.desired.clone();
                 let lapi = CrowdSecEngine::new(name, time, desired, metrics.clone());
-                let lapi = Arc::new(lapi.while_fresh(self.fresh.clone()));
+                let lapi = Arc::new(lapi.with_ranges(ranges.0).while_fresh(self.fresh.clone()));
                 let surface = CrowdSecSurface::new(Arc::clone(&lapi), serve.access.clone());
                 (lapi, Some(Arc::new(surface)))
             }

@@ -6,7 +6,7 @@ use super::set::{Entry, TargetSet, Until};
 /// The part of a set that an engine takes, and what is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// What the engine is to have.
+    /// What the engine gets.
     pub set: TargetSet,
     /// Targets that it cannot express.
     pub unsupported: usize,

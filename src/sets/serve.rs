@@ -5,25 +5,34 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream;
 use http::StatusCode;
+use http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
 use http_body_util::StreamBody;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Frame;
 use parking_lot::RwLock;
-use reeve_serve::http::Body;
+use reeve_serve::http::{Body, ClientCertificate};
 
+use super::definition::Serve;
+use super::metrics::Metrics;
 use crate::inbound::{self, Answer, Limits, Request, Running, text};
 use crate::outbound::BoxFuture;
+use crate::sampled::Sampled;
+use crate::trigger::{Tls, is_named, no_ipv6};
 
 /// The longest wait that a reader may ask for.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Readers wait on their connections for changes, so there are more of them at once than senders of alerts.
-const CONNECTIONS: usize = 1024;
+/// Connections beyond the readers of an address: those that are refused, and those that idle.
+const SPARE: usize = 256;
+
+/// How often a refusal is logged.
+const FULL: Duration = Duration::from_secs(60);
 
 /// Answers the requests at and below one path.
 pub(super) trait Surface: Send + Sync + fmt::Debug {
@@ -31,43 +40,165 @@ pub(super) trait Surface: Send + Sync + fmt::Debug {
     fn answer(self: Arc<Self>, request: Request, rest: String) -> BoxFuture<'static, Answer>;
 }
 
+/// A surface, and where it is served.
+#[derive(Debug)]
+pub(super) struct Site {
+    /// The engine, for metrics.
+    pub(super) name: String,
+    pub(super) surface: Arc<dyn Surface>,
+    pub(super) serve: Serve,
+}
+
+/// A surface at its path.
+#[derive(Debug)]
+struct Route {
+    surface: Arc<dyn Surface>,
+    client_names: Vec<String>,
+    gate: Arc<Gate>,
+}
+
+/// Bounds the requests in work.
+#[derive(Debug)]
+struct Gate {
+    engine: String,
+    most: usize,
+    open: AtomicUsize,
+    full: Sampled,
+    metrics: Metrics,
+}
+
+/// A request in work.
+struct Reader(Arc<Gate>);
+
 /// Surfaces by path, exchanged under the running listener.
 #[derive(Debug, Default)]
-struct Routes(RwLock<BTreeMap<String, Arc<dyn Surface>>>);
+struct Routes(RwLock<BTreeMap<String, Arc<Route>>>);
 
 /// All listeners.
 #[derive(Debug, Default)]
-pub(super) struct Listeners(BTreeMap<SocketAddr, (Running, Arc<Routes>)>);
+pub(super) struct Listeners {
+    running: BTreeMap<SocketAddr, Listener>,
+    metrics: Metrics,
+}
+
+#[derive(Debug)]
+struct Listener {
+    running: Running,
+    routes: Arc<Routes>,
+    tls: Option<Tls>,
+    connections: usize,
+}
+
+// === impl Site ===
+
+#[cfg(test)]
+impl Site {
+    /// For every client, without certificates.
+    pub(super) fn open(address: SocketAddr, path: &str, surface: Arc<dyn Surface>) -> Self {
+        Self {
+            name: "edge".into(),
+            surface,
+            serve: Serve {
+                address,
+                path: path.into(),
+                access: super::access::Access::Insecure,
+                tls: None,
+                client_names: Vec::new(),
+                readers: super::definition::READERS,
+            },
+        }
+    }
+}
+
+// === impl Gate ===
+
+impl Gate {
+    /// `None`: there are as many requests in work as may be.
+    fn enter(self: &Arc<Self>) -> Option<Reader> {
+        let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
+        let reader = Reader(Arc::clone(self));
+        self.metrics.readers(&self.engine, open.min(self.most));
+        if open <= self.most {
+            return Some(reader);
+        }
+        self.metrics.refused(&self.engine);
+        if let Some(unlogged) = self.full.pass() {
+            tracing::warn!(engine = %self.engine, most = self.most, unlogged,
+                "set engine refuses readers: raise `readers`");
+        }
+        None
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let open = self.0.open.fetch_sub(1, Ordering::Relaxed) - 1;
+        self.0
+            .metrics
+            .readers(&self.0.engine, open.min(self.0.most));
+    }
+}
 
 // === impl Listeners ===
 
 impl Listeners {
-    /// Serves exactly `wanted` from now on. Returns what cannot be served; the next call tries it again.
-    pub(super) async fn apply(
-        &mut self,
-        wanted: impl IntoIterator<Item = (SocketAddr, String, Arc<dyn Surface>)>,
-    ) -> Vec<String> {
-        let mut routes: BTreeMap<SocketAddr, BTreeMap<String, Arc<dyn Surface>>> = BTreeMap::new();
-        for (address, path, surface) in wanted {
-            routes.entry(address).or_default().insert(path, surface);
+    pub(super) fn new(metrics: Metrics) -> Self {
+        Self {
+            running: BTreeMap::new(),
+            metrics,
         }
+    }
+
+    /// Serves exactly `wanted` from now on. Returns what cannot be served; the next call tries it again.
+    pub(super) async fn apply(&mut self, wanted: impl IntoIterator<Item = Site>) -> Vec<String> {
+        let mut sites: BTreeMap<SocketAddr, Vec<Site>> = BTreeMap::new();
+        for site in wanted {
+            sites.entry(site.serve.address).or_default().push(site);
+        }
+        let settings = |sites: &[Site]| {
+            let tls = sites.first().and_then(|site| site.serve.tls.clone());
+            let readers: usize = sites.iter().map(|site| site.serve.readers).sum();
+            (tls, readers + SPARE)
+        };
         // First those that end: another address may need their port.
-        let gone = self.0.keys().filter(|it| !routes.contains_key(it));
-        let gone: Vec<SocketAddr> = gone.copied().collect();
-        let ending = gone.iter().filter_map(|address| self.0.remove(address));
-        let ending: Vec<_> = ending.map(|(running, _)| running.stop()).collect();
+        let is_other = |(address, listener): (&SocketAddr, &Listener)| {
+            let wanted = sites.get(address).map(|sites| settings(sites));
+            let kept = wanted == Some((listener.tls.clone(), listener.connections));
+            (!kept).then_some(*address)
+        };
+        let gone: Vec<SocketAddr> = self.running.iter().filter_map(is_other).collect();
+        let gone = gone
+            .iter()
+            .filter_map(|address| self.running.remove(address));
+        let ending: Vec<_> = gone.map(|listener| listener.running.stop()).collect();
         futures::future::join_all(ending).await;
         let mut failed = Vec::new();
-        for (address, surfaces) in routes {
-            if let Some((_, routes)) = self.0.get(&address) {
-                *routes.0.write() = surfaces;
+        for (address, sites) in sites {
+            let (tls, connections) = settings(&sites);
+            let listener = self.running.get(&address);
+            let before = listener.map(|listener| listener.routes.0.read().clone());
+            let before = before.unwrap_or_default();
+            let surfaces = sites.into_iter().map(|site| {
+                let path = site.serve.path.clone();
+                let route = self.route(before.get(&path), site);
+                (path, Arc::new(route))
+            });
+            let surfaces: BTreeMap<String, Arc<Route>> = surfaces.collect();
+            if let Some(listener) = listener {
+                *listener.routes.0.write() = surfaces;
                 continue;
             }
             let routes = Arc::new(Routes(RwLock::new(surfaces)));
-            match listen(address, &routes) {
+            match listen(address, tls.as_ref(), connections, &routes).await {
                 Ok(running) => {
-                    tracing::info!(address = %running.local_addr(), "set engines are served");
-                    self.0.insert(address, (running, routes));
+                    tracing::info!(address = %running.local_addr(), https = tls.is_some(), "set engines are served");
+                    let listener = Listener {
+                        running,
+                        routes,
+                        tls,
+                        connections,
+                    };
+                    self.running.insert(address, listener);
                 }
                 Err(error) => {
                     failed.push(format!("cannot listen at {address} for engines: {error}"));
@@ -77,10 +208,32 @@ impl Listeners {
         failed
     }
 
+    /// The requests in work count on while the engine stays.
+    fn route(&self, before: Option<&Arc<Route>>, site: Site) -> Route {
+        let same = |gate: &&Arc<Gate>| gate.engine == site.name && gate.most == site.serve.readers;
+        let gate = before.map(|route| &route.gate).filter(same).cloned();
+        let gate = gate.unwrap_or_else(|| {
+            Arc::new(Gate {
+                engine: site.name.clone(),
+                most: site.serve.readers,
+                open: AtomicUsize::new(0),
+                full: Sampled::every(FULL),
+                metrics: self.metrics.clone(),
+            })
+        });
+        Route {
+            surface: site.surface,
+            client_names: site.serve.client_names,
+            gate,
+        }
+    }
+
     /// Where they listen, with the ports that were taken.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
-        let running = self.0.values();
-        running.map(|(running, _)| running.local_addr()).collect()
+        let running = self.running.values();
+        running
+            .map(|listener| listener.running.local_addr())
+            .collect()
     }
 }
 
@@ -88,16 +241,49 @@ impl Listeners {
 
 impl Routes {
     /// The surface at the longest path that `path` begins with, and the rest.
-    fn find(&self, path: &str) -> Option<(Arc<dyn Surface>, String)> {
+    fn find(&self, path: &str) -> Option<(Arc<Route>, String)> {
         let routes = self.0.read();
         let fits = |own: &&String| {
             let rest = path.strip_prefix(own.as_str());
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         let own = routes.keys().rev().find(fits)?;
-        let surface = Arc::clone(routes.get(own)?);
-        Some((surface, path.get(own.len()..)?.to_owned()))
+        let route = Arc::clone(routes.get(own)?);
+        Some((route, path.get(own.len()..)?.to_owned()))
     }
+}
+
+// === impl Route ===
+
+impl Route {
+    async fn answer(&self, request: Request, rest: String) -> Answer {
+        let certificate = request.extensions().get::<ClientCertificate>();
+        if !self.client_names.is_empty() && !is_named(certificate, &self.client_names) {
+            let why = "the certificate has none of the expected names";
+            return text(StatusCode::FORBIDDEN, why);
+        }
+        let Some(_reader) = self.gate.enter() else {
+            let mut answer = text(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "there are too many readers",
+            );
+            let headers = answer.headers_mut();
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            return answer;
+        };
+        let mut answer = Arc::clone(&self.surface).answer(request, rest).await;
+        if refuses(answer.status()) {
+            // A client without credentials does not hold a connection.
+            let headers = answer.headers_mut();
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        answer
+    }
+}
+
+fn refuses(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
 /// A body of texts that are made when the client reads them.
@@ -108,30 +294,40 @@ pub(super) fn in_pieces(pieces: impl Iterator<Item = String> + Send + 'static) -
     )))
 }
 
-fn limits() -> Limits {
+fn limits(connections: usize) -> Limits {
     inbound::limits()
         .answer_timeout(LONGEST_WAIT + Duration::from_secs(10))
-        .connections(CONNECTIONS)
+        .connections(connections)
 }
 
-fn listen(address: SocketAddr, routes: &Arc<Routes>) -> io::Result<Running> {
-    let handler = |routes: &Arc<Routes>| {
+async fn listen(
+    address: SocketAddr,
+    tls: Option<&Tls>,
+    connections: usize,
+    routes: &Arc<Routes>,
+) -> io::Result<Running> {
+    let certificates = match tls {
+        Some(tls) => Some(tls.load().await?),
+        None => None,
+    };
+    let serve = |address| {
         let routes = Arc::clone(routes);
-        move |request: Request| {
+        let handler = move |request: Request| {
             let found = routes.find(request.uri().path());
             async move {
                 match found {
-                    Some((surface, rest)) => surface.answer(request, rest).await,
+                    Some((route, rest)) => route.answer(request, rest).await,
                     None => text(StatusCode::NOT_FOUND, "no engine has this path"),
                 }
             }
-        }
+        };
+        inbound::serve_tls(address, certificates.clone(), limits(connections), handler)
     };
-    match inbound::serve(address, limits(), handler(routes)) {
+    match serve(address) {
         // A machine without IPv6 still has the other addresses.
-        Err(_) if address.is_ipv6() && address.ip().is_unspecified() => {
+        Err(error) if address.is_ipv6() && address.ip().is_unspecified() && no_ipv6(&error) => {
             let v4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), address.port());
-            inbound::serve(v4, limits(), handler(routes))
+            serve(v4)
         }
         other => other,
     }
@@ -140,6 +336,8 @@ fn listen(address: SocketAddr, routes: &Arc<Routes>) -> io::Result<Running> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mounted::MountedFile;
+    use crate::trigger::tls_tests::Files;
 
     #[derive(Debug)]
     struct Named(&'static str);
@@ -154,11 +352,15 @@ mod tests {
     fn a_request_goes_to_the_longest_path_that_fits_whole_segments() {
         let surface = |name| Arc::new(Named(name)) as Arc<dyn Surface>;
         let routes = [("/bans", "bans"), ("/bans/v6", "v6"), ("", "root")];
-        let routes = routes.map(|(path, name)| (path.to_owned(), surface(name)));
+        let route = |name| {
+            let site = Site::open(([127, 0, 0, 1], 0).into(), "", surface(name));
+            Arc::new(Listeners::default().route(None, site))
+        };
+        let routes = routes.map(|(path, name)| (path.to_owned(), route(name)));
         let routes = Routes(RwLock::new(routes.into()));
         let found = |path: &str| {
-            let (surface, rest) = routes.find(path).unwrap();
-            (format!("{surface:?}"), rest)
+            let (route, rest) = routes.find(path).unwrap();
+            (format!("{:?}", route.surface), rest)
         };
         for (path, name, rest) in [
             ("/bans", "bans", ""),
@@ -170,5 +372,90 @@ mod tests {
             let expected = (format!("Named({name:?})"), rest.to_owned());
             assert_eq!(found(path), expected, "{path}");
         }
+    }
+
+    /// A surface that answers once it may.
+    #[derive(Debug, Default)]
+    struct Waiting(tokio::sync::Notify);
+
+    impl Surface for Waiting {
+        fn answer(self: Arc<Self>, _: Request, _: String) -> BoxFuture<'static, Answer> {
+            Box::pin(async move {
+                self.0.notified().await;
+                text(StatusCode::OK, "done")
+            })
+        }
+    }
+
+    fn loopback() -> SocketAddr {
+        ([127, 0, 0, 1], 0).into()
+    }
+
+    #[tokio::test]
+    async fn one_reader_too_many_is_refused_with_503_and_hung_up_on() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let waiting = Arc::new(Waiting::default());
+        let mut site = Site::open(
+            loopback(),
+            "/bans",
+            Arc::clone(&waiting) as Arc<dyn Surface>,
+        );
+        site.serve.readers = 2;
+        let mut listeners = Listeners::default();
+        assert!(listeners.apply([site]).await.is_empty());
+        let url = format!("http://{}/bans", listeners.addresses()[0]);
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let get = || client.get(&url).send();
+        let gate = || {
+            let listener = listeners.running.values().next().unwrap();
+            let routes = listener.routes.0.read();
+            Arc::clone(&routes["/bans"].gate)
+        };
+        let third = async {
+            while gate().open.load(Ordering::Relaxed) < 2 {
+                tokio::task::yield_now().await;
+            }
+            let third = get().await.unwrap();
+            waiting.0.notify_waiters();
+            third
+        };
+        let (one, two, third) = tokio::join!(get(), get(), third);
+        assert_eq!(one.unwrap().status(), StatusCode::OK);
+        assert_eq!(two.unwrap().status(), StatusCode::OK);
+        assert_eq!(third.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(third.headers()[CONNECTION], "close");
+        assert!(third.headers().contains_key(RETRY_AFTER));
+        assert_eq!(gate().open.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn an_engine_is_served_by_https_to_the_certificates_that_are_named() {
+        let files = Files::new("engines");
+        let file = |name: &str| MountedFile::alone(files.path.join(name));
+        let surface = Arc::new(Named("bans")) as Arc<dyn Surface>;
+        let mut site = Site::open(loopback(), "/bans", surface);
+        site.serve.tls = Some(Tls {
+            certificate: file("crt"),
+            key: file("key"),
+            clients: Some(file("ca")),
+        });
+        site.serve.client_names = vec!["edge".into()];
+        let mut listeners = Listeners::default();
+        let failed = listeners.apply([site]).await;
+        assert!(failed.is_empty(), "{failed:?}");
+        let port = listeners.addresses()[0].port();
+        let get = async |name: Option<&str>| {
+            let request = files
+                .client(name)
+                .get(format!("https://localhost:{port}/bans"));
+            request.send().await.ok().map(|answer| answer.status())
+        };
+        assert_eq!(get(Some("edge")).await, Some(StatusCode::OK));
+        assert_eq!(get(Some("other")).await, Some(StatusCode::FORBIDDEN));
+        assert_eq!(get(None).await, None, "a reader needs a certificate");
+        let plain = files
+            .client(None)
+            .get(format!("http://localhost:{port}/bans"));
+        assert!(!plain.send().await.is_ok_and(|it| it.status().is_success()));
     }
 }

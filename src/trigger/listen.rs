@@ -27,7 +27,8 @@ pub struct Tls {
 // === impl Tls ===
 
 impl Tls {
-    async fn load(&self) -> io::Result<Certificates> {
+    /// Reads them, and again when they change.
+    pub(crate) async fn load(&self) -> io::Result<Certificates> {
         let pair = Certificates::from_files(self.certificate.path(), self.key.path());
         let certificates = pair.await.map_err(io::Error::other)?;
         match &self.clients {
@@ -76,7 +77,7 @@ pub(super) async fn listen(
 }
 
 /// `:8090` means every address; a machine without IPv6 still has the others.
-fn no_ipv6(error: &io::Error) -> bool {
+pub(crate) fn no_ipv6(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported
@@ -84,7 +85,7 @@ fn no_ipv6(error: &io::Error) -> bool {
 }
 
 /// Whether the certificate of a request has one of `names`: as its common name, or as a DNS name.
-pub(super) fn is_named(certificate: Option<&ClientCertificate>, names: &[String]) -> bool {
+pub(crate) fn is_named(certificate: Option<&ClientCertificate>, names: &[String]) -> bool {
     let leaf = certificate.and_then(|certificate| certificate.chain().first());
     let Some((_, leaf)) = leaf.and_then(|leaf| X509Certificate::from_der(leaf).ok()) else {
         return false;

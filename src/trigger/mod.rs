@@ -46,7 +46,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-mod tls_tests;
+pub(crate) mod tls_tests;
 mod tried;
 
 #[cfg(test)]
@@ -61,6 +61,7 @@ pub use intake::Settings;
 pub use kind::Kind;
 pub use labels::Labels;
 pub use listen::Tls;
+pub(crate) use listen::{is_named, no_ipv6};
 pub use mapping::{Defaults, Mapping, MappingError, Pointers, RawMapping};
 pub use metrics::Metrics;
 pub use payload::{Form, Payload};

@@ -21,14 +21,14 @@ use crate::mounted::Directory;
 use crate::time::Time;
 
 /// A directory with an authority, certificates of it, and the listener's files; removed at the end.
-struct Files {
-    path: PathBuf,
+pub(crate) struct Files {
+    pub(crate) path: PathBuf,
     authority: Issuer<'static, KeyPair>,
     authority_pem: String,
 }
 
 impl Files {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("tls-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         let key = KeyPair::generate().unwrap();
@@ -79,8 +79,8 @@ impl Files {
         raw.define(&options).unwrap()
     }
 
-    /// The answer to an alert, or nothing when the handshake fails.
-    async fn send(&self, address: SocketAddr, client: Option<&str>) -> Option<u16> {
+    /// A client that trusts the authority, with a certificate of this name.
+    pub(crate) fn client(&self, client: Option<&str>) -> reqwest::Client {
         let mut roots = rustls::RootCertStore::empty();
         let der = rustls::pki_types::CertificateDer::from_pem_slice(self.authority_pem.as_bytes());
         roots.add(der.unwrap()).unwrap();
@@ -102,11 +102,16 @@ impl Files {
                     .unwrap()
             }
         };
-        let client = reqwest::Client::builder()
+        reqwest::Client::builder()
             .tls_backend_preconfigured(config)
             .no_proxy()
             .build()
-            .unwrap();
+            .unwrap()
+    }
+
+    /// The answer to an alert, or nothing when the handshake fails.
+    async fn send(&self, address: SocketAddr, client: Option<&str>) -> Option<u16> {
+        let client = self.client(client);
         let alerts = json!({"alerts": [{"status": "firing", "labels": {"ip": "192.0.2.1"}}]});
         let url = format!("https://localhost:{}/p", address.port());
         let answer = client.post(url).body(alerts.to_string()).send().await;

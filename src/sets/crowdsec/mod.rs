@@ -58,6 +58,7 @@ pub(super) struct CrowdSecEngine {
     /// Has the lifts.
     desired: Desired,
     fresh: Freshness,
+    ranges: bool,
     metrics: Metrics,
 }
 
@@ -94,8 +95,15 @@ impl CrowdSecEngine {
             time,
             desired,
             fresh: Freshness::default(),
+            ranges: true,
             metrics,
         }
+    }
+
+    /// Without ranges they are left out.
+    pub(super) fn with_ranges(mut self, ranges: bool) -> Self {
+        self.ranges = ranges;
+        self
     }
 
     /// Serves only while this replica follows the blocks.
@@ -176,7 +184,7 @@ impl SetEngine for CrowdSecEngine {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             v6: true,
-            ranges: true,
+            ranges: self.ranges,
             ttl: true,
             most: None,
         }

@@ -270,7 +270,7 @@ impl Query {
         read
     }
 
-    /// Tells bouncers at one address apart.
+    /// Distinguishes bouncers at one address.
     fn digest(&self, key: &str, agent: &str) -> [u8; 16] {
         let mut digest = Sha256::new();
         for part in [key, agent] {

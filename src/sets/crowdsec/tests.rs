@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::super::access::Access;
 use super::super::desired::Source;
-use super::super::serve::{Listeners, Surface};
+use super::super::serve::{Listeners, Site, Surface};
 use super::super::set::{Entry, Until};
 use super::*;
 use crate::mounted::MountedFile;
@@ -33,7 +33,7 @@ impl Case {
         let mut listeners = Listeners::default();
         let loopback = ([127, 0, 0, 1], 0).into();
         let surface = surface as Arc<dyn Surface>;
-        let failed = listeners.apply([(loopback, String::new(), surface)]).await;
+        let failed = listeners.apply([Site::open(loopback, "", surface)]).await;
         assert!(failed.is_empty(), "{failed:?}");
         let url = format!("http://{}", listeners.addresses()[0]);
         let _ = rustls::crypto::ring::default_provider().install_default();

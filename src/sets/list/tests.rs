@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::super::access::Access;
 use super::super::desired::{Desired, Source};
 use super::super::follower::{Follower, Parts};
-use super::super::serve::{Listeners, Surface};
+use super::super::serve::{Listeners, Site, Surface};
 use super::super::set::{Entry, Until};
 use super::*;
 use crate::mounted::MountedFile;
@@ -35,7 +35,7 @@ impl Case {
         let loopback = ([127, 0, 0, 1], 0).into();
         let surface = surface as Arc<dyn Surface>;
         let failed = listeners
-            .apply([(loopback, "/bans".to_owned(), surface)])
+            .apply([Site::open(loopback, "/bans", surface)])
             .await;
         assert!(failed.is_empty(), "{failed:?}");
         let url = format!("http://{}/bans", listeners.addresses()[0]);
