@@ -14,6 +14,8 @@ const PREROUTING: u32 = 0;
 const INGRESS: u32 = 5;
 /// `NF_ACCEPT`.
 const ACCEPT: u32 = 1;
+/// `NFT_TABLE_F_DORMANT`.
+const DORMANT: u32 = 1;
 /// The expressions of a rule, by name. `nft` prints them as `meta nfproto … ip saddr @v4 counter drop`.
 const EXPRESSIONS: [&str; 6] = ["meta", "cmp", "payload", "lookup", "counter", "immediate"];
 
@@ -183,8 +185,12 @@ impl Layout {
     /// # Errors
     /// The kernel's, except for objects that are missing.
     pub(super) fn read(socket: &mut Socket, table: &str, hook: &Hook) -> Result<Self, Error> {
-        if !exists(socket, kind::GET_TABLE, table, None, |_| true)?.0 {
-            return Ok(Self::Missing);
+        // The packets of a dormant table pass.
+        let awake = |table: Attributes<'_>| table.number(2).unwrap_or_default() & DORMANT == 0;
+        match exists(socket, kind::GET_TABLE, table, None, awake)? {
+            (false, _) => return Ok(Self::Missing),
+            (true, false) => return Ok(Self::Damaged("the table")),
+            (true, true) => {}
         }
         for family in Family::ALL {
             let intact = |set: Attributes<'_>| {
@@ -209,9 +215,23 @@ impl Layout {
             there.number(1) == Some(hook.number())
                 && there.number(2).map(u32::cast_signed) == Some(hook.priority())
                 && devices == wanted
+                && chain.number(5) == Some(ACCEPT)
+                && chain.text(7) == Some("filter")
         };
         if exists(socket, kind::GET_CHAIN, table, Some((3, CHAIN)), intact)? != (true, true) {
             return Ok(Self::Damaged("the chain"));
+        }
+        let chains = socket.dump(
+            kind::GET_CHAIN,
+            |writer| fixed(writer, INET, 0),
+            |message, chains| {
+                let chain = message.attributes(FIXED);
+                chains.extend((chain.text(1) == Some(table)).then_some(()));
+                Ok(())
+            },
+        )?;
+        if chains.len() > 1 {
+            return Ok(Self::Damaged("a further chain"));
         }
         let rules = socket.dump(
             kind::GET_RULE,
@@ -311,6 +331,24 @@ fn user_data(comment: &str) -> Vec<u8> {
     [&[0, length], comment.as_bytes(), &[0]].concat()
 }
 
+/// Whether an expression has the parameters that [`expressions`] writes. The kernel chooses how it shows registers.
+fn is_intact(name: &str, data: Attributes<'_>, family: Family) -> bool {
+    let bytes = u32::try_from(family.bytes()).ok();
+    match name {
+        "meta" => data.number(2) == Some(15),
+        "cmp" => data.number(2) == Some(0) && data.inside(3).get(1) == Some(&[family.protocol()]),
+        "payload" => {
+            data.number(2) == Some(1)
+                && data.number(3) == Some(family.offset())
+                && data.number(4) == bytes
+        }
+        // Its flag inverts the lookup.
+        "lookup" => data.text(1) == Some(family.name()) && data.number(5).unwrap_or_default() == 0,
+        "immediate" => data.inside(2).inside(2).number(1) == Some(0),
+        _ => true,
+    }
+}
+
 /// The family and the counter of a rule, if the agent made it.
 fn read_rule(rule: Attributes<'_>) -> Option<(Family, Counter)> {
     let comment = rule.get(7)?;
@@ -322,8 +360,11 @@ fn read_rule(rule: Attributes<'_>) -> Option<(Family, Counter)> {
     let mut names = Vec::new();
     for expression in expressions {
         let name = expression.text(1)?;
+        let data = expression.inside(2);
+        if !is_intact(name, data, family) {
+            return None;
+        }
         if name == "counter" {
-            let data = expression.inside(2);
             counter.bytes = data.long(1)?;
             counter.packets = data.long(2)?;
         }

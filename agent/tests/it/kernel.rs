@@ -246,6 +246,14 @@ fn what_nft_wrote_is_read_by_the_agent() {
     assert_eq!(kernel.observe().unwrap(), list(&[("192.0.2.7", None)]));
 }
 
+/// The handle of the rule for IPv4; "0" without one.
+fn first_rule(pair: &Pair) -> String {
+    let listed = pair.node.run("nft -a list ruleset");
+    let rule = listed.lines().find(|line| line.contains("saddr @v4"));
+    let handle = rule.and_then(|rule| rule.split(' ').next_back());
+    handle.unwrap_or("0").to_owned()
+}
+
 #[test]
 fn damage_is_seen_and_repaired() {
     let Some(pair) = Pair::new() else {
@@ -266,13 +274,39 @@ fn damage_is_seen_and_repaired() {
             "nft insert rule inet ipblock banned accept",
             Layout::Damaged("the rules"),
         ),
+        (
+            "nft replace rule inet ipblock banned handle RULE \
+             ip saddr @v4 counter accept comment \"ipblock-agent v4\"",
+            Layout::Damaged("the rules"),
+        ),
+        (
+            "nft replace rule inet ipblock banned handle RULE \
+             ip saddr != @v4 counter drop comment \"ipblock-agent v4\"",
+            Layout::Damaged("the rules"),
+        ),
+        (
+            "nft add set inet ipblock other { type ipv4_addr; flags interval; }; \
+             replace rule inet ipblock banned handle RULE \
+             ip saddr @other counter drop comment \"ipblock-agent v4\"",
+            Layout::Damaged("the rules"),
+        ),
+        (
+            "nft add table inet ipblock { flags dormant; }",
+            Layout::Damaged("the table"),
+        ),
+        (
+            "nft add chain inet ipblock other",
+            Layout::Damaged("a further chain"),
+        ),
         ("nft delete table inet ipblock", Layout::Missing),
     ] {
-        pair.node.run(damage);
+        let damage = damage.replace("RULE", &first_rule(&pair));
+        pair.node.run(&damage);
         let standing = kernel.standing().unwrap();
         assert_eq!(standing.layout, found, "{damage}");
         assert_ne!(standing.generation, intact.generation, "{damage}");
-        assert!(pair.passes(CLIENT[0]), "{damage}");
+        let ineffective = !damage.contains("chain inet ipblock other");
+        assert!(!ineffective || pair.passes(CLIENT[0]), "{damage}");
         build(&mut kernel, &[(CLIENT[0], None)]);
         assert!(pair.is_dropped(CLIENT[0]), "{damage}, repaired");
     }
