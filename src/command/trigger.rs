@@ -185,6 +185,13 @@ fn report(tried: &Tried) -> (String, bool) {
             tried.left_out
         );
     }
+    if tried.not_read > 0 {
+        let _ = writeln!(
+            text,
+            "{} addresses are too many and are not used",
+            tried.not_read
+        );
+    }
     if tried.lines.is_empty() {
         text.push_str("the payload has no alert\n");
     }

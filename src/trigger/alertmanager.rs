@@ -21,7 +21,7 @@ pub(super) fn read(body: &[u8], names: &Labels, ranges: bool) -> Result<Alerts, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trigger::alerts::{Verdict, Wanted};
+    use crate::trigger::alerts::{MOST_ALERTS, Verdict, Wanted};
     use serde_json::{Value, json};
 
     fn group(alerts: &[Value]) -> Value {
@@ -110,14 +110,16 @@ mod tests {
     }
 
     #[test]
-    fn more_addresses_than_the_limit_refuse_the_request() {
+    fn alerts_past_the_limit_are_counted_and_resolved_ones_take_no_place_of_a_ban() {
         let list = "192.0.2.7 ".repeat(100);
-        let one = alert("firing", json!({ "ip": list }));
-        let most: Vec<Value> = vec![one.clone(); 10];
-        assert_eq!(read_with(&most, &Labels::default()).judged.len(), 1000);
-        let over = group(&vec![one; 11]).to_string();
-        let error = read(over.as_bytes(), &Labels::default(), false).unwrap_err();
-        assert_eq!(error, Unreadable::TooMany);
+        let with = |status: &str, count| vec![alert(status, json!({ "ip": list })); count];
+        let resolved = with("resolved", MOST_ALERTS / 100 + 1);
+        let most = [resolved, with("firing", MOST_ALERTS / 100)].concat();
+        let alerts = read_with(&most, &Labels::default());
+        assert_eq!((bans(&alerts).len(), alerts.not_read), (MOST_ALERTS, 100));
+        let over = [most, with("firing", 1)].concat();
+        let alerts = read_with(&over, &Labels::default());
+        assert_eq!((bans(&alerts).len(), alerts.not_read), (MOST_ALERTS, 200));
     }
 
     #[test]

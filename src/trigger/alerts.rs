@@ -3,8 +3,9 @@
 use crate::api::Alert;
 use crate::target::Target;
 
-/// Alerts, and addresses of alerts, past this number are not read.
-pub(super) const MOST_ALERTS: usize = 1000;
+/// Bans past this number in one request are not read, and as many other verdicts. Each address of an alert counts. The
+/// alerts past it are counted: a refusal of the whole request would ban nobody, and its sender would not repeat it.
+pub(super) const MOST_ALERTS: usize = 4000;
 
 /// Longest reason taken over, in characters.
 const LONGEST_REASON: usize = 1024;
@@ -19,6 +20,9 @@ pub(crate) struct Alerts {
     pub(crate) judged: Vec<Judged>,
     /// How many alerts the sender left out of this request.
     pub(crate) left_out: u64,
+    /// How many bans and ends of alerts were not read, because there are more than [`MOST_ALERTS`].
+    pub(crate) not_read: u64,
+    pub(super) bans: usize,
 }
 
 /// One alert of a body.
@@ -83,27 +87,24 @@ pub(crate) enum Unreadable {
         payload: &'static str,
         problem: String,
     },
-    /// More alerts than are read.
-    #[error("more than {MOST_ALERTS} alerts or addresses in one request")]
-    TooMany,
 }
 
 // === impl Alerts ===
 
 impl Alerts {
-    /// Adds the verdicts of the alert at `position`.
-    pub(super) fn add(
-        &mut self,
-        position: usize,
-        verdicts: impl IntoIterator<Item = Verdict>,
-    ) -> Result<(), Unreadable> {
-        let judged = verdicts.into_iter();
-        self.judged
-            .extend(judged.map(|verdict| Judged { position, verdict }));
-        if self.judged.len() > MOST_ALERTS {
-            return Err(Unreadable::TooMany);
+    /// Adds the verdicts of the alert at `position`. Resolved and useless alerts take no place of a ban.
+    pub(super) fn add(&mut self, position: usize, verdicts: impl IntoIterator<Item = Verdict>) {
+        for verdict in verdicts {
+            let bans = matches!(verdict, Verdict::Ban(_));
+            let others = self.judged.len() - self.bans;
+            if (if bans { self.bans } else { others }) >= MOST_ALERTS {
+                let counts = !matches!(verdict, Verdict::Ignored(_));
+                self.not_read += u64::from(counts);
+                continue;
+            }
+            self.bans += usize::from(bans);
+            self.judged.push(Judged { position, verdict });
         }
-        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::address::{MOST_IN_A_TEXT, addresses};
-use super::alerts::{self, Alerts, MOST_ALERTS, Resolved, Unreadable, Unusable, Verdict, Wanted};
+use super::alerts::{self, Alerts, Resolved, Unreadable, Unusable, Verdict, Wanted};
 use super::labels::{bounded, lasting};
 use super::mapping::{GROUP, Mapping, Pointers};
 use crate::api::Alert;
@@ -34,28 +34,28 @@ pub(super) fn read(body: &[u8], mapping: &Mapping, ranges: bool) -> Result<Alert
         }
         None => return Err(malformed(format!("there is no {}", place(items)))),
     };
-    if elements.len() > MOST_ALERTS {
-        return Err(Unreadable::TooMany);
-    }
     let mut read = Alerts::default();
     for (position, element) in elements.iter().enumerate() {
-        read.add(position, judge(element, mapping, ranges))?;
+        judge(element, mapping, ranges, |verdict| {
+            read.add(position, [verdict]);
+        });
     }
     Ok(read)
 }
 
-fn judge(element: &Value, mapping: &Mapping, ranges: bool) -> Vec<Verdict> {
+/// Passes the verdicts of an element to `add`, one after another: an element may have many addresses.
+fn judge(element: &Value, mapping: &Mapping, ranges: bool, mut add: impl FnMut(Verdict)) {
     let raw = &mapping.raw;
     let firing = match status(element, mapping) {
         Status::Firing => true,
         Status::Resolved => false,
-        Status::Other(why) => return vec![Verdict::Ignored(why)],
+        Status::Other(why) => return add(Verdict::Ignored(why)),
     };
     let texts = texts(element, &raw.ip);
     if texts.is_empty() {
         let places: Vec<&str> = raw.ip.all().iter().map(|it| place(it)).collect();
         let why = format!("it has no text at {}", places.join(" or "));
-        return vec![Verdict::Ignored(why)];
+        return add(Verdict::Ignored(why));
     }
     let first = |pointers| self::texts(element, pointers).into_iter().next();
     let given = first(&raw.duration);
@@ -67,15 +67,13 @@ fn judge(element: &Value, mapping: &Mapping, ranges: bool) -> Vec<Verdict> {
     let by = by.map(|by| alerts::by(&by));
     let alert = first(&raw.id).map(|id| bounded(id.trim()));
     let alert = alert.unwrap_or_default();
-    let mut verdicts = Vec::new();
     for text in &texts {
         let found = found(text, mapping, ranges);
         if found.is_empty() {
-            verdicts.push(Verdict::Ignored(
-                "the pattern matches nothing in its text".into(),
-            ));
+            let why = "the pattern matches nothing in its text";
+            add(Verdict::Ignored(why.into()));
         }
-        verdicts.extend(found.into_iter().map(|entry| match entry {
+        let verdicts = found.into_iter().map(|entry| match entry {
             Ok((target, raw)) if firing => {
                 let (duration, remark) = lasting(given.as_deref(), &target);
                 Verdict::Ban(Wanted {
@@ -99,12 +97,9 @@ fn judge(element: &Value, mapping: &Mapping, ranges: bool) -> Vec<Verdict> {
             }),
             Err(why) if firing => Verdict::Invalid(why.0),
             Err(why) => Verdict::Ignored(why.0),
-        }));
-        if verdicts.len() > MOST_ALERTS {
-            break;
-        }
+        });
+        verdicts.for_each(&mut add);
     }
-    verdicts
 }
 
 fn status(element: &Value, mapping: &Mapping) -> Status {
@@ -178,6 +173,7 @@ fn place(pointer: &str) -> &str {
 mod tests {
     use super::*;
     use crate::trigger::RawMapping;
+    use crate::trigger::alerts::MOST_ALERTS;
     use serde_json::json;
 
     fn mapping(yaml: &str) -> Mapping {
@@ -295,16 +291,17 @@ defaults: {duration: 2h, reason: WAF, by: waf}";
                 .to_string();
             assert!(error.contains(part), "{body}: {error}");
         }
-        let many = json!({"alerts": vec![json!({"ip": "192.0.2.1"}); 1001]}).to_string();
-        assert_eq!(
-            read(many.as_bytes(), &mapping, false),
-            Err(Unreadable::TooMany)
-        );
-        let wide = json!({"alerts": {"ip": vec!["192.0.2.1"; 5000]}}).to_string();
-        assert_eq!(
-            read(wide.as_bytes(), &mapping, false),
-            Err(Unreadable::TooMany)
-        );
+    }
+
+    #[test]
+    fn addresses_past_the_limit_are_counted_and_the_others_are_read() {
+        for body in [
+            json!(vec![json!({"ip": "192.0.2.1"}); MOST_ALERTS + 3]),
+            json!({"ip": vec!["192.0.2.1"; MOST_ALERTS + 3]}),
+        ] {
+            let alerts = alerts("{ip: /ip}", &body);
+            assert_eq!((alerts.judged.len(), alerts.not_read), (MOST_ALERTS, 3));
+        }
     }
 
     proptest::proptest! {

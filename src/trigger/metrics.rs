@@ -6,11 +6,12 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// `ipblock_webhook_requests_total{trigger,code}`, `ipblock_debounced_total` and `ipblock_triggers_unbound`. Cloning is
-/// cheap; clones count together.
+/// `ipblock_webhook_requests_total{trigger,code}`, `ipblock_alerts_missed_total{trigger,cause}`, `ipblock_debounced_total`
+/// and `ipblock_triggers_unbound`. Cloning is cheap; clones count together.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     requests: Family<Request, Counter>,
+    missed: Family<Missed, Counter>,
     pub(super) debounced: Counter,
     pub(super) unbound: Gauge,
 }
@@ -19,6 +20,12 @@ pub struct Metrics {
 struct Request {
     trigger: String,
     code: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Missed {
+    trigger: String,
+    cause: &'static str,
 }
 
 // === impl Metrics ===
@@ -30,6 +37,11 @@ impl Metrics {
             "ipblock_webhook_requests",
             "Requests to the triggers, by the status of the answer",
             self.requests.clone(),
+        );
+        registry.register(
+            "ipblock_alerts_missed",
+            "Alerts that the sender left out of a request (truncated), and those past the limit of a request (limit)",
+            self.missed.clone(),
         );
         registry.register(
             "ipblock_debounced",
@@ -49,5 +61,22 @@ impl Metrics {
             code,
         };
         self.requests.get_or_create(&labels).inc();
+    }
+
+    /// Counts alerts of a request that were not read: those that the sender left out, and those past the limit.
+    pub(super) fn missed(&self, trigger: &str, left_out: u64, not_read: u64) {
+        for (cause, count) in [("truncated", left_out), ("limit", not_read)] {
+            if count > 0 {
+                let trigger = trigger.to_owned();
+                let missed = self.missed.get_or_create(&Missed { trigger, cause });
+                missed.inc_by(count);
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn missed_so_far(&self, trigger: &str, cause: &'static str) -> u64 {
+        let trigger = trigger.to_owned();
+        self.missed.get_or_create(&Missed { trigger, cause }).get()
     }
 }

@@ -1,7 +1,7 @@
 //! Triggers: HTTP servers whose alerts become IPBlock objects.
 //!
 //! ```text
-//! request ─ method ─ credentials ─ body ≤ 1 MiB ─ JSON ─ ≤ 1000 alerts ┐
+//! request ─ method ─ credentials ─ body ≤ 1 MiB ─ JSON ─ ≤ 4000 bans  ┐
 //!                                                                      │ each firing alert
 //!   canonical address ─ its lock ─ debounce ─ object by name ──────────┘
 //!                                             ├ none: create, with finalizer and intent

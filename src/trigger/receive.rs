@@ -6,7 +6,7 @@ use futures::StreamExt;
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::json;
 
-use super::alerts::{Alerts, Resolved, Unreadable, Verdict, Wanted};
+use super::alerts::{Alerts, Resolved, Verdict, Wanted};
 use super::credentials::Refusal;
 use super::definition::Definition;
 use super::intake::{Intake, Outcome};
@@ -29,6 +29,8 @@ pub(super) struct Route {
     pub(super) intake: Intake,
     /// The log of refused requests: an unknown sender may send any number of them.
     pub(super) refusals: Sampled,
+    /// The log of alerts that did not arrive.
+    pub(super) missed: Sampled,
 }
 
 /// The outcomes of a request's alerts.
@@ -44,6 +46,7 @@ struct Tally {
     ignored: usize,
     rejected: Vec<String>,
     unavailable: Vec<String>,
+    not_read: u64,
 }
 
 // === impl Route ===
@@ -98,13 +101,7 @@ impl Route {
         })?;
         check.body(&body).map_err(refuse)?;
         let alerts = self.definition.payload.read(&body);
-        let alerts = alerts.map_err(|error| {
-            let status = match error {
-                Unreadable::Malformed { .. } => StatusCode::BAD_REQUEST,
-                Unreadable::TooMany => StatusCode::PAYLOAD_TOO_LARGE,
-            };
-            text(status, error.to_string())
-        })?;
+        let alerts = alerts.map_err(|error| text(StatusCode::BAD_REQUEST, error.to_string()))?;
         Ok(self.carry_out(alerts).await)
     }
 
@@ -133,11 +130,20 @@ impl Route {
 
     async fn carry_out(&self, alerts: Alerts) -> Answer {
         let trigger = &self.definition.name;
-        if alerts.left_out > 0 {
-            let left_out = alerts.left_out;
-            tracing::warn!(%trigger, left_out, "the sender left out alerts: some addresses were not received");
+        let (left_out, not_read) = (alerts.left_out, alerts.not_read);
+        if left_out > 0 || not_read > 0 {
+            self.intake
+                .shared
+                .metrics
+                .missed(trigger, left_out, not_read);
+            if let Some(unlogged) = self.missed.pass() {
+                tracing::warn!(%trigger, left_out, not_read, unlogged, "some alerts were left out by the sender or are past the limit of a request; group alerts by their address");
+            }
         }
-        let mut tally = Tally::default();
+        let mut tally = Tally {
+            not_read,
+            ..Tally::default()
+        };
         let mut wanted = Vec::new();
         let mut over = Vec::new();
         for judged in alerts.judged {
@@ -248,6 +254,7 @@ impl Tally {
             "ignored": self.ignored,
             "rejected": self.rejected.iter().take(20).collect::<Vec<_>>(),
             "notWritten": self.unavailable.len(),
+            "notRead": self.not_read,
         });
         let mut answer = json(self.status(), &document);
         if self.status() == StatusCode::SERVICE_UNAVAILABLE {

@@ -25,7 +25,7 @@ use crate::time::Time;
 /// Mebibytes of bodies that are read at once, by all triggers: sixteen of the largest.
 const BODIES: usize = 16;
 
-/// One line about refused requests of a route within this time.
+/// One line about refused requests of a route within this time, and one about alerts that did not arrive.
 const REFUSALS: Duration = Duration::from_secs(10);
 
 /// The parts that the triggers use.
@@ -223,6 +223,7 @@ impl Triggers {
                 repeated: None,
             },
             refusals: Sampled::every(REFUSALS),
+            missed: Sampled::every(REFUSALS),
         }
     }
 }

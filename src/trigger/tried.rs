@@ -12,6 +12,8 @@ pub struct Tried {
     pub lines: Vec<(usize, Line)>,
     /// How many alerts the sender left out.
     pub left_out: u64,
+    /// How many addresses were not read, because the payload has too many.
+    pub not_read: u64,
 }
 
 /// What an alert requests, in a sentence.
@@ -36,6 +38,7 @@ impl Payload {
                 .map(|judged| (judged.position, Line::of(judged.verdict)))
                 .collect(),
             left_out: alerts.left_out,
+            not_read: alerts.not_read,
         })
     }
 }
