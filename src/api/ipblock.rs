@@ -203,6 +203,14 @@ impl IPBlock {
                 .is_some_and(|owners| !owners.is_empty())
     }
 
+    /// Whether a ban was begun that the status does not count yet: its intent is written, and its outcome is not.
+    #[must_use]
+    pub fn has_begun_ban(&self) -> bool {
+        let intent = self.annotation(INTENT).map(str::parse::<Intent>);
+        let counted = self.status.as_ref().map_or(0, IPBlockStatus::bans);
+        matches!(intent, Some(Ok(intent)) if intent.attempt > counted)
+    }
+
     /// Whether its deletion was requested.
     #[must_use]
     pub fn is_deleting(&self) -> bool {

@@ -143,9 +143,9 @@ pub(super) fn resolve(block: &IPBlock, trigger: &str, alert: &str, now: Timestam
     Change::Lift(format!("{}s", ended.max(1)))
 }
 
-/// Whether a ban is asked for that is not made yet.
+/// Whether a ban is asked for or begun that is not made yet.
 fn asked(block: &IPBlock) -> bool {
-    block.spec.trigger == Some(true)
+    block.spec.trigger == Some(true) || block.has_begun_ban()
 }
 
 fn mark(trigger: &str, alert: &str) -> String {
@@ -277,6 +277,14 @@ mod tests {
             resolve(&block, "am", "one", now()),
             Change::Lift(_)
         ));
+        // The reconciler has taken the trigger, and waits for the gateway.
+        block.spec.trigger = Some(false);
+        let place = crate::api::Place::new("xdp", "192.0.2.250:8080");
+        let begun = crate::api::Intent::new("192.0.2.7".parse().unwrap(), place, 2);
+        let annotations = block.metadata.annotations.get_or_insert_default();
+        annotations.insert(crate::api::INTENT.into(), begun.to_string());
+        let lift = Change::Lift("1s".into());
+        assert_eq!(resolve(&block, "am", "one", now()), lift);
     }
 
     #[test]

@@ -56,7 +56,8 @@ pub(crate) fn answer(block: &IPBlock, asked: &str, rules: Rules, now: Timestamp)
     if triggered || block.spec.unblock == Some(true) {
         return Answer::LeaveAlone;
     }
-    let resting = phase.is_some_and(Phase::is_over);
+    // Between the intent of a new ban and its outcome the phase is the former one.
+    let resting = phase.is_some_and(Phase::is_over) && !block.has_begun_ban();
     let graced = status.is_some_and(|status| in_grace(status, rules.grace, now));
     if is_overdue(block, now) || is_lapsing(block, now) || (resting && !graced) {
         return Answer::Trigger;
@@ -83,8 +84,11 @@ fn is_longer_than_pending(block: &IPBlock, asked: Duration) -> bool {
 
 fn is_pending(block: &IPBlock) -> bool {
     let status = block.status.as_ref();
-    let phase = status.and_then(|status| status.phase.as_ref());
-    matches!(phase, None | Some(Phase::Pending))
+    match status.and_then(|status| status.phase.as_ref()) {
+        None | Some(Phase::Pending) => true,
+        Some(Phase::Active) => false,
+        Some(_) => block.has_begun_ban(),
+    }
 }
 
 /// The `spec.duration` that makes an active block last `asked` from `now` on, but at most `most` in all.
@@ -156,12 +160,20 @@ impl Ban {
     }
 }
 
-/// Whether a ban that stands is past its end: it is about to be lifted, or its gateway does not answer.
+/// Whether a ban that stands is past its end, or past the one that its shortened spec requests: it is about to be lifted,
+/// or its gateway does not answer.
 fn is_overdue(block: &IPBlock, now: Timestamp) -> bool {
     let status = block.status.as_ref();
-    let active = status.filter(|status| status.is(&Phase::Active));
-    let end = active.and_then(IPBlockStatus::expires_at);
-    end.is_some_and(|end| end <= now)
+    let Some(active) = status.filter(|status| status.is(&Phase::Active)) else {
+        return false;
+    };
+    let asked = block.spec.duration.as_deref().map(duration::parse);
+    let granted = active.granted(asked.and_then(Result::ok));
+    let granted = granted.and_then(|granted| SignedDuration::try_from(granted).ok());
+    let requested = active.blocked_at().zip(granted);
+    let requested = requested.and_then(|(began, granted)| began.checked_add(granted).ok());
+    let mut ends = active.expires_at().into_iter().chain(requested);
+    ends.any(|end| end <= now)
 }
 
 /// Whether the ban of `block` is lifted, or about to be, and none is requested. A refused block does not count: it would
@@ -169,6 +181,7 @@ fn is_overdue(block: &IPBlock, now: Timestamp) -> bool {
 pub(crate) fn has_ended(block: &IPBlock, now: Timestamp) -> bool {
     let status = block.status.as_ref();
     let expired = status.is_some_and(|status| status.is(&Phase::Expired));
+    let expired = expired && !block.has_begun_ban();
     (expired || is_overdue(block, now)) && block.spec.trigger != Some(true)
 }
 

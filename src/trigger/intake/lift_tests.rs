@@ -89,15 +89,19 @@ async fn the_last_resolved_alert_ends_the_ban_and_the_next_alert_bans_at_once() 
         Outcome::LeftAlone
     );
 
-    // The reconciler lifts it; the next alert bans again, and its end lifts that ban.
-    let mut over = blocks.one(NAME);
-    over.status.as_mut().unwrap().phase = Some(Phase::Expired);
-    blocks.put(over);
-    assert_eq!(
-        intake.take(&alert("1.2.3.4", "a")).await,
-        Outcome::Triggered
-    );
-    assert_eq!(blocks.one(NAME).annotation(RESOLVED), None);
+    // The next alert bans again, before the reconciler lifts the ban and after that, and its end lifts the new ban.
+    for phase in [Phase::Active, Phase::Expired] {
+        let mut over = lifted.clone();
+        over.status.as_mut().unwrap().phase = Some(phase);
+        blocks.put(over);
+        assert!(blocks.has_ended("default", NAME, now()), "no debounce");
+        assert_eq!(
+            intake.take(&alert("1.2.3.4", "a")).await,
+            Outcome::Triggered
+        );
+        assert_eq!(blocks.one(NAME).annotation(RESOLVED), None);
+        assert_eq!(blocks.one(NAME).spec.duration.as_deref(), Some("1h"));
+    }
     ban(&blocks, NAME, 1);
     assert_eq!(
         intake.resolve(&resolved("1.2.3.4", "a")).await,
@@ -179,6 +183,39 @@ async fn a_ban_that_was_asked_for_and_is_not_made_is_taken_back() {
         Outcome::Lifted
     );
     assert_eq!(blocks.one(NAME).spec.trigger, Some(false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_alert_while_a_ban_is_made_again_joins_it_and_its_end_lifts_the_ban() {
+    let blocks = Arc::new(InMemory::default());
+    let intake = lifting(&blocks, "am");
+    for phase in [Phase::Expired, Phase::Failed] {
+        let mut over = block(NAME, "1.2.3.4", Some(phase));
+        over.status.as_mut().unwrap().ban_count = Some(1);
+        blocks.put(over);
+        assert_eq!(
+            intake.take(&alert("1.2.3.4", "a")).await,
+            Outcome::Triggered
+        );
+        // As the reconciler leaves the block while the gateway does not answer.
+        let mut begun = blocks.one(NAME);
+        begun.spec.trigger = Some(false);
+        let place = Place::new("xdp", "192.0.2.250:8080");
+        let mut intent = api::Intent::new("1.2.3.4".parse().unwrap(), place, 2);
+        intent.asked = Some(now());
+        let annotations = begun.metadata.annotations.get_or_insert_default();
+        annotations.insert(api::INTENT.into(), intent.to_string());
+        blocks.put(begun);
+        assert_eq!(
+            intake.take(&alert("1.2.3.4", "b")).await,
+            Outcome::LeftAlone,
+            "one ban"
+        );
+        assert_ne!(blocks.one(NAME).spec.trigger, Some(true));
+        for (name, outcome) in [("a", Outcome::LeftAlone), ("b", Outcome::Lifted)] {
+            assert_eq!(intake.resolve(&resolved("1.2.3.4", name)).await, outcome);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
