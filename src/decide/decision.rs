@@ -345,6 +345,9 @@ impl Decision<'_> {
 
     /// A ban that did not come about within its own time. Whether its calls reached the gateway is not known.
     fn give_up(&self, request: Request) -> Plan {
+        if self.facts.is_resolved() {
+            return self.lift(Cause::Expired);
+        }
         let asked = request.duration.map_or_else(String::new, duration::display);
         let message = format!(
             "{} was not banned within its duration of {asked}; set spec.trigger to ban it now",

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::api::{
     Condition, FINALIZER, INTENT, IPBlock, IPBlockStatus, Intent, Phase, Place, RELEASE_ANNOTATION,
-    RETENTION_ANNOTATION, Standing, TRIGGER_ANNOTATION, condition,
+    RESOLVED, RETENTION_ANNOTATION, Standing, TRIGGER_ANNOTATION, condition,
 };
 use crate::duration;
 use crate::engine::Kind;
@@ -272,6 +272,13 @@ impl<'a> Facts<'a> {
             Some(intent) if self.attempted => intent.asked.or(self.created()),
             _ => self.status.blocked_at().or(self.created()),
         }
+    }
+
+    /// The last alert of a ban was resolved after the ban was asked for: it is not wanted any more.
+    pub(super) fn is_resolved(&self) -> bool {
+        let resolved = self.block.annotation(RESOLVED).map(str::parse::<Timestamp>);
+        let resolved = resolved.and_then(Result::ok).zip(self.asked());
+        resolved.is_some_and(|(resolved, asked)| resolved >= asked)
     }
 
     /// When the lift that has not succeeded yet failed first; `None`: no lift is failing.

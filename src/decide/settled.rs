@@ -447,7 +447,8 @@ impl<'a> Draft<'a> {
         }
         let target = self.subject;
         let mut message = match (cause, lifted) {
-            (Cause::Expired, _) => format!("the ban of {target} is lifted: its time is over"),
+            (Cause::Expired, true) => format!("the ban of {target} is lifted: its time is over"),
+            (Cause::Expired, false) => "not banned: its time is over".to_owned(),
             (_, true) => format!("the ban of {target} is lifted: spec.unblock was set"),
             (_, false) => "not banned: spec.unblock was set".to_owned(),
         };

@@ -1,7 +1,7 @@
 //! How blocks end: in time, too late, deleted, kept for long enough.
 
 use super::*;
-use crate::api::RETENTION_ANNOTATION;
+use crate::api::{RESOLVED, RETENTION_ANNOTATION};
 
 #[test]
 fn a_due_block_is_lifted_with_two_writes_in_all() {
@@ -128,6 +128,40 @@ fn a_ban_that_did_not_come_about_within_its_own_time_is_lifted_to_be_sure_and_en
     case.block.spec.trigger = Some(true);
     let again = case.at(late);
     assert_eq!(operations(&again), [ban("192.0.2.7", Some(600))]);
+}
+
+#[test]
+fn a_ban_whose_alert_was_resolved_before_it_came_about_ends_as_any_other() {
+    let resolved = |case: &mut Case, at: Timestamp| {
+        case.block.spec.duration = Some("1s".into());
+        case.annotate(RESOLVED, &at.to_string());
+    };
+    let mut waiting = Case::new("192.0.2.7", "10m");
+    fail(&mut waiting, now());
+    resolved(&mut waiting, now());
+    let plan = waiting.decide();
+    assert_eq!(operations(&plan), [unban("192.0.2.7")], "to be sure");
+    let settled = waiting.apply(&plan, now());
+    assert_eq!(phase(&settled), Phase::Expired);
+    assert_eq!(reasons(&settled), ["Expired"]);
+    // An earlier lift says nothing about a later ban.
+    let mut earlier = Case::new("192.0.2.7", "10m");
+    fail(&mut earlier, now());
+    resolved(&mut earlier, now() - seconds(61));
+    assert_eq!(reasons(&settle(&earlier.decide())), ["NotInTime"]);
+    // No ban was begun: there was no configuration.
+    let mut new = Case::new("192.0.2.7", "10m");
+    new.place = None;
+    resolved(&mut new, now());
+    let settled = settle(&new.decide());
+    assert_eq!(
+        (phase(&settled), reasons(&settled)),
+        (Phase::Expired, vec![])
+    );
+    assert_eq!(
+        settled.status.unwrap().message.as_deref(),
+        Some("not banned: its time is over")
+    );
 }
 
 #[test]
