@@ -35,6 +35,8 @@ struct Summary {
     unchanged: usize,
     /// Repeats of an address earlier in the file.
     repeated: usize,
+    /// Blocks whose ban is over, in what kubectl printed.
+    over: usize,
     refused: Vec<(usize, String)>,
 }
 
@@ -48,6 +50,7 @@ impl Summary {
             (self.extended, "extended"),
             (self.unchanged, "unchanged"),
             (self.repeated, "repeated"),
+            (self.over, "over already"),
             (self.refused.len(), "refused"),
         ] {
             if count > 0 {
@@ -77,7 +80,11 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Import) -> Result
     let mut wanted = Vec::new();
     for Entry { line, item } in entries {
         let item = match item {
-            Ok(item) => item,
+            Ok(Some(item)) => item,
+            Ok(None) => {
+                summary.over += 1;
+                continue;
+            }
             Err(why) => {
                 summary.refused.push((line, why));
                 continue;

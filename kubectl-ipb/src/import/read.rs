@@ -1,5 +1,6 @@
 //! From the text of a file to entries: plain lists, CSV, JSON, and the decisions of CrowdSec.
 
+use ipblock_operator::api::Phase;
 use ipblock_operator::duration;
 use ipblock_operator::target::{Quoted, Target};
 use jiff::Timestamp;
@@ -14,8 +15,8 @@ use crate::command::{Length, lasting};
 pub(super) struct Entry {
     /// Its line; in JSON its number.
     pub(super) line: usize,
-    /// The ban it asks for, or why it is none.
-    pub(super) item: Result<Item, String>,
+    /// The ban it asks for, or why it is none. `None`: a block whose ban is over.
+    pub(super) item: Result<Option<Item>, String>,
 }
 
 /// A ban that a file asks for.
@@ -69,7 +70,8 @@ pub(super) fn read(text: &str, format: Format, now: Timestamp) -> Result<Vec<Ent
                     ip: Some(entry.to_owned()),
                     ..Fields::default()
                 }
-                .item(now),
+                .item(now)
+                .map(Some),
             })
             .collect()),
         Format::Csv => csv(text, now),
@@ -134,7 +136,7 @@ fn row((line, record): &Record, columns: &[Option<&str>], now: Timestamp) -> Ent
     }
     Entry {
         line: *line,
-        item: fields.item(now),
+        item: fields.item(now).map(Some),
     }
 }
 
@@ -170,11 +172,14 @@ fn json(text: &str, now: Timestamp) -> Result<Vec<Entry>, String> {
         .collect())
 }
 
-fn member(element: &Value, now: Timestamp) -> Result<Item, String> {
+fn member(element: &Value, now: Timestamp) -> Result<Option<Item>, String> {
     if let Some(text) = element.as_str() {
         let mut fields = Fields::default();
         fields.set("ip", text);
-        return fields.item(now);
+        return fields.item(now).map(Some);
+    }
+    if is_over(element, now) {
+        return Ok(None);
     }
     // An IPBlock as kubectl prints it has its fields in the spec.
     let object = element["spec"].as_object().or_else(|| element.as_object());
@@ -190,10 +195,33 @@ fn member(element: &Value, now: Timestamp) -> Result<Item, String> {
             _ => {}
         }
     }
-    if element["spec"].is_object() && fields.duration.is_none() {
-        fields.duration = Some("forever".to_owned());
+    if element["spec"].is_object() {
+        let end = element["status"]["expiresAt"].as_str();
+        match end.filter(|_| element["spec"]["trigger"] != true) {
+            // What is left of the ban, and not its whole length again.
+            Some(end) => {
+                fields.until = Some(end.to_owned());
+                fields.duration = None;
+            }
+            None if fields.duration.is_none() => fields.duration = Some("forever".to_owned()),
+            None => {}
+        }
     }
-    fields.item(now)
+    fields.item(now).map(Some)
+}
+
+/// Whether an element is an IPBlock with a status that does not ban, and will not.
+fn is_over(element: &Value, now: Timestamp) -> bool {
+    let (spec, status) = (&element["spec"], &element["status"]);
+    if !spec.is_object() {
+        return false;
+    }
+    let phase = status["phase"].as_str().unwrap_or_default();
+    let stands = ["", Phase::Active.as_str(), Phase::Pending.as_str()].contains(&phase);
+    let end = status["expiresAt"].as_str().map(str::parse::<Timestamp>);
+    let past = matches!(end, Some(Ok(end)) if end <= now);
+    let triggered = spec["trigger"] == true;
+    spec["unblock"] == true || ((!stands || past) && !triggered)
 }
 
 // === impl Fields ===

@@ -10,7 +10,8 @@ fn now() -> Timestamp {
 fn shown(text: &str, format: Format) -> Vec<String> {
     let entries = read(text, format, now()).unwrap();
     let lines = entries.into_iter().map(|Entry { line, item }| match item {
-        Ok(item) => {
+        Ok(None) => format!("{line} over"),
+        Ok(Some(item)) => {
             let length = match item.length {
                 None => "default".to_owned(),
                 Some(Length(None)) => "forever".to_owned(),
@@ -118,6 +119,40 @@ fn json_is_an_export_a_list_or_what_kubectl_prints() {
         ),
     ] {
         assert_eq!(shown(text, Format::Auto), wanted);
+    }
+    let block = |spec: &str, status: &str| {
+        format!(
+            r#"{{"items": [{{"spec": {{"ip": "192.0.2.7", "duration": "1h"{spec}}}, "status": {status}}}]}}"#
+        )
+    };
+    for (spec, status, wanted) in [
+        (
+            "",
+            r#"{"phase": "active", "expiresAt": "2026-01-01T12:10:00Z"}"#,
+            "1 192.0.2.7 10m",
+        ),
+        (
+            "",
+            r#"{"phase": "active", "expiresAt": "2026-01-01T12:00:00Z"}"#,
+            "1 over",
+        ),
+        ("", r#"{"phase": "pending"}"#, "1 192.0.2.7 1h"),
+        ("", "{}", "1 192.0.2.7 1h"),
+        ("", r#"{"phase": "expired"}"#, "1 over"),
+        ("", r#"{"phase": "failed"}"#, "1 over"),
+        ("", r#"{"phase": "skipped"}"#, "1 over"),
+        (
+            r#", "trigger": true"#,
+            r#"{"phase": "expired"}"#,
+            "1 192.0.2.7 1h",
+        ),
+        (r#", "unblock": true"#, r#"{"phase": "active"}"#, "1 over"),
+    ] {
+        assert_eq!(
+            shown(&block(spec, status), Format::Auto),
+            [wanted],
+            "{spec} {status}"
+        );
     }
     for (text, part) in [
         ("[", "not JSON"),
