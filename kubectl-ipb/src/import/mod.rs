@@ -26,6 +26,9 @@ use read::{Entry, Item, read};
 /// Refused entries that are named; the others are counted.
 const NAMED: usize = 50;
 
+/// When so many writes are forbidden and none before them was answered otherwise, the import ends.
+const FORBIDDEN: usize = 5;
+
 /// What became of the entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Summary {
@@ -38,11 +41,26 @@ struct Summary {
     /// Blocks whose ban is over, in what kubectl printed.
     over: usize,
     refused: Vec<(usize, String)>,
+    /// Entries that were not written because the import ended early.
+    left: usize,
 }
 
 // === impl Summary ===
 
 impl Summary {
+    /// Prints the refused entries and the line about all.
+    fn print(&mut self, all: usize, dry_run: bool) -> Result<(), Error> {
+        self.refused.sort();
+        let (named, more) = self.refused.split_at(self.refused.len().min(NAMED));
+        for (line, why) in named {
+            note(&clean(&format!("line {line}: {why}")));
+        }
+        if !more.is_empty() {
+            note(&format!("and {} more", more.len()));
+        }
+        out(&self.line(all, dry_run)).map_err(Error::from)
+    }
+
     fn line(&self, all: usize, dry_run: bool) -> String {
         let mut parts = vec![format!("{} created", self.created)];
         for (count, what) in [
@@ -52,6 +70,7 @@ impl Summary {
             (self.repeated, "repeated"),
             (self.over, "over already"),
             (self.refused.len(), "refused"),
+            (self.left, "not tried or without an answer"),
         ] {
             if count > 0 {
                 parts.push(format!("{count} {what}"));
@@ -102,30 +121,44 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Import) -> Result
         extend: arguments.extend,
         dry_run: arguments.dry_run,
     };
+    summary.left = wanted.len();
+    let mut forbidden = Some(0);
+    let mut ended = None;
     let mut writes = stream::iter(wanted)
         .map(|(line, wanted)| async move { (line, put(cluster, &wanted, how).await) })
         .buffer_unordered(usize::from(arguments.concurrency));
     while let Some((line, written)) = writes.next().await {
+        summary.left -= 1;
+        let missing = matches!(&written, Err(error) if error.is_forbidden());
+        // Once another answer has come, the right is not what is missing for all.
+        forbidden = match forbidden {
+            Some(count) if missing => Some(count + 1),
+            _ => None,
+        };
         match written {
             Ok(Written::Created(_)) => summary.created += 1,
             Ok(Written::Triggered(_)) => summary.triggered += 1,
             Ok(Written::Extended(..)) => summary.extended += 1,
             Ok(Written::Unchanged(..)) => summary.unchanged += 1,
             // Every further entry would fail for the same reason.
-            Err(error @ Error::NoKind) => return Err(error),
-            Err(error) if error.is_forbidden() => return Err(error),
-            Err(error) => summary.refused.push((line, error.to_string())),
+            Err(error @ Error::NoKind) => {
+                summary.left += 1;
+                ended = Some(error);
+            }
+            Err(error) => {
+                summary.refused.push((line, error.to_string()));
+                ended = forbidden.filter(|count| *count >= FORBIDDEN).map(|_| error);
+            }
+        }
+        if ended.is_some() {
+            break;
         }
     }
-    summary.refused.sort();
-    let (named, more) = summary.refused.split_at(summary.refused.len().min(NAMED));
-    for (line, why) in named {
-        note(&clean(&format!("line {line}: {why}")));
+    drop(writes);
+    summary.print(all, arguments.dry_run)?;
+    if let Some(error) = ended {
+        return Err(error);
     }
-    if !more.is_empty() {
-        note(&format!("and {} more", more.len()));
-    }
-    out(&summary.line(all, arguments.dry_run))?;
     Ok(if summary.refused.is_empty() {
         Exit::Success
     } else {

@@ -70,6 +70,29 @@ async fn a_missing_right_is_named_and_answers_say_what_they_do_not_know() {
             "The right that is missing: create on ipblocks.ops.yiiong.top in the namespace web",
         )
         .await;
+    let few = world.ipb_with(&run("import - -n web"), "192.0.2.7\n").await;
+    assert_eq!(
+        (few.code, few.text.as_str()),
+        (Some(1), "1 entries: 0 created, 1 refused\n"),
+        "{few:?}"
+    );
+    let list: String = (0..20).map(|n| format!("198.18.0.{n}\n")).collect();
+    let ended = world
+        .ipb_with(&run("import - -n web --concurrency 1"), &list)
+        .await;
+    assert_eq!(
+        (ended.code, ended.text.as_str()),
+        (
+            Some(1),
+            "20 entries: 0 created, 5 refused, 15 not tried or without an answer\n"
+        ),
+        "{ended:?}"
+    );
+    assert!(
+        ended
+            .errors
+            .contains("The right that is missing: create on")
+    );
     let answer = world.ok(&run("why 192.0.2.7 -n web")).await;
     assert!(answer.contains("the allowlist and the protected ranges are not known: the right to get the ConfigMap default/ipblock-operator-config is missing"), "{answer}");
     assert!(
