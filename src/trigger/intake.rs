@@ -408,4 +408,4 @@ fn is_for(block: &IPBlock, target: &Target) -> bool {
 #[cfg(test)]
 mod lift_tests;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -75,6 +75,14 @@ impl Metrics {
     }
 
     #[cfg(test)]
+    pub(super) fn answered_so_far(&self, trigger: &str, code: u16) -> u64 {
+        let trigger = trigger.to_owned();
+        self.requests
+            .get_or_create(&Request { trigger, code })
+            .get()
+    }
+
+    #[cfg(test)]
     pub(super) fn missed_so_far(&self, trigger: &str, cause: &'static str) -> u64 {
         let trigger = trigger.to_owned();
         self.missed.get_or_create(&Missed { trigger, cause }).get()

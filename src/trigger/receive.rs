@@ -1,10 +1,13 @@
 //! One request: checked, read, carried out, answered.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::json;
+use tokio::time::{Instant, timeout_at};
 
 use super::alerts::{Alerts, Resolved, Verdict, Wanted};
 use super::credentials::Refusal;
@@ -14,10 +17,14 @@ use super::listen;
 use crate::inbound::{Answer, BodyError, Request, json, text};
 use crate::outbound::BoxFuture;
 use crate::sampled::Sampled;
+use crate::target::Target;
 use reeve_serve::http::ClientCertificate;
 
 /// Largest body, in bytes.
 const LARGEST_BODY: usize = 1024 * 1024;
+
+/// Time for a request. The server cuts it off two seconds later, without an answer that counts what was done.
+const DEADLINE: Duration = Duration::from_secs(8);
 
 /// Objects of one request that are written at once.
 const AT_ONCE: usize = 16;
@@ -31,6 +38,10 @@ pub(super) struct Route {
     pub(super) refusals: Sampled,
     /// The log of alerts that did not arrive.
     pub(super) missed: Sampled,
+    /// The log of requests that were carried out.
+    pub(super) accepted: Sampled,
+    /// The log of alerts that could not be used or written.
+    pub(super) faults: Sampled,
 }
 
 /// The outcomes of a request's alerts.
@@ -47,6 +58,30 @@ struct Tally {
     rejected: Vec<String>,
     unavailable: Vec<String>,
     not_read: u64,
+    /// A fault of an alert that did not prevent its ban.
+    remark: Option<String>,
+}
+
+/// A write with the target that it is about.
+type Write<'a> = BoxFuture<'a, (Target, Outcome)>;
+
+/// How many writes of a target are open.
+type Counts = HashMap<Target, usize>;
+
+/// A request that is refused.
+#[derive(Debug)]
+struct Refused {
+    answer: Answer,
+    /// For the log.
+    why: String,
+    /// The operator is at fault, and not the sender.
+    fault: bool,
+}
+
+/// Counts the answer to a request, also of one that is dropped before it has an answer.
+struct Counted<'a> {
+    route: &'a Route,
+    code: Option<u16>,
 }
 
 // === impl Route ===
@@ -54,40 +89,55 @@ struct Tally {
 impl Route {
     /// Answers a request and counts the answer.
     pub(super) async fn receive(self: Arc<Self>, request: Request) -> Answer {
-        let answer = match self.answer(request).await {
-            Ok(answer) | Err(answer) => answer,
+        let mut counted = Counted {
+            route: &self,
+            code: None,
         };
-        let code = answer.status().as_u16();
-        let name = &self.definition.name;
-        self.intake.shared.metrics.answered(name, code);
-        if code >= 400
-            && let Some(unlogged) = self.refusals.pass()
-        {
-            tracing::warn!(trigger = %name, code, unlogged, "trigger refused a webhook request");
-        }
+        let deadline = Instant::now() + DEADLINE;
+        let answer = match self.answer(request, deadline).await {
+            Ok(answer) => answer,
+            Err(refused) => {
+                self.log(&refused);
+                refused.answer
+            }
+        };
+        counted.code = Some(answer.status().as_u16());
         answer
     }
 
-    async fn answer(&self, request: Request) -> Result<Answer, Answer> {
-        if !matches!(*request.method(), Method::POST | Method::PUT) {
-            let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "send POST or PUT");
-            let allow = HeaderValue::from_static("POST, PUT");
-            answer.headers_mut().insert(http::header::ALLOW, allow);
-            return Err(answer);
+    /// The one line about a refused request.
+    fn log(&self, refused: &Refused) {
+        let Some(unlogged) = self.refusals.pass() else {
+            return;
+        };
+        let trigger = &self.definition.name;
+        let code = refused.answer.status().as_u16();
+        let why = &refused.why;
+        if refused.fault {
+            tracing::error!(%trigger, code, %why, unlogged, "trigger cannot read its secret and refuses all requests");
+        } else {
+            tracing::warn!(%trigger, code, %why, unlogged, "trigger refused a webhook request");
         }
-        let refuse = |refusal| self.refuse(&refusal);
+    }
+
+    async fn answer(&self, request: Request, deadline: Instant) -> Result<Answer, Refused> {
+        if !matches!(*request.method(), Method::POST | Method::PUT) {
+            let mut refused = Refused::new(StatusCode::METHOD_NOT_ALLOWED, "send POST or PUT");
+            let allow = HeaderValue::from_static("POST, PUT");
+            let headers = refused.answer.headers_mut();
+            headers.insert(http::header::ALLOW, allow);
+            return Err(refused);
+        }
         let names = &self.definition.client_names;
         let certificate = request.extensions().get::<ClientCertificate>();
         if !names.is_empty() && !listen::is_named(certificate, names) {
-            let refusal = Refusal::Unauthorized("the certificate has another name");
-            return Err(self.refuse(&refusal));
+            return Err(Refusal::Unauthorized("the certificate has another name").into());
         }
         let check = self
             .definition
             .credentials
             .check_header(request.headers(), self.intake.shared.time.now())
-            .await
-            .map_err(refuse)?;
+            .await?;
         let budget = &self.intake.shared.bodies;
         let body = budget.read(request.into_body(), LARGEST_BODY).await;
         let body = body.map_err(|error| {
@@ -97,38 +147,17 @@ impl Route {
                 // It ended early.
                 _ => StatusCode::BAD_REQUEST,
             };
-            text(status, error.to_string())
+            Refused::new(status, error.to_string())
         })?;
-        check.body(&body).map_err(refuse)?;
+        check.body(&body)?;
         let alerts = self.definition.payload.read(&body);
-        let alerts = alerts.map_err(|error| text(StatusCode::BAD_REQUEST, error.to_string()))?;
-        Ok(self.carry_out(alerts).await)
+        let alerts =
+            alerts.map_err(|error| Refused::new(StatusCode::BAD_REQUEST, error.to_string()))?;
+        Ok(self.carry_out(alerts, deadline).await)
     }
 
-    fn refuse(&self, refusal: &Refusal) -> Answer {
-        match refusal {
-            Refusal::Unauthorized(why) => {
-                if let Some(unlogged) = self.refusals.pass() {
-                    tracing::warn!(trigger = %self.definition.name, why, unlogged, "trigger refused a webhook request");
-                }
-                let mut answer = text(StatusCode::UNAUTHORIZED, *why);
-                let challenge = HeaderValue::from_static("Bearer");
-                answer
-                    .headers_mut()
-                    .insert(http::header::WWW_AUTHENTICATE, challenge);
-                answer
-            }
-            Refusal::NoSecret(why) => {
-                // The path and the fault of the file are not for the sender.
-                if let Some(unlogged) = self.refusals.pass() {
-                    tracing::error!(trigger = %self.definition.name, %why, unlogged, "trigger cannot read its secret and refuses all requests");
-                }
-                text(StatusCode::SERVICE_UNAVAILABLE, refusal.to_string())
-            }
-        }
-    }
-
-    async fn carry_out(&self, alerts: Alerts) -> Answer {
+    /// Writes what the alerts request, as far as that can be done until `deadline`.
+    async fn carry_out(&self, alerts: Alerts, deadline: Instant) -> Answer {
         let trigger = &self.definition.name;
         let (left_out, not_read) = (alerts.left_out, alerts.not_read);
         if left_out > 0 || not_read > 0 {
@@ -154,50 +183,133 @@ impl Route {
                 Verdict::Invalid(why) => tally.rejected.push(why),
             }
         }
-        for remark in wanted.iter().filter_map(|ban| ban.remark.as_deref()) {
-            tracing::warn!(%trigger, "{remark}");
-        }
-        // An alert of the same request that fires keeps the ban of its address.
-        self.write(&wanted, &mut tally).await;
-        self.lift(&over, &mut tally).await;
-        tally.answer(trigger)
+        tally.remark = wanted.iter().find_map(|ban| ban.remark.clone());
+        // An alert of the same request that fires keeps the ban of its address, also when it could not be recorded: the
+        // sender repeats the request.
+        let unwritten = self.write(&wanted, &mut tally, deadline).await;
+        over.retain(|resolved| !unwritten.contains(&resolved.target));
+        self.lift(&over, &mut tally, deadline).await;
+        tally.log(trigger, &self.accepted, &self.faults);
+        tally.answer()
     }
 
-    async fn write(&self, wanted: &[Wanted], tally: &mut Tally) {
-        let mut writes: Vec<BoxFuture<'_, Outcome>> = Vec::with_capacity(wanted.len());
+    /// Returns the targets of bans that were not written.
+    async fn write(
+        &self,
+        wanted: &[Wanted],
+        tally: &mut Tally,
+        deadline: Instant,
+    ) -> HashSet<Target> {
+        let mut writes: Vec<Write<'_>> = Vec::with_capacity(wanted.len());
         for ban in wanted {
-            writes.push(Box::pin(self.intake.take(ban)));
+            writes.push(Box::pin(async {
+                (ban.target, self.intake.take(ban).await)
+            }));
         }
-        tally.count_all(writes).await;
+        let mut open: Counts = Counts::new();
+        for ban in wanted {
+            *open.entry(ban.target).or_default() += 1;
+        }
+        tally.count_all(writes, &mut open, deadline).await;
+        open.into_keys().collect()
     }
 
-    async fn lift(&self, over: &[Resolved], tally: &mut Tally) {
-        let mut writes: Vec<BoxFuture<'_, Outcome>> = Vec::with_capacity(over.len());
+    async fn lift(&self, over: &[Resolved], tally: &mut Tally, deadline: Instant) {
+        let mut writes: Vec<Write<'_>> = Vec::with_capacity(over.len());
         for resolved in over {
-            writes.push(Box::pin(self.intake.resolve(resolved)));
+            let write = async { (resolved.target, self.intake.resolve(resolved).await) };
+            writes.push(Box::pin(write));
         }
-        tally.count_all(writes).await;
+        tally.count_all(writes, &mut Counts::new(), deadline).await;
+    }
+}
+
+// === impl Counted ===
+
+impl Drop for Counted<'_> {
+    /// The server drops a request that takes longer than it allows, and answers it with 503.
+    fn drop(&mut self) {
+        let (name, code) = (&self.route.definition.name, self.code.unwrap_or(503));
+        self.route.intake.shared.metrics.answered(name, code);
+        if self.code.is_none() {
+            let why = "the request was cut off, by its sender or after the time of an answer";
+            self.route
+                .log(&Refused::new(StatusCode::SERVICE_UNAVAILABLE, why));
+        }
+    }
+}
+
+// === impl Refused ===
+
+impl Refused {
+    fn new(status: StatusCode, why: impl Into<String>) -> Self {
+        let why = why.into();
+        Self {
+            answer: text(status, why.clone()),
+            why,
+            fault: false,
+        }
+    }
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Unauthorized(why) => {
+                let mut refused = Self::new(StatusCode::UNAUTHORIZED, why);
+                let challenge = HeaderValue::from_static("Bearer");
+                let headers = refused.answer.headers_mut();
+                headers.insert(http::header::WWW_AUTHENTICATE, challenge);
+                refused
+            }
+            // The path and the fault of the file are not for the sender.
+            Refusal::NoSecret(ref why) => Self {
+                answer: text(StatusCode::SERVICE_UNAVAILABLE, refusal.to_string()),
+                why: why.to_string(),
+                fault: true,
+            },
+        }
     }
 }
 
 // === impl Tally ===
 
 impl Tally {
-    async fn count_all(&mut self, writes: Vec<BoxFuture<'_, Outcome>>) {
-        let tally = self;
+    /// Counts the outcomes until `deadline`, and takes the targets of those that are written from `open`.
+    async fn count_all(&mut self, writes: Vec<Write<'_>>, open: &mut Counts, deadline: Instant) {
+        let mut left = writes.len();
         let mut outcomes = futures::stream::iter(writes).buffer_unordered(AT_ONCE);
-        while let Some(outcome) = outcomes.next().await {
-            match outcome {
-                Outcome::Created => tally.created += 1,
-                Outcome::Triggered => tally.triggered += 1,
-                Outcome::Extended => tally.extended += 1,
-                Outcome::Lifted => tally.lifted += 1,
-                Outcome::LeftAlone => tally.left_alone += 1,
-                Outcome::Stuck => tally.stuck += 1,
-                Outcome::Debounced => tally.debounced += 1,
-                Outcome::Rejected(why) => tally.rejected.push(why),
-                Outcome::Unavailable(why) => tally.unavailable.push(why),
+        while left > 0 {
+            let Ok(Some((target, outcome))) = timeout_at(deadline, outcomes.next()).await else {
+                let why = || format!("not written within {DEADLINE:?}");
+                self.unavailable
+                    .extend(std::iter::repeat_with(why).take(left));
+                return;
+            };
+            left -= 1;
+            if !matches!(outcome, Outcome::Unavailable(_))
+                && let Some(count) = open.get_mut(&target)
+            {
+                *count -= 1;
+                if *count == 0 {
+                    open.remove(&target);
+                }
             }
+            self.count(outcome);
+        }
+    }
+
+    fn count(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Created => self.created += 1,
+            Outcome::Triggered => self.triggered += 1,
+            Outcome::Extended => self.extended += 1,
+            Outcome::Lifted => self.lifted += 1,
+            Outcome::LeftAlone => self.left_alone += 1,
+            Outcome::Stuck => self.stuck += 1,
+            Outcome::Debounced => self.debounced += 1,
+            Outcome::Rejected(why) => self.rejected.push(why),
+            Outcome::Unavailable(why) => self.unavailable.push(why),
         }
     }
 
@@ -219,30 +331,43 @@ impl Tally {
         }
     }
 
-    fn answer(&self, trigger: &str) -> Answer {
-        for why in self.rejected.iter().take(5) {
-            tracing::warn!(%trigger, %why, "could not use an alert");
+    /// At most one line about requests that were carried out, and one about alerts that were not, a period.
+    fn log(&self, trigger: &str, accepted: &Sampled, faults: &Sampled) {
+        let remark = self.remark.as_deref();
+        let faulty = self.stuck > 0 || !(self.rejected.is_empty() && self.unavailable.is_empty());
+        if (faulty || remark.is_some())
+            && let Some(unlogged) = faults.pass()
+        {
+            tracing::warn!(
+                %trigger,
+                rejected = self.rejected.len(),
+                why_rejected = self.rejected.first(),
+                not_written = self.unavailable.len(),
+                why_not_written = self.unavailable.first(),
+                deleting = self.stuck,
+                remark,
+                unlogged,
+                "could not use all alerts of a request; the sender has to repeat those that were not written, and blocks in deletion wait for the gateway to lift their bans"
+            );
         }
-        if let Some(why) = self.unavailable.first() {
-            let alerts = self.unavailable.len();
-            tracing::warn!(%trigger, alerts, %why, "could not write objects; the sender has to repeat the request");
+        if let Some(unlogged) = accepted.pass() {
+            tracing::info!(
+                %trigger,
+                created = self.created,
+                triggered = self.triggered,
+                extended = self.extended,
+                lifted = self.lifted,
+                left_alone = self.left_alone,
+                debounced = self.debounced,
+                ignored = self.ignored,
+                rejected = self.rejected.len(),
+                unlogged,
+                "alerts received"
+            );
         }
-        if self.stuck > 0 {
-            let blocks = self.stuck;
-            tracing::warn!(%trigger, blocks, "alerts changed nothing: their blocks are in deletion and wait for the gateway to lift their bans");
-        }
-        tracing::info!(
-            %trigger,
-            created = self.created,
-            triggered = self.triggered,
-            extended = self.extended,
-            lifted = self.lifted,
-            left_alone = self.left_alone,
-            debounced = self.debounced,
-            ignored = self.ignored,
-            rejected = self.rejected.len(),
-            "alerts received"
-        );
+    }
+
+    fn answer(&self) -> Answer {
         let document = json!({
             "created": self.created,
             "triggered": self.triggered,
@@ -264,5 +389,93 @@ impl Tally {
                 .insert(http::header::RETRY_AFTER, after);
         }
         answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trigger::RawTrigger;
+    use crate::trigger::alerts::Judged;
+    use crate::trigger::blocks::BlocksError;
+    use crate::trigger::blocks::in_memory::InMemory;
+    use crate::trigger::intake::tests::{intake, wanted};
+
+    fn route(blocks: &Arc<InMemory>) -> Route {
+        let raw = "{name: grafana, addr: '127.0.0.1:0', path: /p, insecure: true}";
+        let raw: RawTrigger = serde_saphyr::from_str(raw).unwrap();
+        let every = Duration::from_secs(10);
+        Route {
+            definition: raw.define(&crate::config::Options::default()).unwrap(),
+            intake: Intake {
+                lifts: true,
+                ..intake(blocks)
+            },
+            refusals: Sampled::every(every),
+            missed: Sampled::every(every),
+            accepted: Sampled::every(every),
+            faults: Sampled::every(every),
+        }
+    }
+
+    fn alerts(verdicts: Vec<Verdict>) -> Alerts {
+        let verdicts = verdicts.into_iter().enumerate();
+        Alerts {
+            judged: verdicts
+                .map(|(position, verdict)| Judged { position, verdict })
+                .collect(),
+            ..Alerts::default()
+        }
+    }
+
+    fn ban(ip: &str, alert: &str) -> Verdict {
+        Verdict::Ban(Wanted {
+            alert: alert.into(),
+            ..wanted(ip, Some("1h"))
+        })
+    }
+
+    fn resolved(ip: &str, alert: &str) -> Verdict {
+        Verdict::Resolved(Resolved {
+            target: ip.parse().unwrap(),
+            raw: ip.into(),
+            alert: alert.into(),
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_takes_long_is_answered_with_503_before_the_server_cuts_it_off() {
+        let blocks = Arc::new(InMemory::default());
+        let route = route(&blocks);
+        let stuck = "192.0.2.1".parse().unwrap();
+        let _held = route.intake.shared.locks.lock(stuck).await;
+        let begun = Instant::now();
+        let alerts = alerts(vec![
+            ban("192.0.2.1", "a"),
+            ban("192.0.2.2", "b"),
+            resolved("192.0.2.1", "c"),
+        ]);
+        let answer = route.carry_out(alerts, begun + DEADLINE).await;
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(begun.elapsed() < crate::inbound::limits().answer_timeout);
+        assert_eq!(blocks.names().len(), 1, "the other is written");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_alert_that_fires_and_is_not_written_keeps_the_ban_from_a_resolved_one_beside_it() {
+        let blocks = Arc::new(InMemory::default());
+        let route = route(&blocks);
+        let at = || Instant::now() + DEADLINE;
+        let first = alerts(vec![ban("192.0.2.1", "a")]);
+        route.carry_out(first, at()).await;
+        blocks.fail(BlocksError::Unavailable("down".into()));
+        let both = || alerts(vec![resolved("192.0.2.1", "a"), ban("192.0.2.1", "b")]);
+        let name = blocks.names().remove(0);
+        for (status, expected) in [(503, "1h"), (200, "1h")] {
+            let answer = route.carry_out(both(), at()).await;
+            assert_eq!(answer.status(), status);
+            let duration = blocks.one(&name).spec.duration;
+            assert_eq!(duration.as_deref(), Some(expected), "{status}");
+        }
     }
 }

@@ -25,8 +25,8 @@ use crate::time::Time;
 /// Mebibytes of bodies that are read at once, by all triggers: sixteen of the largest.
 const BODIES: usize = 16;
 
-/// One line about refused requests of a route within this time, and one about alerts that did not arrive.
-const REFUSALS: Duration = Duration::from_secs(10);
+/// One line of each kind about the requests of a route within this time.
+const LOGGED: Duration = Duration::from_secs(10);
 
 /// The parts that the triggers use.
 #[derive(Clone, Debug)]
@@ -222,8 +222,10 @@ impl Triggers {
                 lifts: definition.resolved == AtResolved::Lift,
                 repeated: None,
             },
-            refusals: Sampled::every(REFUSALS),
-            missed: Sampled::every(REFUSALS),
+            refusals: Sampled::every(LOGGED),
+            missed: Sampled::every(LOGGED),
+            accepted: Sampled::every(LOGGED),
+            faults: Sampled::every(LOGGED),
         }
     }
 }

@@ -350,6 +350,7 @@ async fn a_body_that_never_ends_is_answered_with_503_in_time() {
     let ended = tokio::time::timeout(Duration::from_secs(5), read).await;
     assert!(ended.is_ok(), "the connection must end");
     assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert_eq!(world.metrics.answered_so_far("grafana", 503), 1);
 }
 
 #[tokio::test]

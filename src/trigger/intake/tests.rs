@@ -7,7 +7,7 @@ use super::*;
 use crate::api::{IPBlockStatus, Phase};
 use crate::trigger::blocks::in_memory::InMemory;
 
-pub(super) fn intake(blocks: &Arc<InMemory>) -> Intake {
+pub(in crate::trigger) fn intake(blocks: &Arc<InMemory>) -> Intake {
     let settings = Settings {
         namespace: "default".into(),
         place: Some(Place::new("xdp", "192.0.2.250:8080")),
@@ -39,7 +39,7 @@ pub(super) fn now() -> jiff::Timestamp {
     "2026-01-01T12:00:00Z".parse().unwrap()
 }
 
-pub(super) fn wanted(raw: &str, duration: Option<&str>) -> Wanted {
+pub(in crate::trigger) fn wanted(raw: &str, duration: Option<&str>) -> Wanted {
     Wanted {
         target: raw.parse().unwrap(),
         raw: raw.into(),
