@@ -13,6 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::rate::Rate;
 use super::{Error, Event, Metrics, Notification, Notifier};
+use crate::sampled::Sampled;
 
 /// Notifications that wait; further ones are dropped and counted.
 const CAPACITY: usize = 1000;
@@ -22,6 +23,9 @@ const FLOOD: usize = 10;
 
 /// Attempts for one notification.
 const ATTEMPTS: u32 = 5;
+
+/// One line about dropped notifications of a channel within this time.
+const DROPS_LOGGED: Duration = Duration::from_secs(60);
 
 /// Back-off between attempts: doubled from the first up to the last.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -67,6 +71,8 @@ struct Queue {
     changed: Notify,
     /// The queue is empty and nothing is being sent.
     idle: Notify,
+    /// The log of notifications that are dropped.
+    drops: Sampled,
     clock: Clock,
     metrics: Metrics,
 }
@@ -110,14 +116,29 @@ impl Notifications {
     }
 
     /// Uses exactly `channels` from now on. One whose name is known gets its waiting notifications, too; those of a name
-    /// that is gone are dropped.
+    /// that is gone are dropped and counted.
     ///
     /// # Panics
     /// Outside a tokio runtime.
     pub fn set(&self, channels: Vec<Channel>) {
+        self.set_and_keep(channels, &[]);
+    }
+
+    /// As [`set`](Self::set), and leaves the channels named `kept` as they are: configured ones that cannot be connected
+    /// at the moment.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn set_and_keep(&self, channels: Vec<Channel>, kept: &[&str]) {
         let mut working = self.channels.lock();
         let names: Vec<String> = channels.iter().map(|it| it.name.clone()).collect();
-        working.retain(|name, _| names.contains(name));
+        working.retain(|name, working| {
+            let stays = names.contains(name) || kept.contains(&name.as_str());
+            if !stays {
+                working.queue.discard(name);
+            }
+            stays
+        });
         for channel in channels {
             let channel = Arc::new(channel);
             if let Some(present) = working.get(&channel.name) {
@@ -135,6 +156,7 @@ impl Notifications {
                 }),
                 changed: Notify::new(),
                 idle: Notify::new(),
+                drops: Sampled::every(DROPS_LOGGED),
                 clock: self.clock.clone(),
                 metrics: self.metrics.clone(),
             });
@@ -238,13 +260,37 @@ impl Queue {
             return;
         }
         if state.waiting.len() >= CAPACITY {
-            self.metrics.count(&state.channel.name, "dropped", 1);
+            let channel = state.channel.name.as_str();
+            self.metrics.count(channel, "dropped", 1);
+            if let Some(unlogged) = self.drops.pass() {
+                tracing::warn!(
+                    channel,
+                    unlogged,
+                    "the queue of a channel is full; a notification is dropped"
+                );
+            }
             state.dropped += 1;
             return;
         }
         state.waiting.push_back(notification.clone());
         drop(state);
         self.changed.notify_one();
+    }
+
+    /// Counts everything that the channel `name` will not deliver as dropped.
+    fn discard(&self, name: &str) {
+        let mut state = self.state.lock();
+        let waiting = state.waiting.len() + usize::from(state.sending);
+        state.waiting.clear();
+        if waiting > 0 {
+            tracing::warn!(
+                channel = name,
+                waiting,
+                "notifications of a removed channel are dropped"
+            );
+            let waiting = u64::try_from(waiting).unwrap_or(u64::MAX);
+            self.metrics.count(name, "dropped", waiting);
+        }
     }
 
     /// Waits until nothing is queued and nothing is being sent.
@@ -288,17 +334,30 @@ impl Queue {
 fn digest(all: &[Notification], dropped: u64, clock: &Clock) -> Notification {
     /// Addresses named of each kind.
     const NAMED: usize = 10;
-    let mut message = format!("{} notifications in one.", all.len());
-    for (event, title) in [
-        (Event::Ban, "Banned"),
-        (Event::Resolve, "Lifted"),
-        (Event::Common, "Other"),
-    ] {
-        let of_kind: Vec<&Notification> = all.iter().filter(|it| it.event == event).collect();
+    let kinds = [
+        (Event::Ban, "banned", "Banned"),
+        (Event::Resolve, "lifted", "Lifted"),
+        (Event::Common, "other", "Other"),
+    ];
+    let of_kind =
+        |event| -> Vec<&Notification> { all.iter().filter(|it| it.event == event).collect() };
+    // A card cuts a long text at its end, so the numbers come first.
+    let counts = kinds.iter().filter_map(|(event, word, _)| {
+        let count = of_kind(*event).len();
+        (count > 0).then(|| format!("{count} {word}"))
+    });
+    let counts: Vec<String> = counts.collect();
+    let mut message = format!("{} notifications in one: {}", all.len(), counts.join(", "));
+    if dropped > 0 {
+        let _ = write!(message, ", {dropped} more dropped");
+    }
+    message.push('.');
+    for (event, _, title) in kinds {
+        let of_kind = of_kind(event);
         if of_kind.is_empty() {
             continue;
         }
-        let _ = write!(message, " {title} {}: ", of_kind.len());
+        let _ = write!(message, " {title}: ");
         let named: Vec<&str> = of_kind
             .iter()
             .take(NAMED)
@@ -315,9 +374,6 @@ fn digest(all: &[Notification], dropped: u64, clock: &Clock) -> Notification {
             let _ = write!(message, " and {} more", of_kind.len() - NAMED);
         }
         message.push('.');
-    }
-    if dropped > 0 {
-        let _ = write!(message, " {dropped} more were dropped.");
     }
     Notification::common(clock.now(), message)
 }

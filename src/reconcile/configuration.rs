@@ -530,13 +530,20 @@ impl ConfigurationReconciler {
         problems.extend(consumers.sets.serve().await);
         if changes.notify {
             // One that cannot be connected does not keep the others off.
-            let connect = |channel: &ChannelConfig| {
-                let connected = channel.connect(&consumers.outbound, ctx.clock());
-                connected.map_err(|error| problems.push(error)).ok()
-            };
-            let channels: Vec<Channel> = config.notify.iter().filter_map(connect).collect();
-            self.memory.lock().unconnected = channels.len() < config.notify.len();
-            consumers.notifications.set(channels);
+            let mut channels: Vec<Channel> = Vec::new();
+            let mut unconnected: Vec<&str> = Vec::new();
+            for channel in &config.notify {
+                match channel.connect(&consumers.outbound, ctx.clock()) {
+                    Ok(connected) => channels.push(connected),
+                    // It works on as it was connected before: a mount is renewed, or a file is missing for a moment.
+                    Err(error) => {
+                        problems.push(error);
+                        unconnected.push(&channel.name);
+                    }
+                }
+            }
+            self.memory.lock().unconnected = !unconnected.is_empty();
+            consumers.notifications.set_and_keep(channels, &unconnected);
         }
         Ok(problems)
     }

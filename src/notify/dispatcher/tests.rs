@@ -79,6 +79,39 @@ async fn a_few_are_sent_one_by_one_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_channel_that_cannot_be_connected_keeps_its_queue_and_a_removed_one_counts_it() {
+    let (notifications, channel, metrics) = start(Fake {
+        answers: Mutex::new((0..4).map(|_| later()).collect()),
+        ..Fake::default()
+    });
+    for number in 0..3 {
+        notifications.send(ban(number));
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    notifications.set_and_keep(Vec::new(), &["test"]);
+    notifications.flush(Duration::from_secs(600)).await;
+    let got: Vec<String> = channel
+        .got
+        .lock()
+        .iter()
+        .map(|it| it.1.ip.clone())
+        .collect();
+    assert!(got.contains(&"192.0.2.2".to_owned()), "{got:?}");
+    assert_eq!(
+        (metrics.get("test", "sent"), metrics.get("test", "dropped")),
+        (3, 0)
+    );
+
+    channel.answers.lock().push_back(later());
+    for number in 3..6 {
+        notifications.send(ban(number));
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    notifications.set(Vec::new());
+    assert_eq!(metrics.get("test", "dropped"), 3, "one was being sent");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_flood_becomes_a_digest() {
     let (notifications, channel, metrics) = start(Fake::default());
     for number in 0..200 {
@@ -89,7 +122,7 @@ async fn a_flood_becomes_a_digest() {
     assert!(got.len() <= 6, "{} messages", got.len());
     let text = &got[0].1.message;
     assert!(
-        text.starts_with("200 notifications in one. Banned 200: 192.0.2.0, "),
+        text.starts_with("200 notifications in one: 200 banned. Banned: 192.0.2.0, "),
         "{text}"
     );
     assert!(text.ends_with("and 190 more."), "{text}");
