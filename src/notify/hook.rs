@@ -9,7 +9,7 @@ use http::StatusCode;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use jiff::Timestamp;
 
-use super::{Error, Notification};
+use super::{Error, Markup, Notification};
 use crate::outbound::{self, Outbound};
 use crate::secret::Secret;
 
@@ -121,17 +121,24 @@ pub(super) fn excerpt(body: &[u8]) -> String {
     }
 }
 
-/// The facts in one line, for where a card does not fit.
-pub(super) fn short_text(notification: &Notification, longest: usize) -> String {
-    let text = format!(
-        "{}: {} {} {}",
-        notification.event.name(),
-        notification.ip,
-        notification.reason,
-        notification.message
-    );
+/// The facts in one line of at most `longest` characters before `markup`, for where a card does not fit.
+pub(super) fn short_text(notification: &Notification, longest: usize, markup: Markup) -> String {
+    let mut text = format!("{}:", notification.event.name());
+    for part in [
+        &notification.ip,
+        &notification.reason,
+        &notification.message,
+    ] {
+        if !part.is_empty() {
+            text.push(' ');
+            text.push_str(part);
+        }
+    }
     let text = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    text.take(longest).collect()
+    let text: String = text.take(longest).collect();
+    let mut written = String::new();
+    markup.write(&text, &mut written);
+    written
 }
 
 #[cfg(test)]
@@ -236,6 +243,14 @@ mod tests {
                 Error::Never(_) => assert_eq!(expected, None, "{status}"),
             }
         }
+    }
+
+    #[test]
+    fn a_short_text_has_one_blank_between_its_parts() {
+        let at = "2026-01-01T00:00:00Z".parse().unwrap();
+        let common = Notification::common(at, "the gateway is away");
+        let text = short_text(&common, 100, Markup::Plain);
+        assert_eq!(text, "common: the gateway is away");
     }
 
     #[tokio::test]

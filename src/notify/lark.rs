@@ -84,8 +84,9 @@ impl Lark {
         if body.len() <= LARGEST_REQUEST {
             return body;
         }
-        // A template may be large by itself. The text still has the facts.
-        let text = short_text(notification, 2000);
+        // A template may be large by itself. The text still has the facts. Tags of a text mention people, and there is no
+        // documented escape.
+        let text = short_text(notification, 2000, Markup::FullWidth);
         self.signed(json!({ "msg_type": "text", "content": { "text": text } }))
     }
 
@@ -294,15 +295,19 @@ mod tests {
         let large = json!({ "schema": "2.0", "x": "y".repeat(30_000) });
         let large = super::super::Template::parse(&large.to_string()).unwrap();
         lark.settings.templates = Templates::built_in().with(Event::Ban, large);
-        lark.notify(&notification()).await.unwrap();
+        let hostile = Notification {
+            message: r#"<at user_id="all">everyone</at>"#.into(),
+            ..notification()
+        };
+        lark.notify(&hostile).await.unwrap();
         let body = sent.lock()[0].clone();
         assert_eq!(body["msg_type"], json!("text"));
+        let text = body["content"]["text"].as_str().unwrap();
         assert!(
-            body["content"]["text"]
-                .as_str()
-                .unwrap()
-                .contains("192.0.2.7")
+            text.contains("192.0.2.7") && text.contains("everyone"),
+            "{text}"
         );
+        assert!(!text.contains('<'), "no mention: {text}");
     }
 
     #[tokio::test]

@@ -71,8 +71,7 @@ impl Slack {
         if fits(&message) {
             return message;
         }
-        let mut text = String::new();
-        Markup::Slack.write(&short_text(notification, 2000), &mut text);
+        let text = short_text(notification, 2000, Markup::Slack);
         json!({ "text": text })
     }
 

@@ -66,7 +66,9 @@ impl Teams {
         if message.len() <= LARGEST {
             return message;
         }
-        let run = json!({ "type": "TextRun", "text": short_text(notification, 2000) });
+        // A run of text has no markup.
+        let text = short_text(notification, 2000, Markup::Plain);
+        let run = json!({ "type": "TextRun", "text": text });
         self::message(json!({
             "type": "AdaptiveCard",
             "version": "1.4",
