@@ -16,6 +16,9 @@ use crate::secret::Secret;
 /// Longest text of an answer in a message, in characters.
 const LONGEST_ANSWER: usize = 120;
 
+/// An answer with so many characters in a row of a URL's path or query is not shown.
+const REPEATED: usize = 8;
+
 /// A place that takes messages by POST.
 pub(super) struct Hook {
     /// The vendor, for messages.
@@ -70,7 +73,7 @@ impl Hook {
     /// The error of an answer whose status is not a success: time-outs, floods and faults of the server pass.
     pub(super) fn refused(&self, answer: &Answer, now: Timestamp) -> Error {
         let status = answer.status();
-        let text = excerpt(answer.body());
+        let text = self.excerpt(answer.body());
         let why = format!("{} answered HTTP {}{text}", self.vendor, status.as_u16());
         let passes = status.is_server_error()
             || matches!(
@@ -82,6 +85,28 @@ impl Hook {
             Error::Later { why, after }
         } else {
             Error::Never(why)
+        }
+    }
+}
+
+impl Hook {
+    /// The begin of an answer's text, for messages and logs. A text with a part of the URL, which a server may repeat, is
+    /// left out: the URL holds a token.
+    pub(super) fn excerpt(&self, text: &[u8]) -> String {
+        let shown = excerpt(text);
+        let url = self.url.expose();
+        let path = url.split_once("://").map_or(url, |(_, rest)| rest);
+        let path = path.find(['/', '?']).map_or("", |start| &path[start..]);
+        let path: Vec<char> = path.to_lowercase().chars().collect();
+        let said = shown.to_lowercase();
+        let repeats = path.windows(REPEATED).any(|part| {
+            let part: String = part.iter().collect();
+            said.contains(&part)
+        });
+        if repeats {
+            ": (an answer that repeats the URL)".to_owned()
+        } else {
+            shown
         }
     }
 }
@@ -107,7 +132,7 @@ fn retry_after(answer: &Answer, now: Timestamp) -> Option<Duration> {
 }
 
 /// The begin of an answer's text.
-pub(super) fn excerpt(body: &[u8]) -> String {
+fn excerpt(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let text: String = text
         .chars()
@@ -242,6 +267,32 @@ mod tests {
                 Error::Later { after, .. } => assert_eq!(Some(after), expected, "{status}"),
                 Error::Never(_) => assert_eq!(expected, None, "{status}"),
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_repeats_the_url_or_a_part_of_it_is_not_shown() {
+        let url = "https://hooks.example/services/T0/B0/canary-token?key=k3y-of-robot";
+        for text in [
+            format!("cannot POST {url}"),
+            "Cannot POST /services/T0/B0/canary-token".to_owned(),
+            "no webhook CANARY-TOKEN".to_owned(),
+            "unknown key k3y-of-robot".to_owned(),
+            // Cut in the middle of the token.
+            format!("{}canary-token", "x".repeat(LONGEST_ANSWER - 8)),
+        ] {
+            let hook = Hook {
+                url: Secret::new(url),
+                ..hook(404, &[], &text)
+            };
+            let answer = hook.post("", &[], "{}").await.unwrap();
+            let error = hook.refused(&answer, Timestamp::UNIX_EPOCH).to_string();
+            let shown = error.to_lowercase();
+            assert!(
+                !shown.contains("canary") && !shown.contains("k3y"),
+                "{error}"
+            );
+            assert!(error.contains("HTTP 404"), "{error}");
         }
     }
 

@@ -104,7 +104,32 @@ impl Lark {
         if answer.status() != StatusCode::OK {
             return Err(self.hook.refused(&answer, self.clock.now()));
         }
-        read(&answer)
+        self.read(&answer)
+    }
+
+    fn read(&self, answer: &http::Response<Bytes>) -> Result<(), Error> {
+        // A hook that answers 200 without a code is not Lark's; the original treats that as success.
+        let Ok(answer) = serde_json::from_slice::<Answer>(answer.body()) else {
+            return Ok(());
+        };
+        let message = self.hook.excerpt(answer.msg.as_bytes());
+        match answer.code.or(answer.status_code) {
+            None | Some(0) => Ok(()),
+            Some(code @ 11232) => Err(Error::Later {
+                why: format!("Lark: too many messages (code {code})"),
+                after: Some(Duration::from_secs(5)),
+            }),
+            Some(code @ (9499 | 19001 | 19021 | 19022 | 19024 | 19036)) => {
+                Err(Error::Never(format!(
+                    "Lark refused the message: {} (code {code}{message})",
+                    meaning(code)
+                )))
+            }
+            Some(code) => Err(Error::Later {
+                why: format!("Lark failed (code {code}{message})"),
+                after: None,
+            }),
+        }
     }
 }
 
@@ -137,34 +162,6 @@ fn sign(timestamp: i64, secret: &Secret) -> String {
         Ok(mac) => BASE64.encode(mac.finalize().into_bytes()),
         // HMAC takes keys of any length, so this does not happen; Lark would refuse it.
         Err(_) => String::new(),
-    }
-}
-
-fn read(answer: &http::Response<Bytes>) -> Result<(), Error> {
-    // A hook that answers 200 without a code is not Lark's; the original treats that as success.
-    let Ok(answer) = serde_json::from_slice::<Answer>(answer.body()) else {
-        return Ok(());
-    };
-    let message: String = answer
-        .msg
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(120)
-        .collect();
-    match answer.code.or(answer.status_code) {
-        None | Some(0) => Ok(()),
-        Some(code @ 11232) => Err(Error::Later {
-            why: format!("Lark: too many messages (code {code})"),
-            after: Some(Duration::from_secs(5)),
-        }),
-        Some(code @ (9499 | 19001 | 19021 | 19022 | 19024 | 19036)) => Err(Error::Never(format!(
-            "Lark refused the message: {} (code {code}: {message})",
-            meaning(code)
-        ))),
-        Some(code) => Err(Error::Later {
-            why: format!("Lark failed (code {code}: {message})"),
-            after: None,
-        }),
     }
 }
 

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use super::hook::{Answer, Hook, excerpt, short_text};
+use super::hook::{Answer, Hook, short_text};
 use super::{Error, Markup, Notification, Notifier, Templates};
 use crate::outbound::{BoxFuture, Outbound};
 use crate::secret::Secret;
@@ -134,11 +134,11 @@ impl Robot {
     fn read(&self, answer: &Answer) -> Result<(), Error> {
         let vendor = self.hook.vendor;
         let Ok(code) = serde_json::from_slice::<Code>(answer.body()) else {
-            let text = excerpt(answer.body());
+            let text = self.hook.excerpt(answer.body());
             let why = format!("{vendor} answered without an errcode{text}");
             return Err(Error::Later { why, after: None });
         };
-        let text = excerpt(code.errmsg.as_bytes());
+        let text = self.hook.excerpt(code.errmsg.as_bytes());
         let code = code.errcode;
         let why = format!("{vendor} answered errcode {code}{text}");
         let after = match self.brand {

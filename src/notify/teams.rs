@@ -9,7 +9,7 @@ use jiff::tz::Offset;
 use reeve_clock::Clock;
 use serde_json::{Value, json};
 
-use super::hook::{Hook, excerpt, short_text};
+use super::hook::{Hook, short_text};
 use super::{Error, Markup, Notification, Notifier, Templates};
 use crate::outbound::{BoxFuture, Outbound};
 use crate::secret::Secret;
@@ -82,8 +82,9 @@ impl Teams {
             return Err(self.hook.refused(&answer, self.clock.now()));
         }
         // A connector reports the refusal of a channel inside of a success.
-        let text = excerpt(answer.body());
-        if text.contains("failed with error") {
+        let body = String::from_utf8_lossy(answer.body());
+        if body.contains("failed with error") {
+            let text = self.hook.excerpt(answer.body());
             let why = format!("Teams did not deliver the message{text}");
             return Err(Error::Later { why, after: None });
         }
