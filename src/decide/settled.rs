@@ -465,7 +465,9 @@ impl<'a> Draft<'a> {
         if lifted && !self.ended {
             let due = self.base.expires_at().filter(|_| cause == Cause::Expired);
             self.effect = Effect::Lifted(cause, due.map(|due| span(due, self.at)));
-            self.announce(false, event, message, Some(Notice::Resolve));
+            // An address that another block keeps banned is not resolved.
+            let notice = kept_by.is_none().then_some(Notice::Resolve);
+            self.announce(false, event, message, notice);
         }
     }
 
@@ -533,7 +535,12 @@ impl<'a> Draft<'a> {
         self.conditions(False, False, reason, message);
         let lifted = lifted && !self.ended;
         if !known || lifted {
-            self.announce(true, reason, message, Some(Notice::Trouble));
+            let notice = if lifted {
+                Notice::Resolve
+            } else {
+                Notice::Trouble
+            };
+            self.announce(true, reason, message, Some(notice));
             self.effect = if lifted {
                 Effect::Lifted(Cause::Rejected, None)
             } else {

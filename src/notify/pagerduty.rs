@@ -1,7 +1,7 @@
 //! PagerDuty, Events API v2.
 //!
 //! A ban triggers an alert with a `dedup_key` made of its address, and its lift resolves it, so each address has at most
-//! one open alert. An accepted event is answered 202; 400 is a wrong event or key, 429 and 5xx pass. `summary` has at most
+//! one open alert about its ban. Trouble has a key of its own, and is resolved by people. An accepted event is answered 202; 400 is a wrong event or key, 429 and 5xx pass. `summary` has at most
 //! 1,024 characters, `dedup_key` 255, an event 512 KB.
 
 use std::sync::Arc;
@@ -125,7 +125,12 @@ impl PagerDuty {
             },
         });
         if !notification.ip.is_empty() {
-            event["dedup_key"] = json!(format!("ipblock/{}", notification.ip));
+            // The lift of a ban says nothing about trouble, and trouble must not open the alert of a ban that is over.
+            let subject = match notification.event {
+                Event::Ban | Event::Resolve => "ipblock",
+                Event::Common => "ipblock-trouble",
+            };
+            event["dedup_key"] = json!(format!("{subject}/{}", notification.ip));
         }
         event
     }
@@ -259,6 +264,20 @@ mod tests {
         assert_eq!(events[2]["event_action"], "trigger");
         assert!(events[2].get("dedup_key").is_none());
         assert_eq!(events[0]["payload"]["custom_details"]["count"], 2);
+    }
+
+    #[tokio::test]
+    async fn trouble_does_not_open_the_alert_of_a_ban_again() {
+        let (pagerduty, sent) = pagerduty(202, "", Vec::new());
+        let trouble = Notification {
+            event: Event::Common,
+            ..fake::notifications().remove(0)
+        };
+        pagerduty.notify(&trouble).await.unwrap();
+        let event = fake::body(&sent);
+        check(&event);
+        assert_eq!(event["event_action"], "trigger");
+        assert_eq!(event["dedup_key"], "ipblock-trouble/2001:db8::7");
     }
 
     #[tokio::test]

@@ -38,6 +38,10 @@ fn lifting_one_of_two_blocks_asserts_what_the_other_has_left() {
     assert_eq!(operations(&plan), [ban("192.0.2.7", Some(900))]);
     let settled = settle(&plan);
     assert_eq!(phase(&settled), Phase::Expired);
+    let notice = |settled: &Settled| settled.announcements[0].notice;
+    assert_eq!(notice(&settled), None, "it is banned");
+    case.neighbours.clear();
+    assert_eq!(notice(&settle(&case.decide())), Some(Notice::Resolve));
     assert!(
         settled
             .status

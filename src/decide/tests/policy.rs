@@ -125,6 +125,8 @@ fn an_engine_that_cannot_keep_a_standing_ban_has_it_lifted_where_it_stands() {
     let settled = case.apply(&plan, now());
     assert_eq!(phase(&settled), Phase::Failed);
     assert_eq!(reasons(&settled), ["Unsupported"]);
+    let notice = settled.announcements[0].notice;
+    assert_eq!(notice, Some(Notice::Resolve), "the ban is over");
 }
 
 #[test]
