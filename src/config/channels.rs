@@ -11,6 +11,9 @@ use crate::secret::Secret;
 /// The most channels.
 const MOST: usize = 20;
 
+/// The most messages a minute that `perMinute` may allow: the times of so many are kept.
+const MOST_PER_MINUTE: usize = 6000;
+
 /// One entry of the list.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -158,8 +161,17 @@ impl RawChannel {
                 format!("timezone: {text:?} is neither UTC nor an offset such as +08:00")
             })?,
         };
-        if self.per_minute == Some(0) {
-            return Err("perMinute is at least 1".into());
+        if events.is_empty() {
+            return Err(
+                "events is empty; leave it out for all events, or remove the channel".into(),
+            );
+        }
+        if let Some(given) = self.per_minute
+            && !(1..=MOST_PER_MINUTE).contains(&given)
+        {
+            return Err(format!(
+                "perMinute is at least 1 and at most {MOST_PER_MINUTE}"
+            ));
         }
         let severity = match &self.severity {
             None => Severity::default(),
@@ -312,6 +324,14 @@ mod tests {
                 "no event bans",
             ),
             ("{type: slack, urlFile: /s/a, perMinute: 0}", "at least 1"),
+            (
+                "{type: slack, urlFile: /s/a, perMinute: 6001}",
+                "at most 6000",
+            ),
+            (
+                "{type: slack, urlFile: /s/a, events: []}",
+                "events is empty",
+            ),
             ("{type: slack, urlFile: /s/a, timezone: Mars}", "timezone"),
             (
                 "{type: slack, urlFile: /s/a, severity: info}",

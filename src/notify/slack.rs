@@ -21,9 +21,14 @@ const LIMITS: &[(usize, Duration)] = &[(1, Duration::from_secs(1))];
 /// The most blocks of a message.
 const MOST_BLOCKS: usize = 50;
 
-/// The longest text of a message, and of a text object in a block, in characters.
+/// The longest text of a message in characters, and of the text objects in its blocks.
 const LONGEST_TEXT: usize = 40_000;
+const LONGEST_HEADER: usize = 150;
 const LONGEST_BLOCK_TEXT: usize = 3000;
+const LONGEST_FIELD: usize = 2000;
+
+/// The most fields of a section, and the most elements of a context.
+const MOST_PARTS: usize = 10;
 
 /// A webhook of Slack.
 #[derive(Debug)]
@@ -104,11 +109,23 @@ fn fits(message: &Value) -> bool {
     let length = |value: &Value| value.as_str().map_or(0, |text| text.chars().count());
     let blocks = message.get("blocks").and_then(Value::as_array);
     let blocks = blocks.map_or(&[][..], Vec::as_slice);
+    let parts_fit = |block: &Value, name: &str| {
+        let parts = block[name].as_array().map_or(&[][..], Vec::as_slice);
+        let mut texts = parts.iter().map(|part| length(&part["text"]));
+        parts.len() <= MOST_PARTS && texts.all(|length| length <= LONGEST_FIELD)
+    };
+    let fits = |block: &Value| {
+        let longest = match block["type"].as_str() {
+            Some("header") => LONGEST_HEADER,
+            _ => LONGEST_BLOCK_TEXT,
+        };
+        length(&block["text"]["text"]) <= longest
+            && parts_fit(block, "fields")
+            && (block["type"] != "context" || parts_fit(block, "elements"))
+    };
     length(&message["text"]) <= LONGEST_TEXT
         && blocks.len() <= MOST_BLOCKS
-        && blocks
-            .iter()
-            .all(|block| length(&block["text"]["text"]) <= LONGEST_BLOCK_TEXT)
+        && blocks.iter().all(fits)
 }
 
 #[cfg(test)]
@@ -209,16 +226,44 @@ mod tests {
 
     #[tokio::test]
     async fn a_message_that_slack_does_not_take_becomes_a_text() {
-        let large = json!({ "text": "x", "blocks": vec![json!({"type": "divider"}); 51] });
-        let large = Template::parse(&large.to_string()).unwrap();
-        let (slack, sent) = slack(Slack::templates().with(Event::Ban, large), 200, "ok");
-        slack.notify(&fake::notifications()[0]).await.unwrap();
-        let body = fake::body(&sent);
-        assert!(body.get("blocks").is_none());
-        let text = body["text"].as_str().unwrap();
-        assert!(
-            text.contains("2001:db8::7") && text.contains("&lt;!channel&gt;"),
-            "{text}"
-        );
+        let text = |length: usize| json!({"type": "plain_text", "text": "x".repeat(length)});
+        for (blocks, taken) in [
+            (vec![json!({"type": "divider"}); 50], true),
+            (vec![json!({"type": "divider"}); 51], false),
+            (vec![json!({"type": "header", "text": text(150)})], true),
+            (vec![json!({"type": "header", "text": text(151)})], false),
+            (vec![json!({"type": "section", "text": text(3000)})], true),
+            (vec![json!({"type": "section", "text": text(3001)})], false),
+            (
+                vec![json!({"type": "section", "fields": [text(2000)]})],
+                true,
+            ),
+            (
+                vec![json!({"type": "section", "fields": [text(2001)]})],
+                false,
+            ),
+            (
+                vec![json!({"type": "section", "fields": vec![text(1); 11]})],
+                false,
+            ),
+            (
+                vec![json!({"type": "context", "elements": vec![text(1); 10]})],
+                true,
+            ),
+            (
+                vec![json!({"type": "context", "elements": vec![text(1); 11]})],
+                false,
+            ),
+        ] {
+            let template = json!({ "text": "x", "blocks": blocks });
+            let template = Template::parse(&template.to_string()).unwrap();
+            let (slack, sent) = slack(Slack::templates().with(Event::Ban, template), 200, "ok");
+            slack.notify(&fake::notifications()[0]).await.unwrap();
+            let body = fake::body(&sent);
+            assert_eq!(body.get("blocks").is_some(), taken, "{body}");
+            let text = body["text"].as_str().unwrap();
+            let facts = text.contains("2001:db8::7") && text.contains("&lt;!channel&gt;");
+            assert!(taken || facts, "{text}");
+        }
     }
 }
