@@ -134,6 +134,9 @@ pub struct Definition {
     pub shadow: bool,
 }
 
+/// Longest name, in bytes.
+const LONGEST_NAME: usize = 63;
+
 // === impl RawTrigger ===
 
 impl RawTrigger {
@@ -145,6 +148,10 @@ impl RawTrigger {
         let name = self.name.trim().to_owned();
         if name.is_empty() {
             return Err(DefinitionError::NoName);
+        }
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.len() > LONGEST_NAME || !name.chars().all(plain) {
+            return Err(DefinitionError::Name { name });
         }
         let payload = self.payload()?;
         let kind = payload.kind();
@@ -285,6 +292,11 @@ impl RawTrigger {
                     first: first.name.clone(),
                     second: next.name,
                 });
+            }
+            // The name identifies the alerts of a trigger, its bans and its numbers.
+            if let Some(first) = defined.iter().find(|other| other.name == next.name) {
+                let name = first.name.clone();
+                return Err(DefinitionError::SameName { name });
             }
             defined.push(next);
         }

@@ -10,6 +10,20 @@ pub enum DefinitionError {
     /// No name.
     #[error("a trigger has no name")]
     NoName,
+    /// The name cannot be that of a source.
+    #[error(
+        "trigger {name:?}: the name is longer than 63 characters, or has others than letters, digits, - _ and ."
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// Two triggers of one name.
+    #[error("two triggers have the name {name}; set another name, and type to what it was")]
+    SameName {
+        /// The name.
+        name: String,
+    },
     /// Unknown type.
     #[error("trigger {name}: unknown type {kind:?}; use type: {}", Kind::names())]
     Kind {

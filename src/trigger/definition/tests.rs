@@ -83,6 +83,10 @@ fn what_cannot_be_served_is_named() {
             "not an address",
         ),
         ("{name: grafana, addr: ':1', path: p}", "not a path"),
+        (
+            "{name: 'a/b', type: grafana, addr: ':1', path: /p}",
+            "letters, digits",
+        ),
     ] {
         let error = raw(yaml).define(&options(true)).unwrap_err().to_string();
         assert!(error.contains(word), "{error}");
@@ -93,6 +97,20 @@ fn what_cannot_be_served_is_named() {
     let twice = raw("{name: grafana, addr: ':1', path: /p}");
     let error = RawTrigger::define_all(&[twice.clone(), twice], &options(true)).unwrap_err();
     assert!(matches!(error, DefinitionError::Same { .. }));
+    let long = format!(
+        "{{name: {}, type: grafana, addr: ':1', path: /p}}",
+        "a".repeat(64)
+    );
+    let error = raw(&long).define(&options(true)).unwrap_err();
+    assert!(matches!(error, DefinitionError::Name { .. }));
+    let named = |path| raw(&format!("{{name: grafana, addr: ':1', path: {path}}}"));
+    let error = RawTrigger::define_all(&[named("/a"), named("/b")], &options(true)).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("two triggers have the name grafana"),
+        "{error}"
+    );
 }
 
 #[test]
