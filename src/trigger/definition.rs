@@ -182,6 +182,15 @@ impl RawTrigger {
                 return Err(DefinitionError::Resolved { name, value });
             }
         };
+        let unnamed = match &payload.form {
+            Form::Generic(mapping) => mapping.raw.id.is_empty(),
+            _ => false,
+        };
+        // Without it all alerts of an address would be one, and the first that is resolved would lift its ban.
+        if resolved == AtResolved::Lift && unnamed {
+            let (field, other) = ("resolved: lift", "mapping.id");
+            return Err(DefinitionError::Needs { name, field, other });
+        }
         let namespace = self.namespace.as_deref().unwrap_or(&options.namespace);
         if let Some(watched) = options
             .watch_namespace

@@ -66,6 +66,9 @@ fn judge(element: &Value, mapping: &Mapping, ranges: bool, mut add: impl FnMut(V
     let by = first(&raw.by).or(raw.defaults.by.clone());
     let by = by.map(|by| alerts::by(&by));
     let alert = first(&raw.id).map(|id| bounded(id.trim()));
+    if !firing && !raw.id.is_empty() && alert.is_none() {
+        return add(Verdict::Ignored("it is resolved, and has no id".into()));
+    }
     let alert = alert.unwrap_or_default();
     for text in &texts {
         let found = found(text, mapping, ranges);
@@ -219,12 +222,13 @@ defaults: {duration: 2h, reason: WAF, by: waf}";
         let body = json!({"data": {"events": [
             {"labels": {"src": "192.0.2.1"}, "ttl": "5m", "message": "sql\ninjection", "state": "open", "user": "ops", "id": 7},
             {"client": ["192.0.2.2", "192.0.2.3:80"], "state": true},
-            {"client": "192.0.2.4", "state": "closed"},
+            {"client": "192.0.2.4", "state": "closed", "id": "x"},
             {"client": "192.0.2.5", "state": "waiting"},
             {"client": "192.0.2.6"},
             {"state": "open"},
             {"client": "example.com", "state": "open"},
             {"client": "192.0.2.7", "state": "open", "ttl": "soon"},
+            {"client": "192.0.2.8", "state": "closed"},
         ]}});
         let alerts = alerts(yaml, &body);
         let shown = shown(&alerts);
@@ -240,6 +244,7 @@ defaults: {duration: 2h, reason: WAF, by: waf}";
         assert_eq!(shown[..7], expected);
         assert!(shown[7].starts_with("6 invalid: "), "{}", shown[7]);
         assert_eq!(shown[8], "7 ban 192.0.2.7 for 2h: WAF");
+        assert_eq!(shown[9], "8 ignored: it is resolved, and has no id");
         let Verdict::Ban(first) = &alerts.judged[0].verdict else {
             panic!("{shown:?}");
         };

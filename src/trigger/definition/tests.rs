@@ -125,6 +125,10 @@ fn the_fields_of_a_payload_are_for_its_type() {
         ("type: generic", "mapping.ip is missing"),
         ("type: generic, mapping: {ip: x}", "trigger x: mapping.ip"),
         (
+            "type: generic, resolved: lift, mapping: {ip: /ip}",
+            "resolved: lift needs mapping.id",
+        ),
+        (
             "type: grafana, resolved: unblock",
             "neither lift nor ignore",
         ),
@@ -141,6 +145,7 @@ fn the_fields_of_a_payload_are_for_its_type() {
     };
     assert_eq!(labels.ip, ["src", "ip"]);
     assert_eq!(labels.duration, Labels::default().duration);
+    assert!(defined("type: generic, resolved: lift, mapping: {ip: /ip, id: /id}").is_ok());
     let ignores = defined("type: generic, mapping: {ip: /ip}").unwrap();
     assert_eq!(ignores.resolved, AtResolved::Ignore);
 }
