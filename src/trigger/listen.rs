@@ -27,8 +27,16 @@ pub struct Tls {
 // === impl Tls ===
 
 impl Tls {
-    /// Reads them, and again when they change.
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// When one cannot be read or used, and when a link leads out of the directory of secrets.
     pub(crate) async fn load(&self) -> io::Result<Certificates> {
+        let files = [&self.certificate, &self.key].into_iter();
+        for file in files.chain(&self.clients) {
+            let named = |error| io::Error::other(format!("{}: {error}", file.path().display()));
+            file.read().map_err(named)?;
+        }
         let pair = Certificates::from_files(self.certificate.path(), self.key.path());
         let certificates = pair.await.map_err(io::Error::other)?;
         match &self.clients {
@@ -42,16 +50,12 @@ impl Tls {
 }
 
 /// Serves `routes` at `address`.
-pub(super) async fn listen(
+pub(super) fn listen(
     address: SocketAddr,
-    tls: Option<&Tls>,
+    certificates: Option<Certificates>,
     limits: Limits,
     routes: &Arc<Routes>,
 ) -> io::Result<Running> {
-    let certificates = match tls {
-        Some(tls) => Some(tls.load().await?),
-        None => None,
-    };
     let serve = |address| {
         let routes = Arc::clone(routes);
         let handler = move |request: inbound::Request| {

@@ -1,12 +1,13 @@
 //! The listeners, kept in step with the configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
+use reeve_serve::certificates::Certificates;
 use tokio::sync::Mutex;
 
 use super::blocks::Blocks;
@@ -104,7 +105,7 @@ impl Triggers {
     }
 
     /// Serves exactly `definitions` from now on. Unchanged ones run on, debounce included; the others stop, after
-    /// answering the requests in work.
+    /// answering the requests in work. A listener whose new certificates cannot be read goes on as it is.
     ///
     /// Returns those that cannot be served; the next call tries them again.
     pub async fn apply(&self, definitions: &[Definition]) -> Vec<ApplyError> {
@@ -116,17 +117,42 @@ impl Triggers {
                 .push(definition);
         }
         let mut listeners = self.listeners.lock().await;
-        // All triggers of an address have the same certificates.
-        let tls = |definitions: &[&Definition]| definitions.first().and_then(|it| it.tls.clone());
-        let is_gone = |(address, running): &(&SocketAddr, &Listening)| {
-            let wanted = wanted.get(*address);
-            wanted.is_none_or(|definitions| tls(definitions) != running.tls)
+        let mut failed = Vec::new();
+        let mut fail = |address: SocketAddr, definitions: &[&Definition], source: io::Error| {
+            let names: Vec<&str> = definitions.iter().map(|it| it.name.as_str()).collect();
+            let names = names.join(", ");
+            failed.push(ApplyError {
+                address,
+                names,
+                source,
+            });
         };
-        let gone: Vec<SocketAddr> = listeners
-            .iter()
-            .filter(is_gone)
-            .map(|(address, _)| *address)
-            .collect();
+        // All triggers of an address have the same certificates. They are read before a listener ends: while the new
+        // ones cannot be read, the former listener goes on as it is, with its former triggers.
+        let mut loaded = BTreeMap::new();
+        let mut kept = BTreeSet::new();
+        for (address, definitions) in &wanted {
+            let tls = definitions.first().and_then(|it| it.tls.clone());
+            let running = listeners.get(address);
+            if running.is_some_and(|running| running.tls == tls) {
+                continue;
+            }
+            match certificates(tls.as_ref()).await {
+                Ok(certificates) => {
+                    loaded.insert(*address, (certificates, tls));
+                }
+                Err(source) => {
+                    fail(*address, definitions, source);
+                    kept.insert(*address);
+                }
+            }
+        }
+        wanted.retain(|address, _| !kept.contains(address));
+        let is_gone = |address: &&SocketAddr| {
+            !kept.contains(*address)
+                && (loaded.contains_key(*address) || !wanted.contains_key(*address))
+        };
+        let gone: Vec<SocketAddr> = listeners.keys().filter(is_gone).copied().collect();
         // First those that end: another address may need their port.
         let ending = gone.iter().filter_map(|address| listeners.remove(address));
         let ending = ending.map(|it| {
@@ -135,7 +161,6 @@ impl Triggers {
         });
         futures::future::join_all(ending.collect::<Vec<_>>()).await;
 
-        let mut failed = Vec::new();
         for (address, definitions) in wanted {
             if let Some(running) = listeners.get(&address) {
                 self.exchange(&running.routes, &definitions);
@@ -143,8 +168,8 @@ impl Triggers {
             }
             let routes = Arc::new(Routes::default());
             self.exchange(&routes, &definitions);
-            let tls = tls(&definitions);
-            match listen(address, tls.as_ref(), self.limits, &routes).await {
+            let (certificates, tls) = loaded.remove(&address).unwrap_or_default();
+            match listen(address, certificates, self.limits, &routes) {
                 Ok(listener) => {
                     let at = listener.local_addr();
                     for definition in definitions {
@@ -157,14 +182,7 @@ impl Triggers {
                     };
                     listeners.insert(address, listening);
                 }
-                Err(source) => {
-                    let names: Vec<&str> = definitions.iter().map(|it| it.name.as_str()).collect();
-                    failed.push(ApplyError {
-                        address,
-                        names: names.join(", "),
-                        source,
-                    });
-                }
+                Err(source) => fail(address, &definitions, source),
             }
         }
         let unbound = i64::try_from(failed.len()).unwrap_or(i64::MAX);
@@ -227,6 +245,13 @@ impl Triggers {
             accepted: Sampled::every(LOGGED),
             faults: Sampled::every(LOGGED),
         }
+    }
+}
+
+async fn certificates(tls: Option<&Tls>) -> io::Result<Option<Certificates>> {
+    match tls {
+        Some(tls) => tls.load().await.map(Some),
+        None => Ok(None),
     }
 }
 

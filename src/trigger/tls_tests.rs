@@ -225,6 +225,10 @@ async fn a_listener_changes_its_certificates_with_the_configuration_and_reports_
     assert_eq!(failed.len(), 1);
     let text = failed[0].to_string();
     assert!(text.contains("grafana") && text.contains("key"), "{text}");
+    assert!(
+        tokio::net::TcpStream::connect(plain).await.is_ok(),
+        "the former listener goes on"
+    );
     files.renew();
     let address = serve(&triggers, &https).await;
     assert_eq!(files.send(address, None).await, Some(200), "tried again");
