@@ -69,6 +69,14 @@ pub(super) enum Check {
 // === impl Credentials ===
 
 impl Credentials {
+    /// Whether a sender is known before its body is read. A signature is one of the body.
+    pub(super) fn are_checked_before_the_body(&self) -> bool {
+        match self {
+            Self::Bearer { .. } | Self::Certificate => true,
+            Self::Hmac { .. } | Self::Insecure => false,
+        }
+    }
+
     /// Checks the header, so that the body of an unknown sender is never read.
     pub(super) async fn check_header(
         &self,

@@ -14,7 +14,7 @@ use super::credentials::Refusal;
 use super::definition::Definition;
 use super::intake::{Intake, Outcome};
 use super::listen;
-use crate::inbound::{Answer, BodyError, Request, json, text};
+use crate::inbound::{Answer, BodyError, Budget, Request, json, text};
 use crate::outbound::BoxFuture;
 use crate::sampled::Sampled;
 use crate::target::Target;
@@ -34,6 +34,8 @@ const AT_ONCE: usize = 16;
 pub(super) struct Route {
     pub(super) definition: Definition,
     pub(super) intake: Intake,
+    /// The bodies that are read at once.
+    pub(super) bodies: Budget,
     /// The log of refused requests: an unknown sender may send any number of them.
     pub(super) refusals: Sampled,
     /// The log of alerts that did not arrive.
@@ -138,8 +140,7 @@ impl Route {
             .credentials
             .check_header(request.headers(), self.intake.shared.time.now())
             .await?;
-        let budget = &self.intake.shared.bodies;
-        let body = budget.read(request.into_body(), LARGEST_BODY).await;
+        let body = self.bodies.read(request.into_body(), LARGEST_BODY).await;
         let body = body.map_err(|error| {
             let status = match error {
                 BodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -411,6 +412,7 @@ mod tests {
                 lifts: true,
                 ..intake(blocks)
             },
+            bodies: Budget::mebibytes(1),
             refusals: Sampled::every(every),
             missed: Sampled::every(every),
             accepted: Sampled::every(every),

@@ -23,8 +23,12 @@ use crate::sampled::Sampled;
 use crate::target::Target;
 use crate::time::Time;
 
-/// Mebibytes of bodies that are read at once, by all triggers: sixteen of the largest.
+/// Mebibytes of bodies that are read at once, by all triggers that check their senders first: sixteen of the largest.
 const BODIES: usize = 16;
+
+/// Mebibytes of bodies that are read at once by one trigger that reads a body before it can check its sender, or checks
+/// none: four of the largest.
+const UNCHECKED_BODIES: usize = 4;
 
 /// One line of each kind about the requests of a route within this time.
 const LOGGED: Duration = Duration::from_secs(10);
@@ -230,7 +234,17 @@ impl Triggers {
                 definition.debounce_entries,
             )),
         };
+        let checks_first = definition.credentials.are_checked_before_the_body();
+        // Senders without credentials may fill the budget of their own trigger, and of no other one.
+        let bodies = match before {
+            _ if checks_first => self.shared.bodies.clone(),
+            Some(before) if !before.definition.credentials.are_checked_before_the_body() => {
+                before.bodies.clone()
+            }
+            _ => Budget::mebibytes(UNCHECKED_BODIES),
+        };
         Route {
+            bodies,
             definition: definition.clone(),
             intake: Intake {
                 shared: self.shared.clone(),

@@ -354,6 +354,39 @@ async fn a_body_that_never_ends_is_answered_with_503_in_time() {
 }
 
 #[tokio::test]
+async fn senders_without_credentials_take_no_room_from_another_trigger() {
+    let secret = std::env::temp_dir().join(format!("ipblock-{}-budget", std::process::id()));
+    std::fs::write(&secret, "s3cr3t\n").unwrap();
+    let file = secret.display();
+    let world = World::new();
+    let address = "127.0.0.1:0";
+    let signed = definition(&format!(
+        "{{name: signed, type: grafana, addr: '{address}', path: /signed, hmacSecretFile: {file}}}"
+    ));
+    let bearer = definition(&format!(
+        "{{name: grafana, addr: '{address}', path: /trigger/grafana, bearerTokenFile: {file}}}"
+    ));
+    let address = world.serve(&[signed, bearer]).await;
+    // Bodies that never end, of more bytes in all than all triggers share; the signature is checked at the end.
+    let head = "POST /signed HTTP/1.1\r\nHost: x\r\nX-Grafana-Alerting-Signature: 00\r\nContent-Length: 1048576\r\n\r\n";
+    let body = vec![b' '; 1024 * 1024 - 1];
+    let mut open = Vec::new();
+    let mut refused = 0;
+    for _ in 0..18 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // The server closes early when there is no room.
+        refused += usize::from(stream.write_all(&body).await.is_err());
+        open.push(stream);
+    }
+    let body = payload(&[alert("192.0.2.1")]).to_string();
+    let right = [("authorization", "Bearer s3cr3t")];
+    let (code, text) = world.send(address, "POST", &right, body).await;
+    assert_eq!(code, 200, "{text}, {refused} refused");
+    std::fs::remove_file(&secret).unwrap();
+}
+
+#[tokio::test]
 async fn without_the_right_credentials_nothing_is_made() {
     let secret = std::env::temp_dir().join(format!("ipblock-{}-trigger", std::process::id()));
     std::fs::write(&secret, "s3cr3t\n").unwrap();
