@@ -1,4 +1,4 @@
-//! The audit log: one JSON line a transition of a block, in a file or on the standard output.
+//! The audit log: at most one JSON line a transition of a block, in a file or on the standard output.
 //!
 //! ```text
 //! reconcile ─ Log::record ─▶ queue (bounded) ─▶ writer ─▶ file, opened again when it was moved
