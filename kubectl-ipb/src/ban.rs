@@ -1,6 +1,6 @@
 //! `kubectl ipb ban`.
 
-use ipblock_operator::api::IPBlock;
+use ipblock_operator::api::{ALERT_ANNOTATION, ALERTS, IPBlock};
 use ipblock_operator::target::object_name;
 use ipblock_operator::why::moment;
 use jiff::Timestamp;
@@ -190,12 +190,24 @@ async fn change(
             return Err(Error::Deleting(shown));
         }
         let change = wanted.change(&present, how.extend, cluster.now());
-        let spec = match &change {
+        let (spec, annotations) = match &change {
+            // The ban of an alert is one that was asked for by hand, too: the end of the alert does not lift it.
+            Change::None(_) if present.annotation(ALERTS).is_some() => {
+                (json!({}), json!({ ALERTS: null }))
+            }
             Change::None(why) => return Ok(Written::Unchanged(present, why.clone())),
-            Change::Trigger(spec) | Change::Extend(spec, _) => spec,
+            Change::Extend(spec, _) => (spec.clone(), json!({ ALERTS: null })),
+            // The ban is not the one of the alert any more.
+            Change::Trigger(spec) => {
+                let annotations = json!({ ALERTS: null, ALERT_ANNOTATION: null });
+                (spec.clone(), annotations)
+            }
         };
         let patch = Patch::merge(json!({
-            "metadata": { "resourceVersion": present.metadata.resource_version },
+            "metadata": {
+                "resourceVersion": present.metadata.resource_version,
+                "annotations": annotations,
+            },
             "spec": spec,
         }));
         let blocks = cluster.client.objects::<IPBlock>();
@@ -203,7 +215,11 @@ async fn change(
             Ok(block) => {
                 return Ok(match change {
                     Change::Extend(_, until) => Written::Extended(block, until),
-                    _ => Written::Triggered(block),
+                    Change::Trigger(_) => Written::Triggered(block),
+                    Change::None(why) => {
+                        let why = format!("{why}; the end of its alert does not lift it any more");
+                        Written::Unchanged(block, why)
+                    }
                 });
             }
             Err(error) if error.is_conflict() => match get(cluster, &key).await? {

@@ -1,5 +1,7 @@
 //! `kubectl ipb unban`.
 
+use futures::future::join_all;
+use futures::stream::{self, StreamExt as _};
 use ipblock_operator::api::{IPBlock, Phase};
 use ipblock_operator::target::Target;
 use ipblock_operator::why::{Entry, moment};
@@ -29,6 +31,18 @@ struct Plan {
     over: Vec<Found>,
 }
 
+/// Lifts that are requested at once.
+const AT_ONCE: usize = 16;
+
+// === impl Found ===
+
+impl Found {
+    fn key(&self) -> ObjectKey {
+        let entry = &self.entry;
+        ObjectKey::namespaced(entry.namespace.as_str(), entry.name.as_str())
+    }
+}
+
 pub(crate) async fn run(cluster: &Cluster, arguments: command::Unban) -> Result<Exit, Error> {
     let (target, plan) = match arguments.what.parse::<Target>() {
         Ok(target) => {
@@ -50,9 +64,7 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Unban) -> Result<
     if plan.lift.is_empty() {
         return Err(nothing(target, &plan, cluster));
     }
-    for found in &plan.lift {
-        lift(cluster, found, arguments.wait).await?;
-    }
+    let lifted = lift_all(cluster, &plan.lift, arguments.wait).await;
     for found in &plan.stays {
         let entry = &found.entry;
         let until = match entry.until {
@@ -67,6 +79,7 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Unban) -> Result<
             entry.namespace
         ));
     }
+    lifted?;
     Ok(if plan.stays.is_empty() {
         Exit::Success
     } else {
@@ -173,22 +186,58 @@ fn state(entry: &Entry) -> &str {
     }
 }
 
-async fn lift(cluster: &Cluster, found: &Found, wait: command::Wait) -> Result<(), Error> {
-    let entry = &found.entry;
-    let key = ObjectKey::namespaced(entry.namespace.as_str(), entry.name.as_str());
+/// Lifts all of `found`, several at once: a block that cannot be lifted holds up no other one. All requests are sent
+/// before the first is waited for. The last error is returned, and the others are printed.
+async fn lift_all(cluster: &Cluster, found: &[Found], wait: command::Wait) -> Result<(), Error> {
+    let mut requests = stream::iter(found)
+        .map(|found| async move { (found, request(cluster, found).await) })
+        .buffered(AT_ONCE);
+    let mut requested = Vec::new();
+    let mut failed = Vec::new();
+    while let Some((found, generation)) = requests.next().await {
+        match generation {
+            Ok(generation) => requested.push((found, generation)),
+            Err(error) => failed.push(error),
+        }
+    }
+    let waits = requested.into_iter();
+    let waits = waits.map(|(found, generation)| lifted(cluster, found, generation, wait));
+    for lifted in join_all(waits).await {
+        failed.extend(lifted.err());
+    }
+    let last = failed.pop();
+    for error in failed {
+        note(&error.to_string());
+    }
+    last.map_or(Ok(()), Err)
+}
+
+/// Requests the lift, and returns the generation of the request.
+async fn request(cluster: &Cluster, found: &Found) -> Result<Option<i64>, Error> {
+    let key = found.key();
     let patch = Patch::merge(json!({ "spec": { "unblock": true, "trigger": false } }));
     let written = cluster.client.patch::<IPBlock>(&key, patch).await;
     let written = written.map_err(|error| refused_for(error, "patch", &key))?;
     if found.kept_elsewhere {
         note(&format!(
             "note: another tool applies {}, and may set spec.unblock back",
-            entry.key()
+            found.entry.key()
         ));
     }
+    Ok(written.metadata.generation)
+}
+
+/// Waits for a lift that was requested, and prints its outcome.
+async fn lifted(
+    cluster: &Cluster,
+    found: &Found,
+    generation: Option<i64>,
+    wait: command::Wait,
+) -> Result<(), Error> {
+    let (entry, key) = (&found.entry, found.key());
     if !wait.wait {
         return out(&format!("{KIND}/{} unban requested\n", entry.name));
     }
-    let generation = written.metadata.generation;
     let mut last = None;
     let waited = cluster
         .client

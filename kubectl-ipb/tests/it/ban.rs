@@ -1,6 +1,10 @@
 //! ban and unban.
 
-use ipblock_operator::api::Phase;
+use ipblock_operator::api::{ALERTS, Phase};
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use kube_client::Api;
 use serde_json::json;
 
 use super::world::{World, steady};
@@ -111,6 +115,57 @@ async fn a_dry_run_is_checked_by_the_server_and_stores_nothing() {
         format!("ipblock.ops.yiiong.top/{name} created (server dry run)\n")
     );
     assert!(world.blocks().get_opt(&name).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_ban_by_hand_on_top_of_an_alerts_ban_is_not_lifted_with_the_alert() {
+    let world = World::new().await;
+    world.ok("ban 192.0.2.7 --for 1h --wait").await;
+    let (blocks, name) = (world.blocks(), name("192.0.2.7"));
+    let mut block = blocks.get(&name).await.unwrap();
+    let annotations = block.metadata.annotations.get_or_insert_default();
+    let record = r#"{"trigger":"am","ban":1,"duration":"1h","alerts":["am/a"]}"#;
+    annotations.insert(ALERTS.into(), record.into());
+    blocks
+        .replace(&name, &Default::default(), &block)
+        .await
+        .unwrap();
+    let kept = world.ipb("ban 192.0.2.7 --for 10m").await;
+    assert_eq!(kept.code, Some(0), "{kept:?}");
+    assert!(kept.text.ends_with(" unchanged\n"), "{kept:?}");
+    let part = "already; the end of its alert does not lift it any more";
+    assert!(kept.errors.contains(part), "{kept:?}");
+    let block = blocks.get(&name).await.unwrap();
+    assert_eq!(block.annotation(ALERTS), None);
+    assert_eq!(block.spec.duration.as_deref(), Some("1h"));
+}
+
+#[tokio::test]
+async fn an_unban_lifts_the_other_blocks_though_one_is_refused() {
+    let world = World::new().await;
+    world.ok("ban 192.0.2.7 --wait").await;
+    world.ok("ban 192.0.2.0/24 -n web --wait").await;
+    // `default/…` is requested first, and a policy refuses it.
+    let policy = json!({"metadata": {"name": "keep"}, "spec": {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [{"apiGroups": ["ops.yiiong.top"], "apiVersions": ["*"],
+            "operations": ["UPDATE"], "resources": ["ipblocks"]}]},
+        "validations": [{"expression": "object.metadata.namespace != 'default'", "message": "kept"}]}});
+    let binding = json!({"metadata": {"name": "keep"},
+        "spec": {"policyName": "keep", "validationActions": ["Deny"]}});
+    let create = Default::default();
+    let policies: Api<ValidatingAdmissionPolicy> = Api::all(world.server.client());
+    let policy = serde_json::from_value(policy).unwrap();
+    policies.create(&create, &policy).await.unwrap();
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(world.server.client());
+    let binding = serde_json::from_value(binding).unwrap();
+    bindings.create(&create, &binding).await.unwrap();
+    let lifted = world.ipb("unban 192.0.2.7 --overlapping --wait").await;
+    assert_eq!(lifted.code, Some(1), "{lifted:?}");
+    assert!(lifted.errors.contains("kept"), "{lifted:?}");
+    let range = name("192.0.2.0/24");
+    let text = format!("ipblock.ops.yiiong.top/{range} unbanned\n");
+    assert_eq!(lifted.text, text, "{lifted:?}");
 }
 
 #[tokio::test]
