@@ -381,13 +381,7 @@ fn assemble(
     };
     let caches = manager.caches().clone();
     let pulled = Arc::clone(&triggers);
-    let sources = Sources::of_blocks(
-        caches,
-        pulled,
-        policy,
-        settings.clock.clone(),
-        source_counts,
-    );
+    let sources = Sources::of_blocks(caches, pulled, policy, time.clone(), source_counts);
     let sources = Arc::new(sources);
     let (again, requests) = source::channel::<Request>(REQUESTS);
     let record = Arc::new(Record::new(&settings.namespace));

@@ -101,6 +101,12 @@ impl Time {
         wall
     }
 
+    /// Randomness, for jitter.
+    #[must_use]
+    pub fn random(&self) -> &reeve_clock::Random {
+        self.clock.random()
+    }
+
     /// How long until `at`; zero when past.
     #[must_use]
     pub fn until(&self, at: Timestamp) -> Duration {

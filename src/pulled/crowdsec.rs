@@ -30,6 +30,8 @@ pub(super) struct Stream {
     started: bool,
     decisions: BTreeMap<i64, Decision>,
     left_out: usize,
+    /// Decisions were left out because there were too many.
+    lacking: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,12 +41,13 @@ struct Decision {
     reason: String,
 }
 
-/// The answer. Both lists may be null.
+/// The answer. Both lists may be null, and neither may be absent: another service behind the URL must not read as one
+/// without decisions.
 #[derive(Debug, Deserialize)]
 struct Answer {
-    #[serde(default)]
+    #[serde(deserialize_with = "Option::deserialize")]
     new: Option<Vec<Wire>>,
-    #[serde(default)]
+    #[serde(deserialize_with = "Option::deserialize")]
     deleted: Option<Vec<Wire>>,
 }
 
@@ -96,15 +99,23 @@ impl Stream {
             }
             _ => return Err(Fault::of(&answer)),
         }
-        let answer: Answer = serde_json::from_slice(answer.body())
-            .map_err(|error| Fault::new(format!("the answer is not a stream: {error}")))?;
+        let answer: Answer = serde_json::from_slice(answer.body()).map_err(|error| {
+            // The words of the error may repeat the answer, which may be anything.
+            let (line, column) = (error.line(), error.column());
+            Fault::new(format!(
+                "the answer is not a stream of decisions (line {line}, column {column})"
+            ))
+        })?;
         if snapshot {
             self.decisions.clear();
             self.left_out = 0;
+            self.lacking = false;
         }
         let before: BTreeSet<Target> = self.targets();
         self.take(answer, source, now);
-        self.started = true;
+        // A decision that was left out is in no later answer: once there is room, the next call brings everything.
+        let most = source.max_entries * DECISIONS_FOR_AN_ENTRY;
+        self.started = !(self.lacking && self.decisions.len() <= most / 4 * 3);
         let mut pulled = self.listed(source, now);
         pulled.changed = snapshot || before != self.targets();
         Ok(pulled)
@@ -142,7 +153,10 @@ impl Stream {
                 {
                     self.decisions.insert(new.id, decision);
                 }
-                _ => self.left_out += 1,
+                wanted => {
+                    self.lacking |= wanted.is_some();
+                    self.left_out += 1;
+                }
             }
         }
     }
@@ -357,7 +371,9 @@ mod tests {
         );
         assert_eq!(*lapi.startups.lock(), [true, false, true, false, true]);
         stream.restart();
-        lapi.answers.lock().push_back((200, json!({})));
+        lapi.answers
+            .lock()
+            .push_back((200, json!({"new": null, "deleted": null})));
         pull(&mut stream, &source, &outbound, now()).await.unwrap();
         assert_eq!(
             lapi.startups.lock().last(),
@@ -414,6 +430,46 @@ mod tests {
         let later = now() + jiff::SignedDuration::from_hours(1);
         let second = pull(&mut stream, &source, &outbound, later).await.unwrap();
         assert!(second.entries.is_empty());
+    }
+
+    #[tokio::test]
+    async fn decisions_that_were_too_many_come_back_when_there_is_room() {
+        let many: Vec<Value> = (0..10)
+            .map(|id| wire(id, &format!("192.0.2.{id}"), "1h"))
+            .collect();
+        let gone = json!({"new": null, "deleted": many[..4]});
+        let (lapi, outbound) = Lapi::answers([
+            (200, json!({"new": many, "deleted": null})),
+            (200, json!({"new": null, "deleted": null})),
+            (200, gone),
+            (200, json!({"new": many[4..], "deleted": null})),
+            (200, json!({"new": null, "deleted": null})),
+        ]);
+        let (mut stream, source) = (Stream::default(), source("maxEntries: 2"));
+        for _ in 0..5 {
+            pull(&mut stream, &source, &outbound, now()).await.unwrap();
+        }
+        assert_eq!(*lapi.startups.lock(), [true, false, false, true, false]);
+        assert_eq!(stream.decisions.len(), 6, "8 and 9 too");
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_the_lists_is_a_fault_that_repeats_nothing_of_it() {
+        for answer in [
+            json!({}),
+            json!({"new": []}),
+            json!({"deleted": null}),
+            json!({"new": "hunter2", "deleted": null}),
+        ] {
+            let (_, outbound) = Lapi::answers([(200, answer.clone())]);
+            let mut stream = Stream::default();
+            let fault = pull(&mut stream, &source(""), &outbound, now()).await;
+            let why = fault.expect_err(&answer.to_string()).why;
+            assert!(
+                why.contains("not a stream") && !why.contains("hunter2"),
+                "{why}"
+            );
+        }
     }
 
     #[tokio::test]

@@ -38,7 +38,7 @@ impl Metrics {
         );
         registry.register(
             "ipblock_source_entries",
-            "Entries of sources: listed, and left_out because they are wrong or too many",
+            "Entries of sources: listed, left_out because they are wrong or too many, and held: not listed any more, and not lifted because of the brake",
             self.entries.clone(),
         );
     }
@@ -58,12 +58,26 @@ impl Metrics {
         }
     }
 
+    pub(crate) fn held(&self, source: &str, held: usize) {
+        let (source, state) = (source.to_owned(), "held");
+        let held = i64::try_from(held).unwrap_or(i64::MAX);
+        self.entries
+            .get_or_create(&State { source, state })
+            .set(held);
+    }
+
     /// A source that is not pulled any more lists nothing.
     pub(super) fn forget(&self, source: &str) {
-        for state in ["listed", "left_out"] {
+        for state in ["listed", "left_out", "held"] {
             let source = source.to_owned();
             self.entries.remove(&State { source, state });
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn held_now(&self, source: &str) -> i64 {
+        let (source, state) = (source.to_owned(), "held");
+        self.entries.get_or_create(&State { source, state }).get()
     }
 
     #[cfg(test)]

@@ -12,9 +12,11 @@
 //! # When something fails
 //! A pull that fails changes nothing: the bans that stand run to their end, and the next pull is later each time, up to
 //! ten minutes. A list that is empty, or that has more wrong lines than right ones, counts as a failure, so that an error
-//! page lifts nothing. Entries that could not be written are written at the next pull. After a restart the first list is
+//! page lifts nothing. A list that lost most of its entries lifts none of them until the brake of its source is released.
+//! Entries that could not be written are written at the next pull. After a restart the first list is
 //! compared with the blocks of the source, so that entries that left it meanwhile are lifted.
 
+mod brake;
 mod crowdsec;
 mod definition;
 mod entry;

@@ -3,17 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reeve_clock::Clock;
-
 use super::crowdsec::Stream;
 use super::definition::{Flavour, Source};
 use super::entry::{Fault, Pulled};
 use super::feed::Feed;
 use super::metrics::Metrics;
-use super::sink::Sink;
+use super::sink::{Kept, Sink};
 use super::sources::Connect;
 use crate::outbound::Outbound;
 use crate::secret::Secret;
+use crate::time::Time;
 
 /// The longest wait after a failure, and that a server may ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(10 * 60);
@@ -28,7 +27,7 @@ pub(super) struct Puller {
     /// `None`: after a failure, so that authorities that changed are read again.
     outbound: Option<Arc<dyn Outbound>>,
     sink: Arc<dyn Sink>,
-    clock: Clock,
+    time: Time,
     metrics: Metrics,
     state: State,
     /// The blocks of the source have to be compared with its list.
@@ -48,7 +47,7 @@ impl Puller {
         source: Source,
         connect: Arc<dyn Connect>,
         sink: Arc<dyn Sink>,
-        clock: Clock,
+        time: Time,
         metrics: Metrics,
     ) -> Self {
         let state = match source.flavour {
@@ -60,7 +59,7 @@ impl Puller {
             connect,
             outbound: None,
             sink,
-            clock,
+            time,
             metrics,
             state,
             compare: true,
@@ -72,7 +71,7 @@ impl Puller {
     pub(super) async fn run(mut self) {
         loop {
             let wait = self.turn().await;
-            tokio::time::sleep(self.clock.random().jitter(wait, 0.1)).await;
+            tokio::time::sleep(self.time.random().jitter(wait, 0.1)).await;
         }
     }
 
@@ -136,7 +135,7 @@ impl Puller {
                 Some(read?)
             }
         };
-        let (secret, now) = (secret.as_ref(), self.clock.now());
+        let (secret, now) = (secret.as_ref(), self.time.now());
         let outbound = match &self.outbound {
             Some(outbound) => Arc::clone(outbound),
             None => self.connect.connect(&self.source).map_err(Fault::new)?,
@@ -151,8 +150,13 @@ impl Puller {
     async fn put(&mut self, pulled: &Pulled) -> Result<(), String> {
         self.sink.ban(&self.source, &pulled.entries).await?;
         if self.compare {
-            self.sink.keep_only(&self.source, &pulled.entries).await?;
-            self.compare = false;
+            let kept = self.sink.keep_only(&self.source, &pulled.entries).await?;
+            let held = match kept {
+                Kept::Lifted => 0,
+                Kept::Held(held) => held,
+            };
+            self.metrics.held(&self.source.name, held);
+            self.compare = held > 0;
         }
         Ok(())
     }

@@ -1,13 +1,19 @@
 //! Where entries go.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
+use super::brake::Brakes;
 use super::definition::Source;
 use super::entry::{Entries, Entry};
-use crate::api::IPBlock;
+use crate::api::{IPBlock, Phase};
 use crate::duration;
 use crate::outbound::BoxFuture;
 use crate::target::Target;
@@ -15,6 +21,9 @@ use crate::trigger::{PulledIntake, Triggers};
 
 /// Objects that are written at once.
 const AT_ONCE: usize = 8;
+
+/// Bans that end within this time count for no brake: a list drops its entries when their bans end.
+const SOON: Duration = Duration::from_secs(60);
 
 /// Takes the entries of sources. Small lists become one object each; a list of many thousands needs another sink.
 pub(crate) trait Sink: Send + Sync + fmt::Debug {
@@ -25,12 +34,27 @@ pub(crate) trait Sink: Send + Sync + fmt::Debug {
         entries: &'a Entries,
     ) -> BoxFuture<'a, Result<(), String>>;
 
-    /// Lifts what `source` banned and `entries` does not list. Safe to repeat.
+    /// Lifts what `source` banned and `entries` does not list, unless the brake holds that. Safe to repeat.
     fn keep_only<'a>(
         &'a self,
         source: &'a Source,
         entries: &'a Entries,
-    ) -> BoxFuture<'a, Result<(), String>>;
+    ) -> BoxFuture<'a, Result<Kept, String>>;
+
+    /// The brakes on lifts.
+    fn brakes(&self) -> &Brakes;
+
+    /// What is refused may not be refused any more: entries that were are requested again.
+    fn recheck(&self);
+}
+
+/// What came of the entries that a list has no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// Their bans are lifted.
+    Lifted,
+    /// So many bans stand, because the brake holds their lift.
+    Held(usize),
 }
 
 /// The blocks that are known, without a request.
@@ -50,13 +74,25 @@ pub(crate) trait Known: Send + Sync + fmt::Debug {
 pub(crate) struct BlockSink {
     triggers: Arc<Triggers>,
     known: Arc<dyn Known>,
+    refused: Refused,
+    brakes: Brakes,
 }
+
+/// When the refused entries of each source were requested last. Only those count whose time is over: before that a
+/// refused block is banned when what refuses it is gone.
+#[derive(Debug, Default)]
+struct Refused(Mutex<HashMap<String, HashMap<Target, Instant>>>);
 
 // === impl BlockSink ===
 
 impl BlockSink {
     pub(crate) fn new(triggers: Arc<Triggers>, known: Arc<dyn Known>) -> Self {
-        Self { triggers, known }
+        Self {
+            triggers,
+            known,
+            refused: Refused::default(),
+            brakes: Brakes::default(),
+        }
     }
 
     fn intake(&self, source: &Source) -> PulledIntake {
@@ -65,10 +101,46 @@ impl BlockSink {
     }
 
     /// Whether an alert for the entry would change nothing about its block.
-    fn is_satisfied(&self, intake: &PulledIntake, target: &Target, entry: &Entry) -> bool {
+    fn is_satisfied(
+        &self,
+        intake: &PulledIntake,
+        source: &str,
+        target: &Target,
+        entry: &Entry,
+    ) -> bool {
         let known = self.known.get(&intake.namespace(), &target.object_name());
+        let Some(block) = known else { return false };
         let asked = duration::display(entry.duration);
-        known.is_some_and(|block| intake.is_satisfied(&block, target, &asked))
+        if intake.is_satisfied(&block, target, &asked) {
+            return true;
+        }
+        match intake.refused_until(&block, target) {
+            None => false,
+            Some(until) if until > intake.now() => true,
+            Some(_) => self.refused.is_recent(source, target, entry.duration / 2),
+        }
+    }
+}
+
+// === impl Refused ===
+
+impl Refused {
+    /// Whether `target` was requested less than `pause` ago. If not, it is requested now.
+    fn is_recent(&self, source: &str, target: &Target, pause: Duration) -> bool {
+        let mut all = self.0.lock();
+        let requested = all.entry(source.to_owned()).or_default();
+        let recent = requested.get(target).is_some_and(|at| at.elapsed() < pause);
+        if !recent {
+            requested.insert(*target, Instant::now());
+        }
+        recent
+    }
+
+    /// Drops what `source` does not list any more.
+    fn retain(&self, source: &str, entries: &Entries) {
+        if let Some(requested) = self.0.lock().get_mut(source) {
+            requested.retain(|target, _| entries.contains_key(target));
+        }
     }
 }
 
@@ -80,9 +152,10 @@ impl Sink for BlockSink {
     ) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
             let intake = self.intake(source);
+            self.refused.retain(&source.name, entries);
             let mut writes: Vec<BoxFuture<'_, Result<(), String>>> = Vec::new();
             for (target, entry) in entries {
-                if !self.is_satisfied(&intake, target, entry) {
+                if !self.is_satisfied(&intake, &source.name, target, entry) {
                     let asked = duration::display(entry.duration);
                     let (intake, reason) = (&intake, entry.reason.as_str());
                     writes.push(Box::pin(
@@ -98,23 +171,50 @@ impl Sink for BlockSink {
         &'a self,
         source: &'a Source,
         entries: &'a Entries,
-    ) -> BoxFuture<'a, Result<(), String>> {
+    ) -> BoxFuture<'a, Result<Kept, String>> {
         Box::pin(async move {
             let intake = self.intake(source);
-            let known = self.known.all(&intake.namespace())?.into_iter();
-            let gone: Vec<Target> = known
-                .filter(|block| intake.has_banned(block))
-                .filter_map(|block| block.spec.ip.parse().ok())
-                .filter(|target| !entries.contains_key(target))
-                .collect();
+            let known = self.known.all(&intake.namespace())?;
+            let lasting = intake.now() + SOON;
+            let (mut gone, mut long, mut standing) = (Vec::new(), Vec::new(), 0);
+            for block in known.iter().filter(|block| intake.has_banned(block)) {
+                let Ok(target) = block.spec.ip.parse::<Target>() else {
+                    continue;
+                };
+                let lasts = stands_after(block, lasting);
+                standing += usize::from(lasts);
+                if !entries.contains_key(&target) {
+                    gone.push(target);
+                    long.extend(lasts.then_some(target));
+                }
+            }
+            long.sort_unstable();
+            if self.brakes.holds(&source.name, &long, standing) {
+                return Ok(Kept::Held(long.len()));
+            }
             let mut writes: Vec<BoxFuture<'_, Result<(), String>>> = Vec::with_capacity(gone.len());
             for target in &gone {
                 let intake = &intake;
                 writes.push(Box::pin(async move { intake.lift(target).await }));
             }
-            all(writes).await
+            all(writes).await.map(|()| Kept::Lifted)
         })
     }
+
+    fn brakes(&self) -> &Brakes {
+        &self.brakes
+    }
+
+    fn recheck(&self) {
+        self.refused.0.lock().clear();
+    }
+}
+
+/// Whether the ban of `block` goes on after `at` unless it is lifted.
+fn stands_after(block: &IPBlock, at: Timestamp) -> bool {
+    let status = block.status.as_ref();
+    let active = status.filter(|status| status.is(&Phase::Active));
+    active.is_some_and(|status| status.expires_at().is_none_or(|end| end > at))
 }
 
 /// Runs all of `writes`, and returns the first error.

@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reeve_clock::Clock;
 use reeve_controller::Caches;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -16,7 +15,9 @@ use super::known::CachedBlocks;
 use super::metrics::Metrics;
 use super::puller::Puller;
 use super::sink::{BlockSink, Sink};
+use crate::guard::Brake;
 use crate::outbound::{AddressPolicy, Http, Limits, Outbound};
+use crate::time::Time;
 use crate::trigger::Triggers;
 
 /// Makes the connections to a source.
@@ -41,7 +42,7 @@ pub struct Sources {
     wanted: watch::Sender<Arc<Vec<Source>>>,
     connect: Arc<dyn Connect>,
     sink: Arc<dyn Sink>,
-    clock: Clock,
+    time: Time,
     metrics: Metrics,
 }
 
@@ -74,25 +75,25 @@ impl Sources {
         caches: Caches,
         triggers: Arc<Triggers>,
         policy: AddressPolicy,
-        clock: Clock,
+        time: Time,
         metrics: Metrics,
     ) -> Self {
         let known = Arc::new(CachedBlocks::new(caches));
         let sink = Arc::new(BlockSink::new(triggers, known));
-        Self::new(Arc::new(NetworkConnect { policy }), sink, clock, metrics)
+        Self::new(Arc::new(NetworkConnect { policy }), sink, time, metrics)
     }
 
     pub(crate) fn new(
         connect: Arc<dyn Connect>,
         sink: Arc<dyn Sink>,
-        clock: Clock,
+        time: Time,
         metrics: Metrics,
     ) -> Self {
         Self {
             wanted: watch::Sender::default(),
             connect,
             sink,
-            clock,
+            time,
             metrics,
         }
     }
@@ -109,6 +110,23 @@ impl Sources {
         });
     }
 
+    /// The bounds of the brakes on lifts, and the annotation that releases brakes.
+    pub fn set_brake(&self, settings: Brake, released: Option<String>) {
+        self.sink.brakes().set(settings, released);
+    }
+
+    /// What the brakes on lifts hold, in words.
+    #[must_use]
+    pub fn held(&self) -> Vec<String> {
+        let held = self.sink.brakes().held();
+        held.iter().map(ToString::to_string).collect()
+    }
+
+    /// The rules that refuse bans changed: entries that were refused are requested again at the next pull.
+    pub fn recheck(&self) {
+        self.sink.recheck();
+    }
+
     /// Pulls until `stop`: on the leader.
     pub async fn run(&self, stop: CancellationToken) {
         let mut wanted = self.wanted.subscribe();
@@ -119,6 +137,7 @@ impl Sources {
             tasks.retain(|name, (source, _)| {
                 let stays = is_wanted(source);
                 if !stays {
+                    self.sink.brakes().forget(name);
                     self.metrics.forget(name);
                 }
                 stays
@@ -141,13 +160,14 @@ impl Sources {
         }
         // Another replica pulls now.
         for name in tasks.keys() {
+            self.sink.brakes().forget(name);
             self.metrics.forget(name);
         }
     }
 
     fn pull(&self, source: Source) -> impl Future<Output = ()> + Send + 'static {
         let (connect, sink) = (Arc::clone(&self.connect), Arc::clone(&self.sink));
-        let (clock, metrics) = (self.clock.clone(), self.metrics.clone());
-        Puller::new(source, connect, sink, clock, metrics).run()
+        let (time, metrics) = (self.time.clone(), self.metrics.clone());
+        Puller::new(source, connect, sink, time, metrics).run()
     }
 }

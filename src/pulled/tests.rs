@@ -34,8 +34,11 @@ struct World {
     server: Arc<Server>,
     sources: Arc<Sources>,
     clock: Clock,
+    time: Time,
     metrics: Metrics,
     stop: CancellationToken,
+    /// What the reconciler refuses.
+    refused: Mutex<Vec<&'static str>>,
 }
 
 /// The cache is never behind here.
@@ -77,15 +80,46 @@ fn feed(extra: &str) -> Source {
     raw.define(&Options::default()).unwrap()
 }
 
+fn crowdsec(extra: &str) -> Source {
+    let yaml = format!(
+        "{{name: list, type: crowdsec, url: 'https://lapi.example', apiKeyFile: /s/k, interval: 1m, {extra}}}"
+    );
+    let raw: RawSource = serde_saphyr::from_str(&yaml).unwrap();
+    let options = Options {
+        secrets: crate::mounted::Directory::new("/s"),
+        ..Options::default()
+    };
+    let mut source = raw.define(&options).unwrap();
+    // There is no such file.
+    source.secret = None;
+    source
+}
+
+/// The decisions on these addresses, each for `hours`.
+fn decisions(addresses: &[String], hours: u32) -> String {
+    let new = addresses.iter().enumerate().map(|(id, address)| {
+        serde_json::json!({
+            "id": id, "origin": "crowdsec", "type": "ban", "scenario": "crowdsecurity/ssh-bf",
+            "scope": "Ip", "value": address, "duration": format!("{hours}h"),
+        })
+    });
+    let new: Vec<serde_json::Value> = new.collect();
+    serde_json::json!({"new": new, "deleted": null}).to_string()
+}
+
+/// The answer of a stream without news.
+const NO_NEWS: &str = r#"{"new": null, "deleted": null}"#;
+
 impl World {
     fn new(list: &str) -> Self {
         let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 1);
+        let time = Time::new(clock.clone());
         let blocks = Arc::new(InMemory::default());
         let triggers = Triggers::new(
             trigger::Dependencies {
                 blocks: Arc::clone(&blocks) as Arc<dyn Blocks>,
                 locks: KeyedLocks::new(),
-                time: Time::new(clock.clone()),
+                time: time.clone(),
                 metrics: trigger::Metrics::default(),
                 limits: inbound::limits(),
             },
@@ -106,14 +140,16 @@ impl World {
         let sink = BlockSink::new(Arc::new(triggers), known);
         let metrics = Metrics::default();
         let connect = Arc::new(ToServer(Arc::clone(&server)));
-        let sources = Sources::new(connect, Arc::new(sink), clock.clone(), metrics.clone());
+        let sources = Sources::new(connect, Arc::new(sink), time.clone(), metrics.clone());
         Self {
             blocks,
             server,
             sources: Arc::new(sources),
             clock,
+            time,
             metrics,
             stop: CancellationToken::new(),
+            refused: Mutex::default(),
         }
     }
 
@@ -124,14 +160,23 @@ impl World {
 
     /// The reconciler bans what is asked for, and lifts what is due.
     fn reconcile(&self) {
-        let now = self.clock.now();
+        let now = self.time.now();
         let all: Vec<IPBlock> = self.blocks.objects.lock().values().cloned().collect();
         for mut block in all {
             let length = block.spec.duration.as_deref().map(crate::duration::parse);
             let length = SignedDuration::try_from(length.unwrap().unwrap()).unwrap();
             let asked = block.spec.trigger.take() == Some(true);
+            let created = block.metadata.creation_timestamp.clone();
+            let created =
+                created.unwrap_or(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
+            block.metadata.creation_timestamp = Some(created);
             let status = block.status.get_or_insert_default();
-            if asked || status.phase.is_none() {
+            if self.refused.lock().contains(&block.spec.ip.as_str()) {
+                status.phase = Some(Phase::Skipped);
+                self.blocks.put(block);
+                continue;
+            }
+            if asked || status.phase.is_none() || status.is(&Phase::Skipped) {
                 status.phase = Some(Phase::Active);
                 status.blocked_at = Some(write_time(now));
                 status.ban_count = Some(status.bans() + 1);
@@ -191,7 +236,7 @@ async fn entries_are_banned_as_long_as_they_are_listed() {
     let block = world.blocks.one(&crate::target::object_name("192.0.2.1"));
     let status = block.status.unwrap();
     assert_eq!(status.bans(), 1, "one ban, whose end moved");
-    assert!(status.expires_at().unwrap() > world.clock.now() + SignedDuration::from_hours(10));
+    assert!(status.expires_at().unwrap() > world.time.now() + SignedDuration::from_hours(10));
     assert!(
         world.writes() <= 2 + 2 * 3,
         "{} writes in 30 hours",
@@ -309,4 +354,122 @@ async fn a_source_that_is_gone_is_pulled_no_more_and_its_bans_run_out() {
     world.pass(70).await;
     assert_eq!(world.phase("192.0.2.1"), "expired");
     assert_eq!(*world.server.calls.lock(), calls);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_jumps_lifts_no_decision_of_a_stream() {
+    let world = World::new(&decisions(&["192.0.2.1".into()], 2));
+    world.sources.set(&[crowdsec("")]);
+    let _running = world.lead();
+    world.pass(2).await;
+    *world.server.list.lock() = (200, NO_NEWS.into());
+    world.pass(2).await;
+    world.clock.jump(SignedDuration::from_hours(3));
+    world.pass(5).await;
+    assert_eq!(
+        world.phase("192.0.2.1"),
+        "active",
+        "nothing has confirmed the jump"
+    );
+    world.pass(120).await;
+    assert_eq!(world.phase("192.0.2.1"), "expired");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_entry_is_not_requested_at_every_pull() {
+    let world = World::new("192.0.2.1\n");
+    world.refused.lock().push("192.0.2.1");
+    world.sources.set(&[feed("")]);
+    let _running = world.lead();
+    world.pass(24 * 60).await;
+    assert_eq!(
+        world.writes(),
+        1,
+        "it is banned when it is not refused any more"
+    );
+    world.pass(24 * 60).await;
+    let writes = world.writes();
+    assert!((2..=4).contains(&writes), "{writes} writes in two days");
+    world.refused.lock().clear();
+    world.sources.recheck();
+    world.pass(70).await;
+    assert_eq!(world.phase("192.0.2.1"), "active", "at the next pull");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_decision_is_written_once() {
+    let world = World::new(&decisions(&["192.0.2.1".into()], 4));
+    world.refused.lock().push("192.0.2.1");
+    world.sources.set(&[crowdsec("")]);
+    let _running = world.lead();
+    world.pass(2).await;
+    *world.server.list.lock() = (200, NO_NEWS.into());
+    world.pass(230).await;
+    assert_eq!(world.writes(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_lost_most_of_its_entries_lifts_none_until_the_brake_is_released() {
+    let addresses: Vec<String> = (1..=200).map(|last| format!("192.0.2.{last}")).collect();
+    let world = World::new(&decisions(&addresses, 4));
+    let brake = crate::guard::Brake::default();
+    world.sources.set_brake(brake, None);
+    world.sources.set(&[crowdsec("")]);
+    let _running = world.lead();
+    world.pass(3).await;
+    let active = |world: &World| {
+        let phases = world.phases();
+        phases.values().filter(|phase| *phase == "active").count()
+    };
+    assert_eq!(active(&world), 200);
+    let gone = |from: usize, to: usize| {
+        let gone: Vec<serde_json::Value> = (from..to)
+            .map(|id| serde_json::json!({ "id": id }))
+            .collect();
+        (
+            200,
+            serde_json::json!({"new": null, "deleted": gone}).to_string(),
+        )
+    };
+    *world.server.list.lock() = gone(0, 90);
+    world.pass(3).await;
+    assert_eq!(active(&world), 110, "fewer than liftLeast");
+    *world.server.list.lock() = gone(90, 200);
+    world.pass(5).await;
+    assert_eq!(active(&world), 110);
+    assert_eq!(world.metrics.held_now("list"), 110);
+    let held = world.sources.held();
+    let [held] = held.as_slice() else {
+        panic!("{held:?}")
+    };
+    let (_, id) = held.split_once(" to lifts-list-").unwrap();
+    let id = format!("lifts-list-{}", &id[..8]);
+    world
+        .sources
+        .set_brake(brake, Some("lifts-list-00000000".into()));
+    world.pass(3).await;
+    assert_eq!(active(&world), 110, "that is another brake");
+    world.sources.set_brake(brake, Some(id));
+    world.pass(3).await;
+    assert_eq!(active(&world), 0);
+    assert!(world.sources.held().is_empty());
+    assert_eq!(world.metrics.held_now("list"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn decisions_that_end_by_themselves_engage_no_brake() {
+    let addresses: Vec<String> = (1..=200).map(|last| format!("192.0.2.{last}")).collect();
+    let world = World::new(&decisions(&addresses, 1));
+    world
+        .sources
+        .set_brake(crate::guard::Brake::default(), None);
+    world.sources.set(&[crowdsec("")]);
+    let _running = world.lead();
+    world.pass(2).await;
+    *world.server.list.lock() = (200, NO_NEWS.into());
+    for _ in 0..70 {
+        world.pass(1).await;
+        assert!(world.sources.held().is_empty());
+    }
+    assert!(world.phases().values().all(|phase| phase == "expired"));
 }

@@ -229,6 +229,10 @@ impl ConfigurationReconciler {
             self.consumers.coverage.lock().suspect(place);
         }
         let again = before.is_some();
+        let refusals = |before: &Arc<Config>| changes.blocks || before.policy != config.policy;
+        if before.as_ref().is_none_or(refusals) {
+            self.consumers.sources.recheck();
+        }
         let affected = match before {
             Some(before) if !changes.blocks && !freed => {
                 Affected::meeting(&before.policy, &config.policy)

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::address::target;
 use super::alerts::{Resolved, Wanted};
 use super::debounce::Debounce;
 use super::firing::Firing;
 use super::intake::{Intake, Outcome};
-use super::repeat::Repeat;
+use super::repeat::{self, Repeat};
 use super::server::Triggers;
 use crate::api::IPBlock;
 use crate::target::Target;
@@ -52,6 +54,17 @@ impl PulledIntake {
     pub(crate) fn is_satisfied(&self, block: &IPBlock, target: &Target, asked: &str) -> bool {
         let recorded = Firing::of(block).is_none_or(|it| it.has(&self.0.source, ALERT));
         recorded && self.0.leaves_alone(block, &wanted(target, asked, ""))
+    }
+
+    /// Until when a refused `block` for `target` is banned without another request; `None`: it is not refused.
+    pub(crate) fn refused_until(&self, block: &IPBlock, target: &Target) -> Option<Timestamp> {
+        let same = block.spec.ip.trim().parse() == Ok(*target);
+        repeat::refused_until(block).filter(|_| same)
+    }
+
+    /// The time that bans end by.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.0.shared.time.now()
     }
 
     /// Whether the ban of `block` is one of this source.

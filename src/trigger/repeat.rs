@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::{INTENT, IPBlock, IPBlockStatus, Intent, Phase};
+use crate::api::{INTENT, IPBlock, IPBlockStatus, Intent, Phase, condition};
 use crate::duration;
 use crate::guard::Escalation;
+use crate::policy::RefusalKind;
 
 /// What an alert does to an active block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -185,6 +186,28 @@ pub(crate) fn has_ended(block: &IPBlock, now: Timestamp) -> bool {
     (expired || is_overdue(block, now)) && block.spec.trigger != Some(true)
 }
 
+/// Until when a refused block is banned as soon as what refuses it is gone; `None`: it is not refused, or not by
+/// something that can go. An alert before that would only be refused again.
+pub(crate) fn refused_until(block: &IPBlock) -> Option<Timestamp> {
+    let status = block.status.as_ref()?;
+    let ready = status.condition(condition::READY);
+    let reason = ready.map_or("", |ready| ready.reason.as_str());
+    let kept = status.is(&Phase::Skipped)
+        || (status.is(&Phase::Failed)
+            && [RefusalKind::TooWide.as_str(), "Unsupported"].contains(&reason));
+    if !kept || block.is_deleting() {
+        return None;
+    }
+    let created = block.metadata.creation_timestamp.as_ref();
+    let asked = status.blocked_at().or(created.map(|created| created.0));
+    let duration = block.spec.duration.as_deref().map(duration::parse);
+    let window = match duration {
+        None => return Some(Timestamp::MAX),
+        Some(length) => SignedDuration::try_from(length.ok()?).ok()?,
+    };
+    asked?.checked_add(window).ok()
+}
+
 /// Whether half of the time has passed within which a ban has to come about, and it has not. After all of it the ban
 /// is given up, though its alerts still come.
 fn is_lapsing(block: &IPBlock, now: Timestamp) -> bool {
@@ -215,7 +238,7 @@ fn in_grace(status: &IPBlockStatus, grace: Duration, now: Timestamp) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{ConditionStatus, IPBlockSpec, condition, write_time};
+    use crate::api::{ConditionStatus, IPBlockSpec, write_time};
 
     const MINUTE: Duration = Duration::from_secs(60);
 

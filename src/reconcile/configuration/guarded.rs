@@ -36,9 +36,17 @@ impl ConfigurationReconciler {
     ) -> bool {
         let annotations = map.and_then(|map| map.metadata.annotations.as_ref());
         let released = annotations.and_then(|all| all.get(brake::RELEASE)).cloned();
+        let sources = &self.consumers.sources;
+        sources.set_brake(config.guard.brake, released.clone());
         let coverage = self.consumers.coverage.lock();
         let guard = &self.consumers.guard;
-        guard.configured(&coverage, config, before, brake::id(data), released)
+        guard.configured(
+            &coverage,
+            config,
+            before,
+            brake::id(data),
+            released,
+        )
     }
 
     /// Reports brakes that engaged or were released since the last run.
@@ -51,7 +59,11 @@ impl ConfigurationReconciler {
         ));
         let engaged = [("BansBraked", bans), ("LiftsBraked", lifts)];
         let engaged = engaged.map(|(reason, note)| note.map(|note| (reason, note)));
-        let engaged: Vec<(&'static str, String)> = engaged.into_iter().flatten().collect();
+        let sources = self.consumers.sources.held();
+        guard.metrics().brake("sources", !sources.is_empty());
+        let sources = sources.into_iter().map(|note| ("SourceLiftsBraked", note));
+        let engaged = engaged.into_iter().flatten().chain(sources);
+        let engaged: Vec<(&'static str, String)> = engaged.collect();
         let before = std::mem::replace(&mut self.memory.lock().brakes, engaged.clone());
         for (reason, note) in engaged.iter().filter(|brake| !before.contains(brake)) {
             tracing::warn!(configmap = %self.request, "{note}");
