@@ -17,7 +17,7 @@ mod shards;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube_client::api::{DeleteParams, ListParams, PostParams};
+use kube_client::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube_client::{Api, Client, Error as ClientError};
 use kube_core::{ApiResource, DynamicObject};
 use serde_json::{Value, json};
@@ -174,18 +174,84 @@ impl ObjectEngine {
             }
             None => api.create(&params, &object).await,
         };
+        if version.is_none()
+            && let Err(error) = &written
+            && is(error, 409)
+            && let Ok(Some(present)) = api.get_opt(&name).await
+        {
+            self.check_own(&present, resource)?;
+        }
         let written = written.map_err(|error| failed("write", &name, &error))?;
         let version = written.metadata.resource_version.unwrap_or_default();
         state.versions.insert(number, version);
         Ok(())
     }
 
-    async fn delete(&self, api: &Api<DynamicObject>, name: &str) -> Result<(), Error> {
+    /// Deletes the object `name` as it was at `version`: one that another client changed or made since stays.
+    async fn delete(
+        &self,
+        api: &Api<DynamicObject>,
+        name: &str,
+        version: Option<String>,
+    ) -> Result<(), Error> {
         self.check_lead()?;
-        match api.delete(name, &DeleteParams::default()).await {
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                resource_version: version,
+                uid: None,
+            }),
+            ..DeleteParams::default()
+        };
+        match api.delete(name, &params).await {
             Err(error) if !is(&error, 404) => Err(failed("delete", name, &error)),
             _ => Ok(()),
         }
+    }
+
+    async fn delete_group(
+        &self,
+        api: &Api<DynamicObject>,
+        state: &mut State,
+        number: usize,
+    ) -> Result<(), Error> {
+        let version = state.versions.get(&number).cloned();
+        self.delete(api, &self.group_name(number), version).await?;
+        state.versions.remove(&number);
+        Ok(())
+    }
+
+    /// Deletes the policy, if there is one of this engine.
+    async fn delete_policy(&self, api: &Api<DynamicObject>) -> Result<(), Error> {
+        let present = api.get_opt(&self.name).await;
+        let present = present.map_err(|error| failed("read", "its policy", &error))?;
+        match present.filter(|present| self.owns(present)) {
+            Some(present) => {
+                let version = present.metadata.resource_version;
+                self.delete(api, &self.name, version).await
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn owns(&self, object: &DynamicObject) -> bool {
+        let labels = object.metadata.labels.as_ref();
+        let label = |key: &String| labels.and_then(|labels| labels.get(key));
+        self.labels()
+            .iter()
+            .all(|(key, value)| label(key) == Some(value))
+    }
+
+    /// An object of another client keeps its name and its content.
+    fn check_own(&self, object: &DynamicObject, resource: &ApiResource) -> Result<(), Error> {
+        if self.owns(object) {
+            return Ok(());
+        }
+        let (plural, name) = (&resource.plural, object.metadata.name.as_deref());
+        let name = name.unwrap_or_default();
+        Err(Error(format!(
+            "cannot write {plural} {name}: the object exists, and it is not this engine's (it has no label {LABEL}={}); delete it, or give the engine another name",
+            self.name
+        )))
     }
 
     /// Brings the policy in line with the groups. Without groups there is none.
@@ -198,13 +264,16 @@ impl ObjectEngine {
         let resource = self.served(self.settings.plugin.policy()).await?;
         let api = Api::all_with(self.client.clone(), &resource);
         if groups.is_empty() {
-            self.delete(&api, &self.name).await?;
+            self.delete_policy(&api).await?;
             state.named = Some(groups);
             return Ok(());
         }
         let present = api.get_opt(&self.name).await;
         let present: Option<DynamicObject> =
             present.map_err(|error| failed("read", "its policy", &error))?;
+        if let Some(present) = &present {
+            self.check_own(present, &resource)?;
+        }
         let spec = self.settings.policy_spec(&self.name, &groups);
         let mut policy = self.object(self.name.clone(), &resource, spec);
         let trial = PostParams {
@@ -212,7 +281,7 @@ impl ObjectEngine {
             ..PostParams::default()
         };
         let written = match &present {
-            Some(present) if includes(&present.data["spec"], &policy.data["spec"]) => Ok(None),
+            Some(present) if is_as_wanted(&present.data["spec"], &policy.data["spec"]) => Ok(None),
             Some(present) => {
                 policy.metadata.resource_version = present.metadata.resource_version.clone();
                 self.check_lead()?;
@@ -250,8 +319,7 @@ impl ObjectEngine {
         }
         self.write_policy(&mut state).await?;
         for number in empty {
-            self.delete(&api, &self.group_name(number)).await?;
-            state.versions.remove(&number);
+            self.delete_group(&api, &mut state, number).await?;
         }
         Ok(())
     }
@@ -268,8 +336,7 @@ impl ObjectEngine {
         // A policy that another client changed or deleted is drift too.
         self.write_policy(&mut state).await?;
         for number in empty {
-            self.delete(&api, &self.group_name(number)).await?;
-            state.versions.remove(&number);
+            self.delete_group(&api, &mut state, number).await?;
         }
         Ok(state.shards.set())
     }
@@ -287,7 +354,7 @@ impl ObjectEngine {
             Err(error) => return Err(error),
         };
         if let Some(policies) = policies {
-            self.delete(&policies, &self.name).await?;
+            self.delete_policy(&policies).await?;
         }
         let resource = match self.served(plugin.group()).await {
             Ok(resource) => resource,
@@ -296,8 +363,9 @@ impl ObjectEngine {
         };
         let api = Api::all_with(self.client.clone(), &resource);
         *state = self.list(&api).await?;
-        for number in std::mem::take(&mut state.versions).into_keys() {
-            self.delete(&api, &self.group_name(number)).await?;
+        let numbers: Vec<usize> = state.versions.keys().copied().collect();
+        for number in numbers {
+            self.delete_group(&api, &mut state, number).await?;
         }
         *state = State::default();
         Ok(())
@@ -356,23 +424,47 @@ impl std::fmt::Debug for ObjectEngine {
     }
 }
 
-/// Whether `present` has every field of `wanted`, also with fields that the server or the plugin added.
-fn includes(present: &Value, wanted: &Value) -> bool {
+/// Whether the spec of a policy is `wanted`. A field that was added may narrow what is refused, or refuse more; those that
+/// the API server of Calico adds itself are empty, or the tier.
+fn is_as_wanted(present: &Value, wanted: &Value) -> bool {
+    let mut present = present.clone();
+    if let Some(spec) = present.as_object_mut() {
+        spec.remove("tier");
+    }
+    equal(&present, wanted)
+}
+
+/// Whether two values are equal but for empty fields.
+fn equal(present: &Value, wanted: &Value) -> bool {
     match (present, wanted) {
-        (Value::Object(present), Value::Object(wanted)) => wanted.iter().all(|(key, value)| {
+        (Value::Object(present), Value::Object(wanted)) => {
+            let absent = |key: &String| !wanted.contains_key(key);
             present
-                .get(key)
-                .is_some_and(|present| includes(present, value))
-        }),
+                .iter()
+                .all(|(key, value)| !absent(key) || is_empty(value))
+                && wanted.iter().all(|(key, value)| {
+                    let present = present.get(key);
+                    present.map_or_else(|| is_empty(value), |present| equal(present, value))
+                })
+        }
         (Value::Array(present), Value::Array(wanted)) => {
             present.len() == wanted.len()
                 && present
                     .iter()
                     .zip(wanted)
-                    .all(|(present, wanted)| includes(present, wanted))
+                    .all(|(present, wanted)| equal(present, wanted))
         }
         (Value::Number(present), Value::Number(wanted)) => present.as_f64() == wanted.as_f64(),
         _ => present == wanted,
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(fields) => fields.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
     }
 }
 

@@ -334,3 +334,102 @@ async fn a_server_without_the_plugin_is_an_error_that_names_it_and_nothing_to_em
     );
     engine.clear().await.unwrap();
 }
+
+/// Creates an object of another client.
+async fn foreign(case: &Case, kind: ServedKind, name: &str) -> DynamicObject {
+    let resource = case.engine.served(kind).await.unwrap();
+    let object = DynamicObject::new(name, &resource).data(json!({"spec": {"selector": "other"}}));
+    let api = case.api(kind).await;
+    api.create(&PostParams::default(), &object).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_others_are_neither_overwritten_nor_deleted() {
+    for plugin in [Plugin::Cilium, Plugin::Calico] {
+        let case = Case::new(plugin).await;
+        let policy = foreign(&case, plugin.policy(), "edge").await;
+        let group = foreign(&case, plugin.group(), "edge-1").await;
+        let error = case.apply(&case.engine, &FOUR[..1]).await.unwrap_err();
+        let named = format!("{} edge", plugin.policy().plural);
+        assert!(error.to_string().contains(&named), "{error}");
+        let from = case.engine.snapshot().await;
+        assert!(from.is_err(), "the policy is not in place");
+        let error = case.apply(&case.engine, FOUR).await.unwrap_err();
+        let named = format!("{} edge-1", plugin.group().plural);
+        assert!(error.to_string().contains(&named), "{error}");
+        let mut former = case.restarted();
+        former.settings = Settings::former(plugin);
+        former.clear().await.unwrap();
+        let version = |object: DynamicObject| object.metadata.resource_version.unwrap();
+        let policies = case.api(plugin.policy()).await;
+        let groups = case.api(plugin.group()).await;
+        assert_eq!(
+            version(policies.get("edge").await.unwrap()),
+            version(policy)
+        );
+        assert_eq!(version(groups.get("edge-1").await.unwrap()), version(group));
+        assert!(groups.get_opt("edge-0").await.unwrap().is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_another_client_changed_is_not_deleted_unseen() {
+    let case = Case::new(Plugin::Cilium).await;
+    case.apply(&case.engine, FOUR).await.unwrap();
+    let api = case.api(Plugin::Cilium.group()).await;
+    let change = json!({"spec": {"externalCIDRs": ["203.0.113.9/32"]}});
+    let params = PatchParams::default();
+    api.patch("edge-1", &params, &Patch::Merge(change))
+        .await
+        .unwrap();
+    let error = case.apply(&case.engine, &FOUR[..3]).await.unwrap_err();
+    assert!(error.to_string().contains("another client"), "{error}");
+    assert!(api.get_opt("edge-1").await.unwrap().is_some());
+    let from = case.engine.snapshot().await.unwrap().unwrap();
+    let to = set(&FOUR[..3]);
+    case.engine.apply(&Change { from, to }).await.unwrap();
+    assert!(api.get_opt("edge-1").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_field_that_was_added_to_the_policy_is_taken_out_again() {
+    for (plugin, change) in [
+        (
+            Plugin::Cilium,
+            json!({"ingressDeny": [{
+                "fromCIDRSet": [{"cidrGroupRef": "edge-0"}, {"cidrGroupRef": "edge-1"}],
+                "toPorts": [{"ports": [{"port": "80"}]}],
+            }]}),
+        ),
+        (
+            Plugin::Calico,
+            json!({"ingress": [{
+                "action": "Deny",
+                "source": {"selector": "ops.yiiong.top/engine == 'edge'", "notNets": ["192.0.2.1/32"]},
+            }]}),
+        ),
+    ] {
+        let case = Case::new(plugin).await;
+        case.apply(&case.engine, FOUR).await.unwrap();
+        let wanted = case.policy().await.unwrap();
+        let policies = case.api(plugin.policy()).await;
+        let patch = Patch::Merge(json!({ "spec": change }));
+        let params = PatchParams::default();
+        policies.patch("edge", &params, &patch).await.unwrap();
+        assert_ne!(case.policy().await.unwrap(), wanted);
+        case.engine.snapshot().await.unwrap();
+        assert_eq!(case.policy().await.unwrap(), wanted);
+    }
+}
+
+#[test]
+fn empty_fields_and_the_tier_are_no_drift() {
+    let wanted = settings(Plugin::Calico).policy_spec("edge", &[]);
+    let mut present = wanted.clone();
+    present["tier"] = json!("default");
+    present["order"] = json!(-1000.0);
+    present["ingress"][0]["destination"] = json!({});
+    assert!(is_as_wanted(&present, &wanted));
+    present["ingress"][0]["protocol"] = json!("TCP");
+    assert!(!is_as_wanted(&present, &wanted));
+}
