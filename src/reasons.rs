@@ -71,7 +71,7 @@ fn is_camel(text: &str) -> bool {
 fn reasons(source: &str) -> BTreeSet<String> {
     let source = source.split("#[cfg(test)]\nmod").next().unwrap_or_default();
     let lines = source.lines().map(str::trim).filter(|line| {
-        let skipped = ["//", "#[", "printcolumn"];
+        let skipped = ["//", "#[", "printcolumn", "kind = ", "status = "];
         !skipped.iter().any(|start| line.starts_with(start)) && !line.contains("debug_struct")
     });
     let literals = lines.flat_map(|line| line.split('"').skip(1).step_by(2));

@@ -22,7 +22,11 @@ struct StateLabel {
 impl Metrics {
     /// Shows these metrics in `registry`.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register("ipblock_lists", "BlockLists", self.lists.clone());
+        registry.register(
+            "ipblock_lists",
+            "Objects of the kind BlockList",
+            self.lists.clone(),
+        );
         registry.register(
             "ipblock_list_entries",
             "Entries of BlockLists when each was last read, by state: accepted, refused or ended",

@@ -218,7 +218,7 @@ impl BlockReconciler {
             .coverage
             .lock()
             .claim(&key)
-            .map(|claim| claim.standing.clone());
+            .map(|claim| claim.standing);
         let Some(standing) = standing else {
             return Ok(Outcome::done());
         };

@@ -11,6 +11,7 @@ mod blocks;
 mod cluster;
 mod gateway;
 mod report;
+mod scale;
 mod scenario;
 mod subject;
 
@@ -48,6 +49,12 @@ struct Args {
     /// How often the bursts are repeated; the table shows medians.
     #[arg(long, default_value_t = 3)]
     runs: usize,
+    /// Only the sizes: BLOCKS+ENTRIES of lists, with commas between them, against the built-in API server.
+    #[arg(long, value_delimiter = ',', value_parser = size)]
+    scale: Vec<(usize, usize)>,
+    /// Seconds that an idle operator of a size is watched.
+    #[arg(long, default_value_t = 60)]
+    idle: u64,
     /// Only these scenarios, with commas between them.
     #[arg(long, value_delimiter = ',', value_parser = SCENARIOS)]
     only: Vec<String>,
@@ -169,7 +176,46 @@ async fn main() -> std::process::ExitCode {
     }
 }
 
+fn size(text: &str) -> std::result::Result<(usize, usize), String> {
+    let wrong = || format!("{text}: expected BLOCKS+ENTRIES, for example 100000+1000000");
+    let (blocks, entries) = text.split_once('+').ok_or_else(wrong)?;
+    let number = |text: &str| text.parse().map_err(|_| wrong());
+    Ok((number(blocks)?, number(entries)?))
+}
+
+/// Measures the sizes, without kube-apiserver and etcd.
+async fn scales(args: &Args) -> Result<()> {
+    let mut report = Report::default();
+    for (blocks, entries) in &args.scale {
+        let size = scale::Size {
+            blocks: *blocks,
+            entries: *entries,
+            idle: Duration::from_secs(args.idle),
+        };
+        scale::run(&mut report, args.operator.clone(), args.log.clone(), size).await?;
+    }
+    show(&report, args)
+}
+
+fn show(report: &Report, args: &Args) -> Result<()> {
+    let table = report.table();
+    if let Some(path) = &args.table {
+        std::fs::write(path, &table)?;
+    }
+    #[allow(
+        clippy::print_stdout,
+        reason = "the table is the purpose of this program"
+    )]
+    {
+        println!("{table}");
+    }
+    Ok(())
+}
+
 async fn run(args: Args) -> Result<()> {
+    if !args.scale.is_empty() {
+        return scales(&args).await;
+    }
     let gateway = Gateway::start().await?;
     let cluster = Cluster::start().await?;
     let client = cluster.client().await?;
@@ -241,17 +287,7 @@ async fn run(args: Args) -> Result<()> {
         bench.recipe = recipe;
         bench.measure(&args).await?;
     }
-    let table = bench.report.table();
-    if let Some(path) = &args.table {
-        std::fs::write(path, &table)?;
-    }
-    #[allow(
-        clippy::print_stdout,
-        reason = "the table is the purpose of this program"
-    )]
-    {
-        println!("{table}");
-    }
+    show(&bench.report, &args)?;
     bench.cluster.stop().await;
     Ok(())
 }

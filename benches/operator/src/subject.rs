@@ -63,6 +63,15 @@ impl Subject {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// The highest resident memory so far, from `/proc`.
+    pub(crate) fn peak_bytes(&self) -> Option<u64> {
+        let path = format!("/proc/{}/status", self.child.id()?);
+        let status = std::fs::read_to_string(path).ok()?;
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+        let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+        Some(kilobytes * 1024)
+    }
+
     /// CPU time and resident memory, from `/proc`; zeros without `/proc`.
     pub(crate) fn usage(&self) -> Usage {
         self.child.id().and_then(read_usage).unwrap_or_default()

@@ -1,0 +1,416 @@
+//! Many blocks and lists, against the built-in API server: memory, start, idle work, and lifts during a flood.
+//!
+//! The API server runs in the bench, so the operator's process is measured alone. kube-apiserver with etcd would take
+//! minutes to make 100,000 objects, and nothing here depends on its speed but the rate of the flood, which is not judged.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipblock_operator::api::{self, BlockList, IPBlock, IPBlockSpec, Place};
+use ipblock_operator::decide::effective_hash;
+use ipblock_operator::target::Target;
+use jiff::{SignedDuration, Timestamp};
+use kube_client::Client;
+use reeve_apiserver::ApiServer;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::blocks::{self, Error, Result, each, merge, send};
+use crate::report::Report;
+use crate::subject::{Recipe, Subject};
+
+const LANES: usize = 16;
+/// New blocks of the flood, and blocks that fall due while it lasts.
+const FLOOD: usize = 10_000;
+const DUE: usize = 500;
+const LIST_PATH: &str = "/apis/ops.yiiong.top/v1/namespaces/default/blocklists";
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) blocks: usize,
+    /// Entries of lists, 5,000 a list.
+    pub(crate) entries: usize,
+    /// How long the idle operator is watched.
+    pub(crate) idle: Duration,
+}
+
+struct Scale {
+    server: ApiServer,
+    client: Client,
+    recipe: Recipe,
+    list: SocketAddr,
+    metrics: SocketAddr,
+    scenario: String,
+}
+
+/// Measures one size.
+pub(crate) async fn run(
+    report: &mut Report,
+    operator: PathBuf,
+    log: PathBuf,
+    size: Size,
+) -> Result<()> {
+    let server = ApiServer::builder().record_requests(false).start().await;
+    let server = server.map_err(setup)?;
+    let serving = server.serve(loopback(0)).await.map_err(setup)?;
+    let name = format!("operator-bench-{}.scale.kubeconfig", std::process::id());
+    let kubeconfig = std::env::temp_dir().join(name);
+    std::fs::write(&kubeconfig, serving.kubeconfig())?;
+    let (list, metrics) = (free()?, free()?);
+    let client = server.client();
+    let recipe = Recipe {
+        program: operator,
+        args: vec![
+            "run".into(),
+            "--namespace=default".into(),
+            "--insecure-triggers".into(),
+            format!("--metrics-bind-address={metrics}"),
+            "--health-probe-bind-address=127.0.0.1:0".into(),
+        ],
+        environment: vec![("KUBECONFIG".into(), kubeconfig.display().to_string())],
+        log,
+    };
+    let scale = Scale {
+        server,
+        client,
+        recipe,
+        list,
+        metrics,
+        scenario: format!("{} + {} entries", size.blocks, size.entries),
+    };
+    scale.install().await?;
+    scale.measure(report, size).await
+}
+
+// === impl Scale ===
+
+impl Scale {
+    async fn install(&self) -> Result<()> {
+        for crd in api::crds() {
+            let crd = serde_json::to_value(crd).map_err(setup)?;
+            let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+            send(&self.client, "POST", path, "application/json", &crd).await?;
+        }
+        let engines = format!(
+            "- {{name: edge, type: list, addr: '{}', insecure: true}}",
+            self.list
+        );
+        let config = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "ipblock-operator-config", "namespace": "default"},
+            "data": {"engines": engines, "trigger": "[]"},
+        });
+        let path = "/api/v1/namespaces/default/configmaps";
+        send(&self.client, "POST", path, "application/json", &config).await?;
+        for _ in 0..200 {
+            let listed = send(
+                &self.client,
+                "GET",
+                LIST_PATH,
+                "application/json",
+                &Value::Null,
+            )
+            .await;
+            if listed.is_ok() && blocks::list(&self.client).await.is_ok() {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        Err(Error::Setup("the kinds are not served after 10 s".into()))
+    }
+
+    async fn measure(&self, report: &mut Report, size: Size) -> Result<()> {
+        let add = |report: &mut Report, figure: &str, value: f64, unit| {
+            report.add(&self.scenario, figure, "ours", value, unit);
+        };
+        let later = now() + SignedDuration::from_hours(5);
+        self.active(0..size.blocks, later).await?;
+        self.lists(size.entries, later).await?;
+        let before = self.server.resource_version();
+
+        let started = Instant::now();
+        let mut subject = self.recipe.start()?;
+        let wanted = size.blocks + size.entries;
+        self.has(&mut subject, wanted, Duration::from_secs(180))
+            .await?;
+        add(
+            report,
+            "start until the list is served whole",
+            started.elapsed().as_secs_f64(),
+            "s",
+        );
+        // Statuses of lists are written once; blocks are asserted.
+        sleep(Duration::from_secs(20)).await;
+        let writes = self.server.resource_version() - before;
+        add(report, "writes of the start", writes as f64, "");
+        let used = subject.usage();
+        add(
+            report,
+            "CPU of the start and 20 s",
+            used.cpu.as_secs_f64(),
+            "s",
+        );
+        add(
+            report,
+            "resident memory",
+            used.resident_bytes as f64 / 1e6,
+            "MB",
+        );
+        add(report, "resident memory, peak", peak(&subject), "MB");
+
+        let (cpu, version) = (subject.usage().cpu, self.server.resource_version());
+        sleep(size.idle).await;
+        let share = (subject.usage().cpu - cpu).as_secs_f64() / size.idle.as_secs_f64();
+        add(report, "idle: CPU of one core", 100.0 * share, "%");
+        let writes = self.server.resource_version() - version;
+        add(report, "idle: writes", writes as f64, "");
+
+        self.flood(report, &mut subject, size.blocks).await?;
+        add(
+            report,
+            "resident memory after the flood",
+            subject.usage().resident_bytes as f64 / 1e6,
+            "MB",
+        );
+        subject.kill().await?;
+        Ok(())
+    }
+
+    /// New blocks as fast as the server takes them, while others fall due.
+    async fn flood(&self, report: &mut Report, subject: &mut Subject, from: usize) -> Result<()> {
+        // The flood lasts for some seconds; these fall due in its midst.
+        let due = now() + SignedDuration::from_secs(8);
+        self.active(from..from + DUE, due).await?;
+        let left = Duration::try_from(due.duration_since(now())).unwrap_or_default();
+        sleep(left.saturating_sub(Duration::from_secs(2))).await;
+        let (cpu, version) = (subject.usage().cpu, self.server.resource_version());
+        let lag = self.lag().await?;
+        let started = Instant::now();
+        let client = self.client.clone();
+        each(FLOOD, LANES, |n| {
+            let client = client.clone();
+            let (name, ip) = (format!("flood-{n}"), blocks::address(8_000_000 + n));
+            async move { blocks::create(&client, &name, &ip, "1h").await.map(drop) }
+        })
+        .await?;
+        let created = started.elapsed().as_secs_f64();
+        report.add(
+            &self.scenario,
+            "flood: 10,000 blocks created in",
+            "ours",
+            created,
+            "s",
+        );
+        let active = || async {
+            let metrics = self.metrics().await?;
+            Ok::<_, Error>(sum(&metrics, "ipblock_bans_total{") as usize >= FLOOD)
+        };
+        let all = timeout(Duration::from_secs(120), async {
+            while subject.alive() && !active().await? {
+                sleep(Duration::from_millis(100)).await;
+            }
+            Ok::<_, Error>(())
+        });
+        all.await
+            .map_err(|_| Error::Setup("the flood is not banned within 120 s".into()))??;
+        let took = started.elapsed().as_secs_f64();
+        report.add(&self.scenario, "flood: all banned after", "ours", took, "s");
+        let after = self.lag().await?;
+        let lifted = after.count - lag.count;
+        report.add(
+            &self.scenario,
+            "flood: due blocks lifted, of 500",
+            "ours",
+            lifted,
+            "",
+        );
+        for (bound, label) in [(0.1, "100 ms"), (0.5, "500 ms"), (1.0, "1 s")] {
+            let late = lifted - (after.within(bound) - lag.within(bound));
+            let figure = format!("flood: lifted more than {label} late");
+            report.add(&self.scenario, &figure, "ours", late, "");
+        }
+        sleep(Duration::from_secs(5)).await;
+        let used = (subject.usage().cpu - cpu).as_secs_f64();
+        report.add(&self.scenario, "flood: CPU", "ours", used, "s");
+        let writes = self.server.resource_version() - version - FLOOD as u64;
+        report.add(
+            &self.scenario,
+            "flood: writes of the operator",
+            "ours",
+            writes as f64,
+            "",
+        );
+        Ok(())
+    }
+
+    /// Makes blocks as the operator leaves them while their bans stand.
+    async fn active(&self, numbers: std::ops::Range<usize>, until: Timestamp) -> Result<()> {
+        let first = numbers.start;
+        let since = now();
+        each(numbers.len(), LANES, |n| {
+            let client = self.client.clone();
+            let number = first + n;
+            async move {
+                let (block, status) = active(number, since, until)?;
+                let path = "/apis/ops.yiiong.top/v1/namespaces/default/ipblocks";
+                send(&client, "POST", path, "application/json", &block).await?;
+                merge(&client, &format!("active-{number}"), "/status", &status).await?;
+                Ok(())
+            }
+        })
+        .await
+    }
+
+    async fn lists(&self, entries: usize, until: Timestamp) -> Result<()> {
+        let lists = entries.div_ceil(api::MOST_ENTRIES);
+        each(lists, 4, |list| {
+            let client = self.client.clone();
+            async move {
+                // As a feed that is split by a hash: each list has addresses from everywhere.
+                let numbers = (list..entries).step_by(lists);
+                let targets = numbers.map(|n| {
+                    let bits = 0x2D00_0000 + u32::try_from(n).unwrap_or_default() * 97;
+                    let end = until + SignedDuration::from_secs(i64::from(bits % 7200));
+                    (Target::host(Ipv4Addr::from(bits).into()), Some(end))
+                });
+                let object = BlockList::of(&format!("feed-{list}"), targets);
+                let object = serde_json::to_value(object).map_err(setup)?;
+                send(&client, "POST", LIST_PATH, "application/json", &object)
+                    .await
+                    .map(drop)
+            }
+        })
+        .await
+    }
+
+    /// Waits until the list engine serves at least `wanted` targets.
+    async fn has(&self, subject: &mut Subject, wanted: usize, limit: Duration) -> Result<()> {
+        let waiting = async {
+            while subject.alive() {
+                let enforced = self
+                    .metrics()
+                    .await
+                    .map(|all| sum(&all, "ipblock_engine_enforced{"));
+                if enforced.is_ok_and(|count| count as usize >= wanted) {
+                    return Ok(());
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+            Err(Error::Setup(
+                "the operator ended; its log has the reason".into(),
+            ))
+        };
+        let waited = timeout(limit, waiting).await;
+        waited.map_err(|_| Error::Setup(format!("{wanted} targets are not served in {limit:?}")))?
+    }
+
+    async fn metrics(&self) -> Result<String> {
+        fetch(self.metrics, "/metrics").await
+    }
+
+    async fn lag(&self) -> Result<Lag> {
+        Ok(Lag::read(&self.metrics().await?))
+    }
+}
+
+/// The lateness of lifts so far.
+struct Lag {
+    count: f64,
+    /// Upper bound and lifts up to it.
+    buckets: Vec<(f64, f64)>,
+}
+
+// === impl Lag ===
+
+impl Lag {
+    fn read(metrics: &str) -> Self {
+        let bucket = "ipblock_expiry_lag_seconds_bucket{le=\"";
+        let buckets = metrics.lines().filter_map(|line| {
+            let (bound, count) = line.strip_prefix(bucket)?.split_once("\"} ")?;
+            Some((bound.parse().ok()?, count.trim().parse().ok()?))
+        });
+        Self {
+            count: sum(metrics, "ipblock_expiry_lag_seconds_count"),
+            buckets: buckets.collect(),
+        }
+    }
+
+    fn within(&self, bound: f64) -> f64 {
+        let mut buckets = self.buckets.iter();
+        buckets.find(|(at, _)| *at >= bound).map_or(0.0, |it| it.1)
+    }
+}
+
+fn active(number: usize, since: Timestamp, until: Timestamp) -> Result<(Value, Value)> {
+    let ip = blocks::address(number);
+    let target: Target = ip.parse().map_err(setup)?;
+    let spec = IPBlockSpec {
+        ip: ip.clone(),
+        reason: Some("bench".into()),
+        source: Some("bench".into()),
+        duration: Some("5h".into()),
+        ..IPBlockSpec::default()
+    };
+    let name = format!("active-{number}");
+    let place = Place::new("sets", "");
+    let block = IPBlock::born(&name, "default", &target, Some(&place), spec);
+    let block = serde_json::to_value(block).map_err(setup)?;
+    let message = format!("{ip} is banned by sets until {until:.0}");
+    let condition = |kind: &str| {
+        json!({"type": kind, "status": "True", "reason": "Banned", "message": message,
+            "lastTransitionTime": format!("{since:.0}"), "observedGeneration": 1})
+    };
+    let status = json!({"status": {
+        "phase": "active", "result": "success", "message": message, "blockedAt": format!("{since:.3}"),
+        "expiresAt": format!("{until:.3}"), "lastSpecHash": effective_hash(&target, "sets"), "banCount": 1,
+        "observedGeneration": 1, "target": ip, "engine": "sets",
+        "engines": [{"name": "edge", "enforced": true}],
+        "conditions": [condition("Ready"), condition("Enforced")],
+    }});
+    Ok((block, status))
+}
+
+/// The sum of the samples whose lines begin with `start`.
+fn sum(metrics: &str, start: &str) -> f64 {
+    let lines = metrics.lines().filter(|line| line.starts_with(start));
+    lines
+        .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+        .sum()
+}
+
+/// The highest resident memory in megabytes, from `/proc`.
+fn peak(subject: &Subject) -> f64 {
+    subject.peak_bytes().unwrap_or_default() as f64 / 1e6
+}
+
+async fn fetch(address: SocketAddr, path: &str) -> Result<String> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(address).await?;
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nAccept: */*\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+fn free() -> Result<SocketAddr> {
+    Ok(std::net::TcpListener::bind(loopback(0))?.local_addr()?)
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the bench makes objects with real times for an operator with a real clock"
+)]
+fn now() -> Timestamp {
+    Timestamp::now()
+}
+
+fn setup(error: impl std::fmt::Display) -> Error {
+    Error::Setup(error.to_string())
+}
