@@ -24,6 +24,9 @@ const SAME: u32 = 2;
 /// read or write its object.
 const GRACE: u32 = 5;
 
+/// Entries that leave at once. A feed whose entries all end in one second must not hold up bans.
+const MOST_ENDS: usize = 20_000;
+
 /// Where entries come from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
@@ -215,20 +218,23 @@ impl Desired {
         });
     }
 
-    /// Removes what ended by `now`.
+    /// Removes what ended by `now`, [`MOST_ENDS`] entries at most. Call it again while [`next_end`](Self::next_end) is past.
     pub fn expire(&self, now: Timestamp) {
         let now = Until::new(Some(now));
         self.alter(|state| {
             let mut ended: BTreeSet<Target> = BTreeSet::new();
+            let mut left = MOST_ENDS;
             for (source, entries) in &mut state.sources {
-                let due: Vec<Target> = entries
-                    .ended(now)
-                    .into_iter()
-                    .filter(|target| {
-                        let until = entries.get(target);
-                        until.is_some_and(|until| source.leaves_at(until) <= now)
-                    })
-                    .collect();
+                if left == 0 {
+                    break;
+                }
+                let mut due = entries.ended(now);
+                due.retain(|target| {
+                    let until = entries.get(target);
+                    until.is_some_and(|until| source.leaves_at(until) <= now)
+                });
+                due.truncate(left);
+                left -= due.len();
                 for target in due {
                     entries.remove(&target);
                     ended.insert(target);
@@ -236,7 +242,10 @@ impl Desired {
             }
             state.sources.retain(|_, entries| !entries.is_empty());
             for target in ended {
-                state.settle_union(target);
+                // A later end is another source's, and stays.
+                if state.union.get(&target).is_none_or(|until| until <= now) {
+                    state.settle_ended(target);
+                }
             }
         });
     }
@@ -391,6 +400,21 @@ impl State {
         before
     }
 
+    /// As [`settle_union`](Self::settle_union), for a target whose end is past in every source: only blocks may hold it a little longer,
+    /// and there are few places beside many lists.
+    fn settle_ended(&mut self, target: Target) {
+        let mut places = self
+            .sources
+            .iter()
+            .take_while(|(source, _)| matches!(source, Source::Place(_)));
+        if places.any(|(_, entries)| entries.get(&target).is_some()) {
+            self.settle_union(target);
+        } else {
+            let removed = self.union.remove(&target).is_some();
+            self.change += u64::from(removed);
+        }
+    }
+
     fn changed(&self, target: Target) -> Changed {
         Changed {
             target,
@@ -499,6 +523,27 @@ mod tests {
         let sources: usize = state.sources.values().map(TargetSet::bytes).sum();
         let each = (sources + state.union.bytes()) / state.union.len();
         assert!(each < 60, "{each} bytes");
+    }
+
+    #[test]
+    fn many_entries_that_end_at_once_leave_in_parts_and_a_later_end_elsewhere_stays() {
+        let desired = Desired::new([]);
+        let (early, late) = (until("2026-01-01T00:10:00Z"), until("2026-01-01T01:00:00Z"));
+        let number = u32::try_from(MOST_ENDS).unwrap() + 10;
+        let entry = |n: u32| Entry {
+            target: Target::host(std::net::Ipv4Addr::from(n).into()),
+            until: early,
+        };
+        desired.replace(&list("feed"), (0..number).map(entry).collect());
+        desired.insert(&list("other"), entry(7).target, late);
+        let now = at("2026-01-01T00:10:00Z");
+        desired.expire(now);
+        assert_eq!(desired.view().set.len(), 11);
+        assert!(desired.next_end().is_some_and(|end| end <= now));
+        desired.expire(now);
+        assert_eq!(desired.view().set.get(&entry(7).target), Some(late));
+        assert_eq!(desired.view().set.len(), 1);
+        assert_eq!(desired.next_end(), late.at());
     }
 
     #[test]

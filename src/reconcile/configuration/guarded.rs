@@ -40,13 +40,7 @@ impl ConfigurationReconciler {
         sources.set_brake(config.guard.brake, released.clone());
         let coverage = self.consumers.coverage.lock();
         let guard = &self.consumers.guard;
-        guard.configured(
-            &coverage,
-            config,
-            before,
-            brake::id(data),
-            released,
-        )
+        guard.configured(&coverage, config, before, brake::id(data), released)
     }
 
     /// Reports brakes that engaged or were released since the last run.
