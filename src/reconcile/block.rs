@@ -24,6 +24,7 @@ use crate::config::Config;
 use crate::decide::{
     Announcement, Coverage, Effect, Report, Run, Wake, World, recorded_claim, targets,
 };
+use crate::engine::Kind;
 use crate::guard::{self, source_of};
 use crate::lock::{Guard, KeyedLocks};
 use crate::metrics::Metrics;
@@ -35,6 +36,13 @@ use crate::time::Time;
 
 /// How often a standing ban is asserted again without a configuration.
 const RESYNC: Duration = Duration::from_secs(300);
+
+/// How often a block is looked at whose ban only set engines enforce: they compare their whole set by themselves, and this
+/// refreshes what the status says of them.
+const RESYNC_OF_SETS: Duration = Duration::from_secs(3600);
+
+/// At most so many standing bans are asserted in a second on average, however many there are: the interval grows.
+const ASSERTIONS_A_SECOND: u32 = 100;
 
 /// How long blocks wait for the first configuration. After that due bans are lifted at the gateways in the objects;
 /// nothing new is banned.
@@ -218,7 +226,7 @@ impl BlockReconciler {
             .coverage
             .lock()
             .claim(&key)
-            .map(|claim| claim.standing);
+            .map(|claim| claim.standing.clone());
         let Some(standing) = standing else {
             return Ok(Outcome::done());
         };
@@ -297,9 +305,6 @@ impl BlockReconciler {
         };
         let block = self.believe(ctx, &block);
         let key = block.key();
-        let resync = config
-            .as_ref()
-            .map_or(RESYNC, |config| config.resync_interval);
         // Without a configuration nothing is banned, and no rule lifts a standing ban.
         let fallback = Policy {
             min_prefix_v4: policy::FLOOR_V4,
@@ -311,12 +316,16 @@ impl BlockReconciler {
             (None, Some(why)) => Err(&**why),
             (None, None) => Err("no configuration"),
         };
-        let (neighbours, assert, untouched) = {
+        let resync = config
+            .as_ref()
+            .map_or(RESYNC, |config| config.resync_interval);
+        let (neighbours, assert, untouched, resync) = {
             let coverage = self.parts.coverage.lock();
+            let resync = spread(resync, place.ok(), coverage.len());
             let assert = coverage.assert(&key, place.ok(), resync, Instant::now());
             let neighbours = coverage.neighbours(&targets(&block), &key);
             let untouched = coverage.untouched_places(&key).to_vec();
-            (neighbours, assert, untouched)
+            (neighbours, assert, untouched, resync)
         };
         let followers = self.parts.sets.capabilities();
         let lifts = self.parts.guard.lifts().map(|lifts| lifts.to_string());
@@ -394,6 +403,15 @@ impl Reconciler for BlockReconciler {
     async fn reconcile(&self, ctx: Context, request: Request) -> Result<Outcome, reconcile::Error> {
         self.run(&ctx, &request).await
     }
+}
+
+/// How often each of `claims` standing bans at `place` is asserted.
+fn spread(resync: Duration, place: Option<&Place>, claims: usize) -> Duration {
+    if place.is_some_and(|place| place.engine == Kind::Sets.name()) {
+        return resync.max(RESYNC_OF_SETS);
+    }
+    let claims = u32::try_from(claims).unwrap_or(u32::MAX);
+    resync.max(Duration::from_secs(1) * claims / ASSERTIONS_A_SECOND)
 }
 
 /// What the queue does after a run that was tried `attempt` times before. An active block is requested in front of new
@@ -494,6 +512,26 @@ mod tests {
         }
         assert_eq!(next().await, Request::namespaced("ns", "range"));
         again.try_send(other).expect("it was requested once");
+    }
+
+    #[test]
+    fn many_standing_bans_are_asserted_less_often_and_those_of_set_engines_once_an_hour() {
+        let gateway = Place::new("iptables", "192.0.2.250:9521");
+        let sets = Place::new("sets", "");
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        for (place, claims, expected) in [
+            (Some(&gateway), 30_000, minutes(5)),
+            (Some(&gateway), 60_000, minutes(10)),
+            (None, 60_000, minutes(10)),
+            (Some(&sets), 100_000, minutes(60)),
+        ] {
+            assert_eq!(
+                spread(RESYNC, place, claims),
+                expected,
+                "{place:?} {claims}"
+            );
+        }
+        assert_eq!(spread(minutes(90), Some(&sets), 1), minutes(90));
     }
 
     #[test]

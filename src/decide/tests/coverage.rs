@@ -134,20 +134,3 @@ async fn a_claim_whose_lift_began_is_not_asserted() {
     let claim = coverage.claim("a/b").unwrap();
     assert!(claim.asserted.is_none() && claim.enforced);
 }
-
-#[test]
-fn a_place_is_kept_once_and_leaves_with_its_last_claim() {
-    let mut coverage = Coverage::default();
-    for number in 0..100 {
-        coverage.set(
-            &format!("a/{number}"),
-            standing("192.0.2.7".parse().unwrap()),
-            None,
-        );
-    }
-    assert_eq!(coverage.places(), 1);
-    for number in 0..100 {
-        coverage.remove(&format!("a/{number}"));
-    }
-    assert_eq!(coverage.places(), 0);
-}
