@@ -4,7 +4,7 @@ use crate::api::Alert;
 use crate::target::Target;
 
 /// Bans past this number in one request are not read, and as many other verdicts. Each address of an alert counts. The
-/// alerts past it are counted: a refusal of the whole request would ban nobody, and its sender would not repeat it.
+/// alerts past it are counted: a refusal of the whole request would lose every ban, and its sender would not repeat it.
 pub(super) const MOST_ALERTS: usize = 4000;
 
 /// Longest reason taken over, in characters.

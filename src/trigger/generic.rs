@@ -88,7 +88,7 @@ fn judge(element: &Value, mapping: &Mapping, ranges: bool, mut add: impl FnMut(V
                     alert: alert.clone(),
                     named: Some(Alert {
                         rule: None,
-                        fingerprint: Some(alert.clone()),
+                        fingerprint: Some(alert.clone()).filter(|id| !id.is_empty()),
                     }),
                     remark,
                 })

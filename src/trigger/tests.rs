@@ -293,6 +293,43 @@ async fn a_group_of_alertmanager_bans_and_its_resolved_alerts_lift() {
 }
 
 #[tokio::test]
+async fn the_alert_of_a_ban_is_in_the_audit_log_and_in_the_answer_to_why() {
+    let world = World::new();
+    let address = world.serve(&[insecure()]).await;
+    let name = crate::target::object_name("192.0.2.1");
+    let mut sent = alert("192.0.2.1");
+    for (rule, fingerprint) in [("Scan", "0123456789abcdef"), ("Login", "f2")] {
+        sent["labels"]["alertname"] = json!(rule);
+        sent["fingerprint"] = json!(fingerprint);
+        let (code, text) = world
+            .post(address, &payload(std::slice::from_ref(&sent)))
+            .await;
+        assert_eq!(code, 200, "{text}");
+        let mut block = world.blocks.one(&name);
+        let announcement = crate::decide::Announcement {
+            warning: false,
+            reason: "Banned",
+            note: String::new(),
+            notice: None,
+        };
+        let (effect, now) = (crate::decide::Effect::Banned, Clock::system().now());
+        let line = crate::audit::Line::of(&block, effect, &announcement, now, "a");
+        let expected = crate::api::Alert {
+            rule: Some(rule.into()),
+            fingerprint: Some(fingerprint.into()),
+        };
+        assert_eq!(line.alert.as_ref(), Some(&expected));
+        let entry = crate::why::Entry::of(&block).unwrap();
+        assert_eq!(entry.alert, Some(expected));
+        // The ban ends, and the next alert bans again.
+        let status = block.status.get_or_insert_default();
+        status.phase = Some(crate::api::Phase::Expired);
+        block.spec.trigger = None;
+        world.blocks.put(block);
+    }
+}
+
+#[tokio::test]
 async fn one_unusable_alert_does_not_lose_the_others() {
     let world = World::new();
     let address = world.serve(&[insecure()]).await;

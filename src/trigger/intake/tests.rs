@@ -463,6 +463,7 @@ async fn a_block_names_the_alert_of_its_latest_ban() {
     assert_eq!(named(NAME).as_deref(), Some("alert Scan (f1)"));
     let mut over = block(NAME, "1.2.3.4", Some(Phase::Expired));
     over.metadata.annotations = blocks.one(NAME).metadata.annotations;
+    over.status.as_mut().unwrap().ban_count = Some(1);
     blocks.put(over);
     tokio::time::advance(Duration::from_secs(61)).await;
     let mut other = wanted("1.2.3.4", None);
