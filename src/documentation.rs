@@ -212,6 +212,7 @@ fn exposed() -> String {
     let trigger = trigger::Metrics::default();
     trigger.register(&mut registry);
     trigger.answered("grafana", 200);
+    trigger.missed("grafana", 0, 0);
     let notify = notify::Metrics::default();
     notify.register(&mut registry);
     notify.count("lark", "sent", 1);

@@ -63,14 +63,13 @@ impl Metrics {
         self.requests.get_or_create(&labels).inc();
     }
 
-    /// Counts alerts of a request that were not read: those that the sender left out, and those past the limit.
-    pub(super) fn missed(&self, trigger: &str, left_out: u64, not_read: u64) {
+    /// Counts alerts of a request that were not read: those that the sender left out, and those past the limit. Zero of
+    /// both serves the counters.
+    pub(crate) fn missed(&self, trigger: &str, left_out: u64, not_read: u64) {
         for (cause, count) in [("truncated", left_out), ("limit", not_read)] {
-            if count > 0 {
-                let trigger = trigger.to_owned();
-                let missed = self.missed.get_or_create(&Missed { trigger, cause });
-                missed.inc_by(count);
-            }
+            let trigger = trigger.to_owned();
+            let missed = self.missed.get_or_create(&Missed { trigger, cause });
+            missed.inc_by(count);
         }
     }
 

@@ -234,6 +234,7 @@ impl Triggers {
                 definition.debounce_entries,
             )),
         };
+        self.shared.metrics.missed(&definition.name, 0, 0);
         let checks_first = definition.credentials.are_checked_before_the_body();
         // Senders without credentials may fill the budget of their own trigger, and of no other one.
         let bodies = match before {
