@@ -9,12 +9,12 @@ use http::{HeaderValue, Method, StatusCode};
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
-use super::alerts::{Alerts, Resolved, Verdict, Wanted};
+use super::alerts::{Alerts, Resolved, Unreadable, Verdict, Wanted};
 use super::credentials::Refusal;
 use super::definition::Definition;
 use super::intake::{Intake, Outcome};
 use super::listen;
-use crate::inbound::{Answer, BodyError, Budget, Request, json, text};
+use crate::inbound::{Answer, BodyError, Budget, Request, WholeBody, json, text};
 use crate::outbound::BoxFuture;
 use crate::sampled::Sampled;
 use crate::target::Target;
@@ -25,6 +25,9 @@ const LARGEST_BODY: usize = 1024 * 1024;
 
 /// Time for a request. The server cuts it off two seconds later, without an answer that counts what was done.
 const DEADLINE: Duration = Duration::from_secs(8);
+
+/// A body up to this size, in bytes, is read at once.
+const SMALL_BODY: usize = 32 * 1024;
 
 /// Objects of one request that are written at once.
 const AT_ONCE: usize = 16;
@@ -122,7 +125,11 @@ impl Route {
         }
     }
 
-    async fn answer(&self, request: Request, deadline: Instant) -> Result<Answer, Refused> {
+    async fn answer(
+        self: &Arc<Self>,
+        request: Request,
+        deadline: Instant,
+    ) -> Result<Answer, Refused> {
         if !matches!(*request.method(), Method::POST | Method::PUT) {
             let mut refused = Refused::new(StatusCode::METHOD_NOT_ALLOWED, "send POST or PUT");
             let allow = HeaderValue::from_static("POST, PUT");
@@ -151,10 +158,27 @@ impl Route {
             Refused::new(status, error.to_string())
         })?;
         check.body(&body)?;
-        let alerts = self.definition.payload.read(&body);
+        let alerts = self.read(body).await;
         let alerts =
             alerts.map_err(|error| Refused::new(StatusCode::BAD_REQUEST, error.to_string()))?;
         Ok(self.carry_out(alerts, deadline).await)
+    }
+
+    /// Reads a body, a large one on a thread where it may take its time: a pattern searches all of its texts.
+    async fn read(self: &Arc<Self>, body: WholeBody) -> Result<Alerts, Unreadable> {
+        if body.len() <= SMALL_BODY {
+            return self.definition.payload.read(&body);
+        }
+        let route = Arc::clone(self);
+        let read = move || route.definition.payload.read(&body);
+        let read = tokio::task::spawn_blocking(read).await;
+        // Only a panic of the reader, or the end of the runtime.
+        read.unwrap_or_else(|error| {
+            Err(Unreadable::Malformed {
+                payload: "body",
+                problem: error.to_string(),
+            })
+        })
     }
 
     /// Writes what the alerts request, as far as that can be done until `deadline`.
@@ -394,90 +418,4 @@ impl Tally {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::trigger::RawTrigger;
-    use crate::trigger::alerts::Judged;
-    use crate::trigger::blocks::BlocksError;
-    use crate::trigger::blocks::in_memory::InMemory;
-    use crate::trigger::intake::tests::{intake, wanted};
-
-    fn route(blocks: &Arc<InMemory>) -> Route {
-        let raw = "{name: grafana, addr: '127.0.0.1:0', path: /p, insecure: true}";
-        let raw: RawTrigger = serde_saphyr::from_str(raw).unwrap();
-        let every = Duration::from_secs(10);
-        Route {
-            definition: raw.define(&crate::config::Options::default()).unwrap(),
-            intake: Intake {
-                lifts: true,
-                ..intake(blocks)
-            },
-            bodies: Budget::mebibytes(1),
-            refusals: Sampled::every(every),
-            missed: Sampled::every(every),
-            accepted: Sampled::every(every),
-            faults: Sampled::every(every),
-        }
-    }
-
-    fn alerts(verdicts: Vec<Verdict>) -> Alerts {
-        let verdicts = verdicts.into_iter().enumerate();
-        Alerts {
-            judged: verdicts
-                .map(|(position, verdict)| Judged { position, verdict })
-                .collect(),
-            ..Alerts::default()
-        }
-    }
-
-    fn ban(ip: &str, alert: &str) -> Verdict {
-        Verdict::Ban(Wanted {
-            alert: alert.into(),
-            ..wanted(ip, Some("1h"))
-        })
-    }
-
-    fn resolved(ip: &str, alert: &str) -> Verdict {
-        Verdict::Resolved(Resolved {
-            target: ip.parse().unwrap(),
-            raw: ip.into(),
-            alert: alert.into(),
-        })
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_request_that_takes_long_is_answered_with_503_before_the_server_cuts_it_off() {
-        let blocks = Arc::new(InMemory::default());
-        let route = route(&blocks);
-        let stuck = "192.0.2.1".parse().unwrap();
-        let _held = route.intake.shared.locks.lock(stuck).await;
-        let begun = Instant::now();
-        let alerts = alerts(vec![
-            ban("192.0.2.1", "a"),
-            ban("192.0.2.2", "b"),
-            resolved("192.0.2.1", "c"),
-        ]);
-        let answer = route.carry_out(alerts, begun + DEADLINE).await;
-        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
-        assert!(begun.elapsed() < crate::inbound::limits().answer_timeout);
-        assert_eq!(blocks.names().len(), 1, "the other is written");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_alert_that_fires_and_is_not_written_keeps_the_ban_from_a_resolved_one_beside_it() {
-        let blocks = Arc::new(InMemory::default());
-        let route = route(&blocks);
-        let at = || Instant::now() + DEADLINE;
-        let first = alerts(vec![ban("192.0.2.1", "a")]);
-        route.carry_out(first, at()).await;
-        blocks.fail(BlocksError::Unavailable("down".into()));
-        let both = || alerts(vec![resolved("192.0.2.1", "a"), ban("192.0.2.1", "b")]);
-        let name = blocks.names().remove(0);
-        for (status, expected) in [(503, "1h"), (200, "1h")] {
-            let answer = route.carry_out(both(), at()).await;
-            assert_eq!(answer.status(), status);
-            let duration = blocks.one(&name).spec.duration;
-            assert_eq!(duration.as_deref(), Some(expected), "{status}");
-        }
-    }
-}
+mod tests;
