@@ -58,7 +58,7 @@ impl Summary {
         if !more.is_empty() {
             note(&format!("and {} more", more.len()));
         }
-        out(&self.line(all, dry_run)).map_err(Error::from)
+        out(&self.line(all, dry_run))
     }
 
     fn line(&self, all: usize, dry_run: bool) -> String {
