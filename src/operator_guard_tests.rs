@@ -175,7 +175,7 @@ async fn a_flood_over_the_cap_is_banned_at_the_pace_of_the_cap_also_when_most_of
         }
     }
     assert_eq!(waiting.len(), 14);
-    for name in &waiting[2..] {
+    for name in &waiting[..12] {
         let delete = DeleteParams::default();
         world.blocks.delete(name, &delete).await.unwrap();
     }
@@ -199,6 +199,7 @@ async fn a_mass_of_bans_is_stopped_until_the_brake_is_released_also_over_a_resta
     assert_eq!(world.metric("ipblock_brake{kind=\"bans\"}"), 1.0);
     assert!(world.announced("BansBraked", "brake.bansPerMinute").await);
     assert!(world.unready().contains("[]"), "{}", world.unready());
+    let message = world.brake_message().await;
     world.kill();
     world.start().await;
     tokio::time::sleep(5 * MINUTE).await;
@@ -207,7 +208,7 @@ async fn a_mass_of_bans_is_stopped_until_the_brake_is_released_also_over_a_resta
         3,
         "the brake is found again"
     );
-    let message = world.brake_message().await;
+    assert_eq!(world.brake_message().await, message, "with the same text");
     let id = release_id(&message);
     world.release_brake(&id).await;
     tokio::time::sleep(5 * SECOND).await;
@@ -374,6 +375,23 @@ async fn nodes_their_pods_and_services_are_never_banned_also_those_that_come_lat
 }
 
 #[tokio::test(start_paused = true)]
+async fn nodes_without_a_range_of_pods_are_reported_unless_the_range_is_configured() {
+    for (ranges, reported) in [("", true), ("198.51.100.0/24", false)] {
+        let mut world = World::new().await;
+        let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(world.server.client());
+        let mut one = node("one", "192.0.2.11");
+        one.spec = None;
+        nodes.create(&PostParams::default(), &one).await.unwrap();
+        let open = ("protectPrivate", "false");
+        world.configure(&[open, ("protectedRanges", ranges)]).await;
+        world.start().await;
+        tokio::time::sleep(MINUTE).await;
+        let found = world.announced("PodRangesUnknown", "protectedRanges").await;
+        assert_eq!(found, reported, "{ranges:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_the_right_to_read_nodes_the_operator_works_and_reports_it() {
     let mut world = World::new().await;
     let forbidden = Rule::new().resource("nodes");
@@ -389,4 +407,25 @@ async fn without_the_right_to_read_nodes_the_operator_works_and_reports_it() {
         1.0
     );
     assert!(world.unready().contains("[]"), "{}", world.unready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_cannot_express_most_bans_lifts_none_until_the_brake_is_released() {
+    let mut world = World::new().await;
+    let brake = ("brake", "{liftPercent: 50, liftLeast: 3}");
+    world.configure(&[brake, ("engine", "xdp")]).await;
+    world.start().await;
+    for last in 1..=4 {
+        let (name, ip) = (format!("b-{last}"), format!("2001:db8::{last}"));
+        world.create(&name, &ip, "1h").await;
+        world.until(&name, "active", 5 * SECOND).await;
+    }
+    world.configure(&[brake, ("engine", "iptables")]).await;
+    tokio::time::sleep(MINUTE).await;
+    let status = world.until("b-1", "active", SECOND).await;
+    assert_eq!(world.reason("b-1").await, "LiftBraked");
+    world
+        .release_brake(&release_id(&status.message.unwrap()))
+        .await;
+    world.until("b-1", "failed", 5 * SECOND).await;
 }

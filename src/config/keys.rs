@@ -147,4 +147,20 @@ pub const PROTECTING: &[&str] = &[
     PROTECT_PRIVATE,
     MIN_PREFIX_V4,
     MIN_PREFIX_V6,
+    SHADOW_SOURCES,
+    LIMITS,
+    BRAKE,
+];
+
+/// The keys that decide which bans are refused.
+pub const REFUSING: &[&str] = &[
+    WHITELIST,
+    PROTECTED_RANGES,
+    PROTECT_PRIVATE,
+    PROTECT_CLUSTER,
+    MIN_PREFIX_V4,
+    MIN_PREFIX_V6,
+    SHADOW_SOURCES,
+    ENGINE,
+    ENGINES,
 ];

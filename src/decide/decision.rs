@@ -192,6 +192,10 @@ impl Decision<'_> {
         if present.target != request.target {
             return self.ban(request);
         }
+        if let (Some(message), Some(why)) = (&unsupported, self.world.rails.keeps_refused) {
+            // It stands at the earlier engine until its end.
+            return self.wait(LIFT_BRAKED, format!("{message}; {why}"), Vec::new());
+        }
         if let Some(message) = unsupported {
             return self.reject("Unsupported", message);
         }
@@ -239,6 +243,11 @@ impl Decision<'_> {
         });
         let escalated = longer
             .zip(self.world.rails.escalation)
+            // A longer duration that is set by hand is no step.
+            .filter(|((until, before), escalation)| {
+                let next = escalation.longer(span(began, *before), self.world.max_duration);
+                next == Some(span(began, *until))
+            })
             .map(|((until, _), _)| {
                 let step = status.escalation.as_ref().map_or(1, |last| last.step);
                 let length = span(began, until);

@@ -438,7 +438,7 @@ pub fn targets(block: &IPBlock) -> Vec<Target> {
 }
 
 /// Why the engine of `place` cannot ban `target`, whatever its gateway answers; `None`: it can.
-pub(super) fn inexpressible(target: &Target, place: &Place) -> Option<String> {
+pub(crate) fn inexpressible(target: &Target, place: &Place) -> Option<String> {
     let kind: Kind = place.engine.parse().ok()?;
     kind.capabilities().refusal(target)
 }

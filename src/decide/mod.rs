@@ -46,9 +46,11 @@ mod tests;
 pub(crate) use coverage::fingerprint;
 pub use coverage::{Assert, Claim, ClaimChange, Coverage, Neighbour};
 pub use decision::decide;
+pub(crate) use facts::inexpressible;
 pub use facts::{
     Rails, World, effective_hash, recorded_claim, recorded_standings, targets, unfollowed,
 };
+pub(crate) use plan::LIFT_BRAKED;
 pub use plan::{Announcement, Call, Cause, Effect, Failure, Notice, Operation, Patch, Report};
 pub use run::{Outcome, Run, Step, Wake};
 pub use settled::uninstalled;

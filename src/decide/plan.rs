@@ -155,7 +155,7 @@ pub(super) struct Problem {
 
 /// The reasons of [`Problem`]s.
 pub(super) const INVALID_SPEC: &str = "InvalidSpec";
-pub(super) const LIFT_BRAKED: &str = "LiftBraked";
+pub(crate) const LIFT_BRAKED: &str = "LiftBraked";
 
 /// What changes about a standing ban.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

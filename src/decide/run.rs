@@ -341,6 +341,8 @@ impl Run {
             (false, None) => Wake::OnChange,
             (true, wake) => Wake::Retry {
                 priority: Some(match effect {
+                    // Nothing was due: it may have stood, and waits for a cap.
+                    Effect::LiftFailed if self.holds() => LOW_PRIORITY,
                     Effect::LiftFailed => DUE_FIRST,
                     Effect::KeepFailed => LOW_PRIORITY,
                     _ => 0,

@@ -521,12 +521,17 @@ impl<'a> Draft<'a> {
     fn held(&mut self, reason: &'static str, message: &str) {
         let ready = self.status.condition(READY);
         let waits = ready.is_some_and(|ready| ready.reason == reason);
-        if waits && self.status.is(&Phase::Pending) {
+        let known = waits && self.status.is(&Phase::Pending);
+        // A brake has one message at a time, with the text that releases it.
+        let current = reason != "Braked" || self.status.message.as_deref() == Some(message);
+        if known && current {
             return;
         }
         self.set(Phase::Pending, ResultCode::Other(String::new()), message);
         self.conditions(False, False, reason, message);
-        self.announce(true, reason, message, None);
+        if !known {
+            self.announce(true, reason, message, None);
+        }
     }
 
     fn rejected(&mut self, reason: &'static str, message: &str, lifted: bool) {

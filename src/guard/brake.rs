@@ -10,7 +10,9 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 
 use super::settings::Settings;
-use crate::decide::Coverage;
+use crate::api::Place;
+use crate::config::keys;
+use crate::decide::{Coverage, inexpressible};
 use crate::policy::Policy;
 
 /// The annotation of the ConfigMap that releases a brake: the texts that its Event names, separated by commas.
@@ -27,12 +29,18 @@ pub struct Lifts {
     pub standing: usize,
 }
 
-/// The content of a configuration as a text that another content does not have.
+/// What a configuration refuses as a text that one which refuses something else does not have. Other keys do not count:
+/// an edit of them must not ask for another release.
 #[must_use]
-pub fn id(data: &BTreeMap<String, String>) -> String {
+pub fn id(data: &BTreeMap<String, String>, settings: &Settings) -> String {
     use fmt::Write as _;
     let mut digest = Sha256::new();
-    for (key, text) in data {
+    let refusing = keys::REFUSING.iter().map(|key| {
+        let text = data.get(*key).map_or("", String::as_str);
+        (*key, text)
+    });
+    let shadow = settings.shadow.iter().map(|source| ("shadow", &**source));
+    for (key, text) in refusing.chain(shadow) {
         for part in [key, text] {
             digest.update(part.len().to_be_bytes());
             digest.update(part);
@@ -52,13 +60,15 @@ pub fn releases(annotation: Option<&str>, id: &str) -> bool {
     ids.any(|released| released == id)
 }
 
-/// The bans of `coverage` that `policy` and `settings` would lift, if they are too many to be lifted at once. `engaged` is
+/// The bans of `coverage` that `policy` and `settings` would lift, and those that an engine at `place` cannot express, if
+/// they are too many to be lifted at once. No `place`: other engines take every ban. `engaged` is
 /// the brake as it was: for the same content it stays while it holds anything, however few bans are left.
 #[must_use]
 pub fn judge(
     coverage: &Coverage,
     policy: &Policy,
     settings: &Settings,
+    place: Option<&Place>,
     id: &str,
     engaged: Option<&Lifts>,
 ) -> Option<Lifts> {
@@ -71,6 +81,7 @@ pub fn judge(
     let refused = coverage.claims().filter(|(_, claim)| {
         settings.is_shadow(claim.source.as_deref())
             || policy.refusal(&claim.standing.target).is_some()
+            || place.is_some_and(|place| inexpressible(&claim.standing.target, place).is_some())
     });
     let refused = refused.count();
     if let Some(engaged) = engaged.filter(|_| refused > 0) {
@@ -99,7 +110,7 @@ impl fmt::Display for Lifts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Place, Standing};
+    use crate::api::Standing;
     use crate::policy::Allowed;
     use crate::prefix::Prefixes;
     use crate::target::Target;
@@ -130,7 +141,16 @@ mod tests {
     #[test]
     fn a_policy_that_refuses_most_of_what_stands_is_braked_and_a_small_one_is_not() {
         let settings = Settings::default();
-        let judge = |bans, range| judge(&coverage(bans), &allowing(range), &settings, "x", None);
+        let judge = |bans, range| {
+            judge(
+                &coverage(bans),
+                &allowing(range),
+                &settings,
+                None,
+                "x",
+                None,
+            )
+        };
         let lifts = judge(200, "192.0.2.0/24").unwrap();
         assert_eq!((lifts.refused, lifts.standing), (200, 200));
         assert!(judge(200, "192.0.2.0/25").is_some(), "128 of 200");
@@ -145,22 +165,44 @@ mod tests {
         settings.shadow.insert("feed".into());
         let policy = Policy::default();
         assert_eq!(
-            judge(&coverage(200), &policy, &settings, "x", None)
+            judge(&coverage(200), &policy, &settings, None, "x", None)
                 .unwrap()
                 .refused,
             100
         );
         settings.brake.lift_percent = 0;
-        assert_eq!(judge(&coverage(200), &policy, &settings, "x", None), None);
+        assert_eq!(
+            judge(&coverage(200), &policy, &settings, None, "x", None),
+            None
+        );
+    }
+
+    #[test]
+    fn bans_that_the_new_engine_cannot_express_count_as_refused() {
+        let mut six = Coverage::default();
+        for last in 0..200 {
+            let standing = Standing {
+                target: format!("2001:db8::{last}").parse().unwrap(),
+                place: Place::new("xdp", "g:1"),
+            };
+            six.recall(&format!("default/{last}"), standing, None);
+        }
+        let (settings, policy) = (Settings::default(), Policy::default());
+        let judge = |engine: &str| {
+            let place = Place::new(engine, "g:1");
+            judge(&six, &policy, &settings, Some(&place), "x", None)
+        };
+        assert_eq!(judge("xdp"), None);
+        assert_eq!(judge("iptables").map(|lifts| lifts.refused), Some(200));
     }
 
     #[test]
     fn an_engaged_brake_stays_for_the_same_content_however_few_bans_are_left() {
         let settings = Settings::default();
         let policy = allowing("192.0.2.0/25");
-        let engaged = judge(&coverage(200), &policy, &settings, "x", None);
+        let engaged = judge(&coverage(200), &policy, &settings, None, "x", None);
         let few = coverage(3);
-        let again = |policy, id| judge(&few, policy, &settings, id, engaged.as_ref());
+        let again = |policy, id| judge(&few, policy, &settings, None, id, engaged.as_ref());
         assert_eq!(again(&policy, "x"), engaged);
         assert_eq!(again(&policy, "y"), None, "another content");
         assert_eq!(again(&Policy::default(), "x"), None, "it holds nothing");
@@ -169,9 +211,15 @@ mod tests {
     #[test]
     fn a_release_is_for_one_content_only() {
         let data = |text: &str| BTreeMap::from([("whitelist".to_owned(), text.to_owned())]);
+        let id = |data: &BTreeMap<String, String>| id(data, &Settings::default());
         let (one, other) = (id(&data("192.0.2.0/24")), id(&data("0.0.0.0/0")));
         assert_ne!(one, other);
-        assert_eq!(one, id(&data("192.0.2.0/24")));
+        let mut edited = data("192.0.2.0/24");
+        edited.insert("notify".into(), "[]".into());
+        assert_eq!(one, id(&edited), "it refuses the same");
+        let mut settings = Settings::default();
+        settings.shadow.insert("feed".into());
+        assert_ne!(one, super::id(&edited, &settings));
         assert!(releases(Some(&one), &one) && releases(Some(&format!("x, {one}")), &one));
         assert!(!releases(Some(&one), &other) && !releases(None, &one));
     }

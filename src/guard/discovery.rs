@@ -149,6 +149,18 @@ impl Discovery {
             .collect()
     }
 
+    /// Whether there are nodes, and none names a range of Pods: then the network plugin has the ranges.
+    #[must_use]
+    pub fn lacks_pods(&self) -> bool {
+        let found = self.shared.found.lock();
+        let nodes = found
+            .ranges
+            .iter()
+            .filter(|((kind, _), _)| *kind == Node::KIND);
+        let mut ranges = nodes.flat_map(|(_, ranges)| ranges).peekable();
+        ranges.peek().is_some() && ranges.all(|range| range.target.is_host())
+    }
+
     /// Follows the cluster on every replica, and requests `configuration` after changes.
     pub(crate) fn runnable(
         &self,
@@ -210,12 +222,14 @@ impl Discovery {
             let wait = match client.list::<K>(None, &params).await {
                 Ok(_) => match self.watch::<K>(caches) {
                     Ok(registration) => {
-                        if timeout(CHECK, registration.wait_synced()).await.is_ok() {
+                        let synced = timeout(CHECK, registration.wait_synced()).await.is_ok();
+                        if synced {
                             self.works(K::KIND);
                             self.retain::<K>(caches);
                         }
                         self.settle(&mut first);
-                        self.stands::<K>(registration, &mut enabled).await
+                        self.stands::<K>(caches, registration, synced, &mut enabled)
+                            .await
                     }
                     Err(error) => {
                         self.fails(K::KIND, &error);
@@ -272,7 +286,9 @@ impl Discovery {
     /// Returns when the kind cannot be read any more, or is disabled.
     async fn stands<K: OwnAddresses>(
         &self,
+        caches: &Caches,
         registration: Registration,
+        mut synced: bool,
         enabled: &mut watch::Receiver<bool>,
     ) -> Duration {
         loop {
@@ -282,6 +298,12 @@ impl Discovery {
             }
             let health = registration.health();
             let failure = health.failure.as_ref();
+            // A first list may take longer than the first look.
+            if !synced && registration.has_synced() {
+                synced = true;
+                self.works(K::KIND);
+                self.retain::<K>(caches);
+            }
             let refused = failure.filter(|it| ["forbidden", "not found"].contains(&it.class));
             if let Some(failure) = refused {
                 self.fails(K::KIND, &failure.message);

@@ -15,6 +15,9 @@ const RELEASED: Duration = Duration::from_secs(600);
 /// How soon a block that waits for an end of others asks again if it is not called before.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
+/// After so many minutes a block asks again at the latest.
+const LONGEST: usize = 5;
+
 /// The blocks that a cap is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
@@ -157,7 +160,11 @@ impl Held {
             Self::Active { .. } | Self::Braked { .. } => ASK_AGAIN,
             Self::Rate { most, room_in, .. } => {
                 // Each minute has room for as many as the cap; those behind need not ask before.
-                let minutes = position / (*most).max(1);
+                // But not for long: a call that is lost must not cost hours.
+                let minutes = match position / (*most).max(1) {
+                    near @ 0..=LONGEST => near,
+                    far => far % LONGEST + 1,
+                };
                 let later = ASK_AGAIN.saturating_mul(u32::try_from(minutes).unwrap_or(u32::MAX));
                 room_in.saturating_add(later).max(Duration::from_millis(1))
             }
@@ -294,6 +301,11 @@ impl Limiter {
             self.released = Some(at + RELEASED);
         }
         own
+    }
+
+    /// A brake of an earlier process is released already.
+    pub(super) fn released(&mut self, at: Instant) {
+        self.released = Some(at + RELEASED);
     }
 
     /// Releases the brake because its setting changed. Whether it was engaged.
@@ -433,7 +445,10 @@ mod tests {
         assert_eq!(held.retry_in(0), 20 * SECOND);
         assert_eq!(held.retry_in(9), 20 * SECOND);
         assert_eq!(held.retry_in(10), 80 * SECOND);
-        assert_eq!(held.retry_in(usize::MAX), held.retry_in(usize::MAX));
+        for far in [60, 777, 100_000, usize::MAX] {
+            let retry_in = held.retry_in(far);
+            assert!((80 * SECOND..=320 * SECOND).contains(&retry_in), "{far}");
+        }
     }
 
     proptest! {

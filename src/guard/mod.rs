@@ -23,6 +23,7 @@ mod discovery;
 pub mod escalation;
 mod limiter;
 mod metrics;
+mod queue;
 mod settings;
 mod shell;
 mod window;

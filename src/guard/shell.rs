@@ -1,6 +1,6 @@
 //! The guard of a process: the limiter behind a lock, and the blocks that wait.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::brake::{self, Lifts};
 use super::limiter::{Ask, Held, Limiter, Scope};
 use super::metrics::Metrics;
+use super::queue::{All, Queue, Waiting};
 use super::settings::Settings;
 use crate::config::Config;
 use crate::decide::{Coverage, fingerprint};
@@ -31,30 +32,34 @@ pub struct Guard {
 #[derive(Debug, Default)]
 struct State {
     limiter: Limiter,
-    waiting: HashMap<Arc<str>, Waiting>,
+    waiting: All,
     /// How many wait for a cap of active blocks, for a cap of bans a minute, and for the brake.
     counts: HashMap<&'static str, usize>,
-    /// The blocks that wait for the end of another one, in the order of their first question.
-    queues: HashMap<Scope, VecDeque<Arc<str>>>,
-    /// Those that wait for a cap of bans a minute, with the cap.
-    rates: HashMap<Scope, (usize, VecDeque<Arc<str>>)>,
+    /// The blocks that wait for a cap, by its kind and scope.
+    queues: HashMap<(&'static str, Scope), Queue>,
     /// The content of the configuration in force, and the annotation that releases brakes.
     content: String,
     released: Option<String>,
     /// The coverage has the bans that stand.
     seeded: bool,
     lifts: Option<Lifts>,
+    /// The brake on lifts is released as soon as the configuration is in force that releases it.
+    releasing: bool,
+    /// The bans that a brake on lifts held for an earlier process.
+    recalled: usize,
+    /// What was read before there was a configuration.
+    early: Early,
 }
 
-/// A block that waits.
-#[derive(Debug)]
-struct Waiting {
-    kind: &'static str,
-    scope: Scope,
-    /// It is in the queue of its scope.
-    queued: bool,
-    /// Nothing stands for it: this process has lifted what may have stood.
-    clean: bool,
+/// What blocks show about an earlier process, until the settings are known that it counts for.
+#[derive(Debug, Default)]
+struct Early {
+    /// The bans of the last minute: namespace, source and time.
+    bans: Vec<(String, String, Instant)>,
+    /// What releases the brake that bans wait for.
+    braked: Option<String>,
+    /// The bans that stand were not judged yet.
+    unjudged: bool,
 }
 
 /// A new ban that has to wait.
@@ -74,16 +79,15 @@ pub struct Hold {
 
 impl State {
     /// The queue of what holds a ban; the brake has none.
-    fn queue(&mut self, held: &Held) -> Option<&mut VecDeque<Arc<str>>> {
-        match held {
-            Held::Active { scope, .. } => Some(self.queues.entry(scope.clone()).or_default()),
-            Held::Rate { scope, most, .. } => {
-                let (cap, queue) = self.rates.entry(scope.clone()).or_default();
-                *cap = *most;
-                Some(queue)
-            }
-            Held::Braked { .. } => None,
-        }
+    fn queue(&mut self, held: &Held) -> Option<&mut Queue> {
+        let most = match held {
+            Held::Active { most, .. } | Held::Rate { most, .. } => *most,
+            Held::Braked { .. } => return None,
+        };
+        let of = (held.kind(), held.scope().clone());
+        let queue = self.queues.entry(of).or_default();
+        queue.most = most;
+        Some(queue)
     }
 }
 
@@ -143,28 +147,32 @@ impl Guard {
         })
     }
 
-    /// Adds a block to those that wait. Its place among them.
+    /// Adds a block to those that wait. Its place among those of its cap.
     fn wait(&self, state: &mut State, key: &str, held: &Held) -> usize {
         let (kind, scope) = (held.kind(), held.scope());
-        let count = state.waiting.len();
         let known = state.waiting.get_mut(key);
         let known = known.filter(|waiting| waiting.kind == kind && waiting.scope == *scope);
         match known {
             Some(waiting) => {
                 let called = !std::mem::replace(&mut waiting.queued, true);
-                if let (true, Some(queue)) = (called, state.queue(held)) {
-                    queue.push_back(key.into());
+                let Some(queue) = state.queue(held) else {
+                    return 0;
+                };
+                if called {
+                    queue.push_first(key.into());
                 }
                 // Those that found no room spread out.
-                usize::try_from(fingerprint(key)).unwrap_or(0) % count.max(1)
+                usize::try_from(fingerprint(key)).unwrap_or(0) % queue.len().max(1)
             }
             None => {
                 let clean = state.waiting.get(key).is_some_and(|it| it.clean);
                 self.forget_in(state, key);
                 let key: Arc<str> = key.into();
-                if let Some(queue) = state.queue(held) {
-                    queue.push_back(Arc::clone(&key));
-                }
+                let queue = state.queue(held);
+                let position = queue.map_or(0, |queue| {
+                    queue.push(Arc::clone(&key));
+                    queue.len() - 1
+                });
                 let waiting = Waiting {
                     kind,
                     scope: scope.clone(),
@@ -176,7 +184,7 @@ impl Guard {
                 let counted = state.counts.entry(kind).or_default();
                 *counted += 1;
                 self.metrics.waiting(kind, *counted);
-                count
+                position
             }
         }
     }
@@ -197,13 +205,17 @@ impl Guard {
         let Some(waiting) = state.waiting.remove(key) else {
             return;
         };
-        if state.waiting.is_empty() {
-            state.queues.clear();
-            state.rates.clear();
+        let of = (waiting.kind, waiting.scope);
+        if let Some(queue) = state.queues.get_mut(&of) {
+            queue.leave(&state.waiting, key, (of.0, &of.1));
+            if queue.is_empty() {
+                state.queues.remove(&of);
+            }
         }
-        let counted = state.counts.entry(waiting.kind).or_default();
+        let kind = of.0;
+        let counted = state.counts.entry(kind).or_default();
         *counted = counted.saturating_sub(1);
-        self.metrics.waiting(waiting.kind, *counted);
+        self.metrics.waiting(kind, *counted);
     }
 
     /// The blocks to ask again after the end of a ban that counted in `scopes`: the first of each scope.
@@ -212,18 +224,14 @@ impl Guard {
         let State {
             waiting, queues, ..
         } = &mut *state;
-        let mut called = Vec::new();
+        let (mut called, now) = (Vec::new(), Instant::now());
         for scope in scopes {
-            let Some(queue) = queues.get_mut(scope) else {
+            let of = ("active", scope.clone());
+            let Some(queue) = queues.get_mut(&of) else {
                 continue;
             };
-            while let Some(key) = queue.pop_front() {
-                if let Some(waiting) = waiting.get_mut(&key) {
-                    waiting.queued = false;
-                    called.push(key);
-                    break;
-                }
-            }
+            queue.pending(waiting, now);
+            called.extend(queue.call(waiting, (of.0, scope), now));
         }
         called
     }
@@ -234,24 +242,33 @@ impl Guard {
         let mut state = self.state.lock();
         let State {
             waiting,
-            rates,
+            queues,
             limiter,
             ..
         } = &mut *state;
         let (mut called, now) = (Vec::new(), Instant::now());
-        for (scope, (most, queue)) in rates {
-            let mut room = limiter.room(scope, *most, now);
-            while room > 0
-                && let Some(key) = queue.pop_front()
-            {
-                if let Some(waiting) = waiting.get_mut(&key) {
-                    waiting.queued = false;
-                    called.push(key);
-                    room -= 1;
-                }
-            }
+        for ((kind, scope), queue) in queues.iter_mut().filter(|(of, _)| of.0 == "rate") {
+            let room = limiter.room(scope, queue.most, now);
+            // Those that were called have not been counted yet.
+            let room = room.saturating_sub(queue.pending(waiting, now));
+            let next = (0..room).map_while(|_| queue.call(waiting, (*kind, scope), now));
+            called.extend(next);
         }
+        queues.retain(|_, queue| !queue.is_empty());
         called
+    }
+
+    /// The call of a block found no room: it is the first to be called again.
+    pub(crate) fn uncalled(&self, key: &Arc<str>) {
+        let mut state = self.state.lock();
+        let State {
+            waiting, queues, ..
+        } = &mut *state;
+        if let Some(waiting) = waiting.get_mut(key).filter(|it| !it.queued) {
+            waiting.queued = true;
+            let queue = queues.entry((waiting.kind, waiting.scope.clone()));
+            queue.or_default().push_first(Arc::clone(key));
+        }
     }
 
     /// Requests the blocks that have room, each second, while this process leads.
@@ -268,41 +285,80 @@ impl Guard {
                     let Some((namespace, name)) = key.split_once('/') else {
                         continue;
                     };
-                    // One that finds no room in the channel asks again by itself.
-                    let _ = again.try_send(Request::namespaced(namespace, name));
+                    if again
+                        .try_send(Request::namespaced(namespace, name))
+                        .is_err()
+                    {
+                        guard.uncalled(&key);
+                    }
                 }
             }
         })
     }
 
-    /// Counts a ban that was made `ago`, before this process led.
-    pub fn recall(&self, ask: Ask<'_>, settings: &Settings, ago: Duration) {
+    /// Counts a ban that was made `ago`, before this process led; without settings as soon as there are any.
+    pub fn recall(&self, ask: Ask<'_>, settings: Option<&Settings>, ago: Duration) {
         if ago < super::window::MINUTE
             && let Some(at) = Instant::now().checked_sub(ago)
         {
-            self.state.lock().limiter.count(ask, settings, at);
+            let mut state = self.state.lock();
+            match settings {
+                Some(settings) => state.limiter.count(ask, settings, at),
+                None => {
+                    let (namespace, source) = (ask.namespace.to_owned(), ask.source.to_owned());
+                    state.early.bans.push((namespace, source, at));
+                }
+            }
         }
     }
 
-    /// A block waited for the brake before this process led.
-    pub fn recall_brake(&self, settings: &Settings, now: Timestamp) {
-        if settings.brake.bans_per_minute.is_some() {
-            let id = format!("bans-{}", now.as_second());
-            self.state.lock().limiter.brake(id);
+    /// A block waited for the brake on bans before this process led. `message` has what releases it.
+    pub fn recall_brake(&self, settings: Option<&Settings>, message: &str, now: Timestamp) {
+        let named = message.split_whitespace().find_map(|word| {
+            let word = word.trim_end_matches(',');
+            word.starts_with("bans-").then(|| word.to_owned())
+        });
+        let id = named.unwrap_or_else(|| format!("bans-{}", now.as_second()));
+        let mut state = self.state.lock();
+        match settings {
+            Some(settings) => self.engage(&mut state, settings, id),
+            None => {
+                state.early.braked.get_or_insert(id);
+            }
+        }
+    }
+
+    /// Engages the brake on bans of an earlier process, unless its release came meanwhile.
+    fn engage(&self, state: &mut State, settings: &Settings, id: String) {
+        if settings.brake.bans_per_minute.is_none() {
+            return;
+        }
+        if brake::releases(state.released.as_deref(), &id) {
+            state.limiter.released(Instant::now());
+        } else {
+            state.limiter.brake(id);
             self.metrics.brake("bans", true);
         }
+    }
+
+    /// A brake on lifts held a ban before this process led.
+    pub fn recall_lift(&self) {
+        self.state.lock().recalled += 1;
     }
 
     /// The coverage has the bans that stand: judges what the configuration would lift.
     pub fn seeded(&self, coverage: &Coverage, config: Option<&Config>) {
         self.state.lock().seeded = true;
-        if let Some(config) = config {
-            self.judge(coverage, config);
+        match config {
+            Some(config) => {
+                self.judge(coverage, config);
+            }
+            None => self.state.lock().early.unjudged = true,
         }
     }
 
     /// A configuration with this content and annotation is about to be in force. Returns whether blocks that were held may
-    /// go on.
+    /// go on. What it releases is held until [`Guard::in_force`].
     pub fn configured(
         &self,
         coverage: &Coverage,
@@ -314,19 +370,31 @@ impl Guard {
         let mut freed = false;
         let rejudge = {
             let mut state = self.state.lock();
-            if before.is_some_and(|before| before.guard.brake != config.guard.brake) {
+            let state = &mut *state;
+            let (most, now) = (config.guard.brake.bans_per_minute, Instant::now());
+            let former = before.and_then(|before| before.guard.brake.bans_per_minute);
+            if former.is_some_and(|former| most.is_none_or(|most| most > former)) {
                 freed |= state.limiter.reset();
             }
             if let Some(id) = state.limiter.braked().map(str::to_owned)
                 && brake::releases(released.as_deref(), &id)
             {
-                freed |= state.limiter.release(&id, Instant::now());
+                freed |= state.limiter.release(&id, now);
             }
-            let changed = state.content != content
+            let early = std::mem::take(&mut state.early);
+            let changed = early.unjudged
+                || state.content != content
                 || state.released != released
                 || state.lifts.is_some()
                 || before.is_none_or(|before| before.policy != config.policy);
             (state.content, state.released) = (content, released);
+            for (namespace, source, at) in &early.bans {
+                let ask = Ask { namespace, source };
+                state.limiter.count(ask, &config.guard, *at);
+            }
+            if let Some(id) = early.braked {
+                self.engage(state, &config.guard, id);
+            }
             state.seeded && changed
         };
         if freed {
@@ -335,17 +403,40 @@ impl Guard {
         rejudge && self.judge(coverage, config) || freed
     }
 
-    /// Whether the brake on lifts is released with this.
+    /// The configuration of the last [`Guard::configured`] is in force: releases the brake on lifts if it does.
+    pub fn in_force(&self) {
+        let mut state = self.state.lock();
+        if std::mem::take(&mut state.releasing) {
+            state.lifts = None;
+            self.metrics.brake("lifts", false);
+        }
+    }
+
+    /// Whether the brake on lifts is to be released with this.
     fn judge(&self, coverage: &Coverage, config: &Config) -> bool {
         let mut state = self.state.lock();
+        let state = &mut *state;
         let (policy, settings) = (&config.policy, &config.guard);
+        let recalled = std::mem::take(&mut state.recalled);
+        if recalled > 0 && state.lifts.is_none() {
+            state.lifts = Some(Lifts {
+                id: state.content.clone(),
+                refused: recalled,
+                standing: coverage.len(),
+            });
+        }
         let engaged = state.lifts.as_ref();
-        let lifts = brake::judge(coverage, policy, settings, &state.content, engaged);
+        // Engines that follow the set of bans take every target.
+        let place = config.place().ok().filter(|_| config.engines.is_empty());
+        let content = &state.content;
+        let lifts = brake::judge(coverage, policy, settings, place, content, engaged);
         let lifts = lifts.filter(|lifts| !brake::releases(state.released.as_deref(), &lifts.id));
-        self.metrics.brake("lifts", lifts.is_some());
-        let released = state.lifts.is_some() && lifts.is_none();
-        state.lifts = lifts;
-        released
+        state.releasing = state.lifts.is_some() && lifts.is_none();
+        if !state.releasing {
+            self.metrics.brake("lifts", lifts.is_some());
+            state.lifts = lifts;
+        }
+        state.releasing
     }
 
     /// The lifts that the brake holds.
@@ -360,3 +451,6 @@ impl Guard {
         self.state.lock().limiter.braked().map(str::to_owned)
     }
 }
+
+#[cfg(test)]
+mod tests;

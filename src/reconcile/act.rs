@@ -10,7 +10,7 @@ use reeve_controller::{Context, Request};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::block::BlockReconciler;
+use super::block::{BlockReconciler, RESYNC};
 use super::engines::Answered;
 use super::record::is_forbidden;
 use crate::api::{IPBlock, IPBlockStatus};
@@ -201,7 +201,9 @@ impl<'a> Act<'a> {
                     let parts = &self.reconciler.parts;
                     let place = &call.standing.place;
                     parts.metrics.drift_repaired(&place.engine, 1);
-                    parts.losses.found(place, asserted, &parts.coverage);
+                    let longest = self.config.map_or(RESYNC, |config| config.resync_interval);
+                    let coverage = &parts.coverage;
+                    parts.losses.found(place, asserted, longest, coverage);
                 }
                 Outcome::Confirmed(answered.engines)
             }

@@ -35,7 +35,7 @@ use crate::target::Target;
 use crate::time::Time;
 
 /// How often a standing ban is asserted again without a configuration.
-const RESYNC: Duration = Duration::from_secs(300);
+pub(super) const RESYNC: Duration = Duration::from_secs(300);
 
 /// How often a block is looked at whose ban only set engines enforce: they compare their whole set by themselves, and this
 /// refreshes what the status says of them.
@@ -187,9 +187,8 @@ impl BlockReconciler {
                 } else {
                     recorded.add_lifted(&block, now);
                 }
-                if let Some(config) = config {
-                    self.recall_guard(&block, &config.guard, now);
-                }
+                let settings = config.map(|config| &config.guard);
+                self.recall_guard(&block, settings, now);
             }
         }
         standby.lead(&self.parts.sets, recorded);
@@ -282,6 +281,9 @@ impl BlockReconciler {
     }
 
     async fn run(&self, ctx: &Context, request: &Request) -> Result<Outcome, reconcile::Error> {
+        // The brake is engaged before a policy is in force and released after it is not any more: it is read before and
+        // after the policy.
+        let braked = self.parts.guard.lifts();
         let state = tokio::time::timeout(PATIENCE, self.parts.live.state()).await;
         let state = state
             .unwrap_or_else(|_| State::Missing("the configuration could not be read yet".into()));
@@ -328,7 +330,8 @@ impl BlockReconciler {
             (neighbours, assert, untouched, resync)
         };
         let followers = self.parts.sets.capabilities();
-        let lifts = self.parts.guard.lifts().map(|lifts| lifts.to_string());
+        let lifts = self.parts.guard.lifts().or(braked);
+        let lifts = lifts.map(|lifts| lifts.to_string());
         let world = World {
             policy: config.as_ref().map_or(&fallback, |config| &config.policy),
             place,

@@ -103,6 +103,10 @@ struct Memory {
     refused: Option<Option<String>>,
     /// The problems of the last run.
     problems: Vec<String>,
+    /// That no range of Pods is known was reported.
+    podless: bool,
+    /// The blocks that the configuration affects could not be requested.
+    unqueued: bool,
     /// The notifier could not be connected: its files have to be read again.
     unconnected: bool,
     /// What the notifier's files were when it was connected.
@@ -208,6 +212,7 @@ impl ConfigurationReconciler {
         config.policy.allowlist = allowlist;
         config.policy.discovered = self.discovered(&config, before.is_none()).await;
         self.warn_of_ends(ctx, map, &config, now);
+        self.warn_of_pods(ctx, map, &config);
         let config = Arc::new(config);
         let freed = self.consider(map, &data, &config, before.as_deref());
         let unrecorded = self.record(ctx, map, data, &config, unread).await;
@@ -222,6 +227,7 @@ impl ConfigurationReconciler {
             .collect();
         let changes = self.memory.lock().with_notifier(changes, stamps);
         let mut problems = self.put_in_force(ctx, &config, changes).await?;
+        self.consumers.guard.in_force();
         if let (Some(before), Ok(place)) = (&before, config.place())
             && before.engines != config.engines
         {
@@ -234,13 +240,16 @@ impl ConfigurationReconciler {
             self.consumers.sources.recheck();
         }
         let affected = match before {
-            Some(before) if !changes.blocks && !freed => {
+            Some(before) if !changes.blocks && !freed && !self.memory.lock().unqueued => {
                 Affected::meeting(&before.policy, &config.policy)
             }
             _ => Affected::All,
         };
         if *self.consumers.leading.borrow() {
+            // The configuration is in force: after a failure the next run finds no difference any more.
+            self.memory.lock().unqueued = !affected.is_none();
             affected.queue(ctx, &config, &self.consumers.blocks).await?;
+            self.memory.lock().unqueued = false;
         }
         self.report_brakes(ctx, map);
         let undated = self.date(ctx).await;

@@ -37,11 +37,19 @@ const LONGEST_LIST: usize = 2000;
 /// The gateways that lost bans, and the blocks that are asserted again because of it.
 #[derive(Debug)]
 pub struct Losses {
-    /// When the last loss was found at a place. What was asserted since stands.
-    found: Mutex<HashMap<Place, Instant>>,
+    /// The last loss that was found at a place. What was asserted since stands.
+    found: Mutex<HashMap<Place, Loss>>,
     doubted: Mutex<Vec<Arc<str>>>,
     changed: Notify,
     metrics: guard::Metrics,
+}
+
+/// A loss at one place.
+#[derive(Clone, Copy, Debug)]
+struct Loss {
+    at: Instant,
+    /// A loss within this time is no reason to assert everything: the gateway lacks some bans again and again.
+    pause: Duration,
 }
 
 /// What the checks work with.
@@ -69,14 +77,29 @@ impl Losses {
     }
 
     /// The gateway at `place` had no ban that was `asserted` there. If that was after the last loss, every ban there is
-    /// asserted again.
-    pub(super) fn found(&self, place: &Place, asserted: Instant, coverage: &Mutex<Coverage>) {
+    /// asserted again. From one loss to the next the pause doubles, up to `longest`; a gateway that kept its bans for twice
+    /// the pause begins again.
+    pub(super) fn found(
+        &self,
+        place: &Place,
+        asserted: Instant,
+        longest: Duration,
+        coverage: &Mutex<Coverage>,
+    ) {
         {
             let mut found = self.found.lock();
-            if found.get(place).is_some_and(|last| asserted < *last) {
-                return;
+            let now = Instant::now();
+            let mut pause = CHECK;
+            if let Some(last) = found.get(place) {
+                let passed = now.duration_since(last.at);
+                if asserted < last.at || passed < last.pause {
+                    return;
+                }
+                if passed < last.pause * 2 {
+                    pause = (last.pause * 2).min(longest.max(CHECK));
+                }
             }
-            found.insert(place.clone(), Instant::now());
+            found.insert(place.clone(), Loss { at: now, pause });
         }
         let keys = coverage.lock().suspect(place);
         tracing::warn!(%place, bans = keys.len(), "gateway lost its bans; asserting all of them again");
@@ -138,7 +161,8 @@ impl Checks {
                 None => {
                     let coverage = self.coverage.lock();
                     let sample = coverage.sample(place, last.as_deref(), SAMPLE);
-                    last = sample.last().cloned().or(last);
+                    // After the last one the first are next.
+                    last = sample.last().cloned();
                     sample
                 }
             };
@@ -177,5 +201,38 @@ impl Checks {
             // The set engines have what the gateway cannot express.
             .filter(|(_, target)| engine.capabilities().refusal(target).is_none());
         Some(missing.map(|(key, _)| key).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gateway_that_always_lacks_some_bans_gets_all_asserted_ever_more_rarely() {
+        let losses = Losses::new(guard::Metrics::default());
+        let place = Place::new("xdp", "g:1");
+        let coverage = Mutex::new(Coverage::default());
+        let standing = crate::api::Standing {
+            target: "192.0.2.7".parse().unwrap(),
+            place: place.clone(),
+        };
+        coverage.lock().set("a/b", standing, None);
+        let longest = Duration::from_secs(300);
+        let rounds = async |checks: u32| {
+            let mut rounds = 0;
+            for _ in 0..checks {
+                let asserted = Instant::now();
+                tokio::time::sleep(CHECK).await;
+                losses.found(&place, asserted, longest, &coverage);
+                rounds += usize::from(!losses.take().is_empty());
+            }
+            rounds
+        };
+        assert_eq!(rounds(1).await, 1, "the first loss counts at once");
+        let hour = rounds(180).await;
+        assert!((10..=16).contains(&hour), "{hour} rounds in an hour");
+        tokio::time::sleep(longest * 3).await;
+        assert_eq!(rounds(3).await, 2, "a later loss counts at once again");
     }
 }

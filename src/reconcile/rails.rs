@@ -10,7 +10,7 @@ use super::block::BlockReconciler;
 use super::sweep::request_named;
 use crate::api::{IPBlock, Phase, condition};
 use crate::config::Config;
-use crate::decide::{Claim, ClaimChange, Rails, Run, World, decide};
+use crate::decide::{Claim, ClaimChange, LIFT_BRAKED, Rails, Run, World, decide};
 use crate::guard::{self, Ask, source_of};
 use crate::trigger::Repeat;
 
@@ -40,11 +40,21 @@ impl BlockReconciler {
     }
 
     /// What a block shows about the last minute of the former leader: a restart gives no second burst.
-    pub(super) fn recall_guard(&self, block: &IPBlock, settings: &guard::Settings, now: Timestamp) {
+    pub(super) fn recall_guard(
+        &self,
+        block: &IPBlock,
+        settings: Option<&guard::Settings>,
+        now: Timestamp,
+    ) {
         let Some(status) = &block.status else { return };
         let ready = status.condition(condition::READY);
-        if status.is(&Phase::Pending) && ready.is_some_and(|ready| ready.reason == "Braked") {
-            self.parts.guard.recall_brake(settings, now);
+        let braked = ready.filter(|ready| status.is(&Phase::Pending) && ready.reason == "Braked");
+        if let Some(ready) = braked {
+            let guard = &self.parts.guard;
+            guard.recall_brake(settings, &ready.message, now);
+        }
+        if status.is(&Phase::Active) && ready.is_some_and(|ready| ready.reason == LIFT_BRAKED) {
+            self.parts.guard.recall_lift();
         }
         let ago = status.blocked_at().map(|at| now.duration_since(at));
         if let Some(Ok(ago)) = ago.map(Duration::try_from) {
@@ -112,9 +122,10 @@ impl BlockReconciler {
             source: claim.source.as_deref().unwrap_or("manual"),
         };
         for key in self.parts.guard.freed(&ask.scopes()) {
-            // A block that finds no room in the channel asks again by itself within a minute.
-            if let Some(request) = request_named(&key) {
-                let _ = self.parts.again.try_send(request);
+            if let Some(request) = request_named(&key)
+                && self.parts.again.try_send(request).is_err()
+            {
+                self.parts.guard.uncalled(&key);
             }
         }
     }

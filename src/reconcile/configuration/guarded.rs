@@ -40,7 +40,13 @@ impl ConfigurationReconciler {
         sources.set_brake(config.guard.brake, released.clone());
         let coverage = self.consumers.coverage.lock();
         let guard = &self.consumers.guard;
-        guard.configured(&coverage, config, before, brake::id(data), released)
+        guard.configured(
+            &coverage,
+            config,
+            before,
+            brake::id(data, &config.guard),
+            released,
+        )
     }
 
     /// Reports brakes that engaged or were released since the last run.
@@ -68,6 +74,21 @@ impl ConfigurationReconciler {
             let note = format!("the brake is released ({reason})");
             tracing::info!(configmap = %self.request, "{note}");
             self.event(ctx, map, EventType::Normal, "BrakeReleased", &note);
+        }
+    }
+
+    /// Reports once that Pods may be banned: no node names their range, and the configuration names none.
+    pub(super) fn warn_of_pods(&self, ctx: &Context, map: Option<&ConfigMap>, config: &Config) {
+        let named = config.policy.protected.iter();
+        let named = named.map(|(target, _)| target).any(|it| !it.is_host());
+        let covered = named || config.policy.protect_private || !config.guard.protect_cluster;
+        if covered || !self.consumers.discovery.lacks_pods() {
+            return;
+        }
+        if !std::mem::replace(&mut self.memory.lock().podless, true) {
+            let note = "no Pod range was found: the nodes name none, so the network plugin has them. Name the ranges of Pods in protectedRanges, or Pods can be banned";
+            tracing::warn!(configmap = %self.request, "{note}");
+            self.warn(ctx, map, "PodRangesUnknown", note);
         }
     }
 
