@@ -2,7 +2,7 @@
 //!
 //! A node whose clock jumps ahead would lift every timed ban at once, and nothing brings those back. One whose clock is
 //! behind would ban for too long, and what it bans would end too early once the clock is set. So a clock that moved by
-//! more than a minute, ahead or back, and the clock of a process that has just started, are compared with the
+//! more than a minute, ahead or back, the clock of a process that has just started, and any clock every five minutes, are compared with the
 //! `Date` of an answer of the API server. Until the two agree, time goes on as before the jump, or as the server has it.
 
 use std::fmt;
@@ -25,6 +25,9 @@ const TOLERANCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// How often the clocks are compared while they differ, or the API server does not answer.
 const COMPARE_AGAIN: Duration = Duration::from_secs(10);
+
+/// How often the clocks are compared while they agree: a clock that drifts does not jump.
+const COMPARE_OFTEN: Duration = Duration::from_secs(300);
 
 /// How long one answer of the API server may take.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -122,7 +125,7 @@ impl Time {
         }
     }
 
-    /// Compares at the start and after each jump, until `stop`. After a confirmed jump the alarms of all ends in
+    /// Compares at the start, after each jump and every five minutes, until `stop`. After a confirmed jump the alarms of all ends in
     /// `coverage` are set again.
     pub(crate) async fn watch(
         self,
@@ -133,6 +136,7 @@ impl Time {
     ) {
         let mut warned = false;
         let mut last = None;
+        let mut routine = false;
         loop {
             let answer = tokio::select! {
                 biased;
@@ -153,7 +157,8 @@ impl Time {
                         );
                     }
                     // While the clocks differ the ends lie where they were ten seconds ago.
-                    if !warned || ahead.is_none() {
+                    let same = routine && !warned && ahead.is_none();
+                    if (!warned || ahead.is_none()) && !same {
                         coverage.lock().rearm();
                     }
                     warned = ahead.is_some();
@@ -165,17 +170,21 @@ impl Time {
                 }
             };
             let again = async {
-                if agreed {
-                    self.doubt.notified().await;
-                } else {
+                if !agreed {
                     tokio::time::sleep(COMPARE_AGAIN).await;
+                    return false;
+                }
+                tokio::select! {
+                    biased;
+                    () = self.doubt.notified() => false,
+                    () = tokio::time::sleep(COMPARE_OFTEN) => true,
                 }
             };
-            tokio::select! {
+            routine = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = again => {}
-            }
+                routine = again => routine,
+            };
         }
     }
 
@@ -295,6 +304,33 @@ mod tests {
         assert_eq!(time.now(), start() + SignedDuration::from_secs(1));
         tokio::time::sleep(Duration::from_secs(30)).await;
         assert_eq!(time.now(), clock.now(), "it is ignored");
+    }
+
+    /// At the pace of time, whatever the wall clock does.
+    #[derive(Debug)]
+    struct Steady(Instant);
+
+    impl ServerTime for Steady {
+        fn read(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
+            let passed = SignedDuration::try_from(self.0.elapsed()).unwrap();
+            Box::pin(async move { Ok(Some(start() + passed)) })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_drifts_is_found_though_it_never_jumps() {
+        let clock = Clock::simulated(start(), 1);
+        let begin = Instant::now();
+        let (time, _) = watched(&clock, Arc::new(Steady(begin)));
+        for _ in 0..60 {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            clock.jump(SignedDuration::from_secs(10));
+            let _ = time.now();
+        }
+        let right = start() + SignedDuration::try_from(begin.elapsed()).unwrap();
+        let ahead = time.now().duration_since(right);
+        assert!(ahead.abs() <= TOLERANCE, "{ahead:?}");
+        assert!(clock.now().duration_since(right) > SignedDuration::from_secs(500));
     }
 
     /// Never answers; counts the reads.
