@@ -35,8 +35,11 @@ pub(super) fn read(
             Ok(Some(entry)) => entry,
             Ok(None) => continue,
             Err(error) => {
-                let place = dropped.as_deref_mut().unwrap_or(errors);
-                place.add(key, Some(line), error);
+                // An entry with a wrong field protects its address all the same: to drop it would open the gate.
+                let first = content.split_whitespace().next().unwrap_or_default();
+                let foreign = first.parse::<Target>().is_err();
+                let dropped = dropped.as_deref_mut().filter(|_| foreign);
+                dropped.unwrap_or(errors).add(key, Some(line), error);
                 continue;
             }
         };
@@ -174,6 +177,14 @@ mod tests {
         assert_eq!(office.reason.as_deref(), Some("office #3"));
         assert_eq!(office.until, Some("2026-12-31T00:00:00Z".parse().unwrap()));
         assert_eq!(get("198.51.100.7").reason.as_deref(), Some("partner"));
+    }
+
+    #[test]
+    fn a_takeover_drops_what_is_no_address_and_never_an_entry_with_a_wrong_field() {
+        let text = "10.0.0.0/8 until=soon\nthe office\n192.0.2.1 reason=\"x\n192.0.2.2";
+        let (mut errors, mut dropped) = (Errors::default(), Errors::default());
+        let all = read(text, "whitelist", &mut errors, Some(&mut dropped));
+        assert_eq!((all.len(), errors.0.len(), dropped.0.len()), (1, 2, 1));
     }
 
     #[test]
