@@ -249,6 +249,12 @@ impl Intake {
         }
         let duration = lasting(wanted, settings);
         let answer = self.answer(present, &duration, settings);
+        if answer == Answer::LeaveAlone
+            && repeat::is_graced(present, settings.unblock_grace, self.shared.time.now())
+        {
+            self.shared.metrics.graced.inc();
+            tracing::info!(source = %self.source, target = %wanted.target, "alert bans nothing: its address was lifted by hand a moment ago (unblockGrace)");
+        }
         let (spec, annotations, outcome) = match answer {
             Answer::LeaveAlone => match self.joined(present, wanted, None) {
                 Some(annotations) => (json!({}), annotations, Outcome::LeftAlone),

@@ -6,13 +6,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// `ipblock_webhook_requests_total{trigger,code}`, `ipblock_alerts_missed_total{trigger,cause}`, `ipblock_debounced_total`
-/// and `ipblock_triggers_unbound`. Cloning is cheap; clones count together.
+/// `ipblock_webhook_requests_total{trigger,code}`, `ipblock_alerts_missed_total{trigger,cause}`, `ipblock_debounced_total`,
+/// `ipblock_graced_total` and `ipblock_triggers_unbound`. Cloning is cheap; clones count together.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     requests: Family<Request, Counter>,
     missed: Family<Missed, Counter>,
     pub(super) debounced: Counter,
+    pub(super) graced: Counter,
     pub(super) unbound: Gauge,
 }
 
@@ -47,6 +48,11 @@ impl Metrics {
             "ipblock_debounced",
             "Alerts left alone because their address was written a moment ago",
             self.debounced.clone(),
+        );
+        registry.register(
+            "ipblock_graced",
+            "Alerts that banned nothing because their address was lifted by hand a moment ago (unblockGrace)",
+            self.graced.clone(),
         );
         registry.register(
             "ipblock_triggers_unbound",

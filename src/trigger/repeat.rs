@@ -226,6 +226,12 @@ fn is_lapsing(block: &IPBlock, now: Timestamp) -> bool {
     SignedDuration::try_from(window / 2).is_ok_and(|half| now.duration_since(asked) >= half)
 }
 
+/// Whether an alert for `block` bans nothing only because `spec.unblock` lifted its ban less than `grace` ago.
+pub(crate) fn is_graced(block: &IPBlock, grace: Duration, now: Timestamp) -> bool {
+    let status = block.status.as_ref();
+    status.is_some_and(|status| in_grace(status, grace, now))
+}
+
 /// Whether `spec.unblock` lifted the ban less than `grace` ago.
 fn in_grace(status: &IPBlockStatus, grace: Duration, now: Timestamp) -> bool {
     let Some(lifted) = status.lifted_by_hand() else {

@@ -272,9 +272,11 @@ async fn an_alert_within_the_grace_after_an_unblock_bans_nothing() {
     let intake = intake(&blocks);
     let outcome = intake.take(&wanted("1.2.3.4", None)).await;
     assert_eq!(outcome, Outcome::LeftAlone);
+    assert_eq!(intake.shared.metrics.graced.get(), 1);
     tokio::time::advance(Duration::from_secs(300)).await;
     let outcome = intake.take(&wanted("1.2.3.4", None)).await;
     assert_eq!(outcome, Outcome::Triggered, "the grace is over");
+    assert_eq!(intake.shared.metrics.graced.get(), 1);
 }
 
 #[tokio::test(start_paused = true)]
