@@ -149,7 +149,13 @@ part("ask").addEventListener("submit", (event) => {
   ask(address);
 });
 if (location.hash.length > 1) {
-  part("address").value = decodeURIComponent(location.hash.slice(1));
-  ask(part("address").value);
+  let address = location.hash.slice(1);
+  try {
+    address = decodeURIComponent(address);
+  } catch {
+    // It was not written by this page: it is shown as it is.
+  }
+  part("address").value = address;
+  ask(address);
 }
 poll();

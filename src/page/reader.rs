@@ -127,11 +127,13 @@ impl Reader {
     pub async fn why(&self, target: Target) -> Result<Answer, String> {
         let permit = Arc::clone(&self.searches).acquire_owned();
         let permit = tokio::time::timeout(PATIENCE, permit).await;
-        let Ok(Ok(_permit)) = permit else {
+        let Ok(Ok(permit)) = permit else {
             return Err("other searches are at work; try again".to_owned());
         };
         let search = self
             .each(move |blocks| {
+                // A client that left does not end its search.
+                let _permit = permit;
                 let mut search = Search::new(target);
                 blocks.each(|block| search.see(block))?;
                 Ok(search)
