@@ -414,31 +414,6 @@ async fn the_status_has_a_line_for_each_engine_also_while_one_fails_and_after_an
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_leader_and_a_standby_serve_the_same_version() {
-    let mut world = World::new().await;
-    world.configure(ALONE).await;
-    world.start().await;
-    let (standby, _task) = world.replica("second").await;
-    let mut names = Vec::new();
-    for number in 0..20 {
-        let name = format!("b-{number}");
-        // Ends at odd moments within a second.
-        tokio::time::sleep(Duration::from_millis(370)).await;
-        world
-            .create(&name, &format!("192.0.2.{number}"), "10m")
-            .await;
-        names.push(name);
-    }
-    for name in &names {
-        world.until(name, "active", 10 * SECOND).await;
-    }
-    tokio::time::sleep(5 * SECOND).await;
-    let leader = world.sets.as_ref().unwrap().desired().view().set;
-    assert_eq!(leader.len(), 20);
-    assert_eq!(standby.desired().view().set, leader, "with their ends");
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_gauges_of_an_engine_go_with_it() {
     let mut world = World::new().await;
     world.configure(ALONE).await;
