@@ -734,10 +734,11 @@ async fn an_allowlist_whose_key_is_gone_stays_and_an_emptied_one_is_empty() {
 async fn a_trigger_that_cannot_listen_leaves_the_replica_ready_while_another_listens() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = (taken.local_addr().unwrap().to_string(), taken);
-    let entry =
-        |address: &str| format!("{{name: grafana, addr: '{address}', path: /p, insecure: true}}");
+    let entry = |name: &str, address: &str| {
+        format!("{{name: {name}, type: grafana, addr: '{address}', path: /p, insecure: true}}")
+    };
     let world = World::configured().await;
-    let alone = format!("[{}]", entry(&taken.0));
+    let alone = format!("[{}]", entry("one", &taken.0));
     world.configure(&[("trigger", &alone)]).await;
     tokio::time::sleep(SECOND).await;
     assert!(
@@ -745,7 +746,11 @@ async fn a_trigger_that_cannot_listen_leaves_the_replica_ready_while_another_lis
         "{}",
         world.unready()
     );
-    let both = format!("[{}, {}]", entry(&taken.0), entry("127.0.0.1:0"));
+    let both = format!(
+        "[{}, {}]",
+        entry("one", &taken.0),
+        entry("two", "127.0.0.1:0")
+    );
     world.configure(&[("trigger", &both)]).await;
     tokio::time::sleep(SECOND).await;
     assert_eq!(world.unready(), "[]");
