@@ -14,6 +14,7 @@ mod gateways;
 mod guard;
 pub mod keys;
 mod notify;
+mod options;
 mod parse;
 mod settings;
 mod sources;
@@ -22,5 +23,6 @@ pub use channel::{ChannelConfig, Text, Vendor};
 #[cfg(test)]
 pub(crate) use channels::RawChannel;
 pub use error::{Errors, KeyError};
+pub use options::Options;
 pub use parse::{parse, parse_first, unprotected};
-pub use settings::{CONFIG_MAP, Changes, Config, EngineConfig, Options};
+pub use settings::{CONFIG_MAP, Changes, Config, EngineConfig};

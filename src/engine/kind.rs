@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::{DryRun, Endpoint, Error, Follows, Iptables, Xdp};
-use crate::outbound::{BoxFuture, Outbound};
+use super::Error;
+use crate::outbound::BoxFuture;
 use crate::target::Target;
 
 /// Bans and unbans targets. Dyn-safe: the configuration chooses the engine.
@@ -194,24 +193,6 @@ impl Kind {
             }
             _ => names.concat(),
         }
-    }
-
-    /// The engine of this kind, without [`Guarded`](super::Guarded). `endpoint` is called if the kind calls a gateway.
-    ///
-    /// # Errors
-    /// Those of `endpoint`.
-    pub fn connect<E>(
-        self,
-        endpoint: impl FnOnce() -> Result<Endpoint, E>,
-        outbound: Arc<dyn Outbound>,
-    ) -> Result<Arc<dyn Engine>, E> {
-        let engine: Arc<dyn Engine> = match self {
-            Self::Iptables => Arc::new(Iptables::new(endpoint()?, outbound)),
-            Self::Xdp => Arc::new(Xdp::new(endpoint()?, outbound)),
-            Self::DryRun => Arc::new(DryRun::new()),
-            Self::Sets => Arc::new(Follows),
-        };
-        Ok(engine)
     }
 }
 

@@ -11,6 +11,7 @@
 //! queue, for which [`Error::retry_after`] has the earliest useful time.
 
 mod breaker;
+mod connect;
 mod dry_run;
 mod endpoint;
 mod error;

@@ -10,13 +10,12 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 
 use super::settings::Settings;
+
+pub use super::held::RELEASE;
 use crate::api::Place;
 use crate::config::keys;
 use crate::decide::{Coverage, inexpressible};
 use crate::policy::Policy;
-
-/// The annotation of the ConfigMap that releases a brake: the texts that its Event names, separated by commas.
-pub const RELEASE: &str = "ops.yiiong.top/release-brake";
 
 /// The bans that a policy would lift.
 #[derive(Clone, Debug, PartialEq, Eq)]

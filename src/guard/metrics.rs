@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::limiter::Held;
+use super::held::Held;
 
 /// The metrics of the guard rails. Clones count together. Labels hold sources only that the configuration names.
 #[derive(Clone, Debug, Default)]

@@ -21,6 +21,7 @@ pub mod brake;
 mod cluster;
 mod discovery;
 pub mod escalation;
+mod held;
 mod limiter;
 mod metrics;
 mod queue;
@@ -30,10 +31,11 @@ mod window;
 
 pub use discovery::Discovery;
 pub use escalation::Escalation;
-pub use limiter::{Ask, Held, Limiter, Scope};
+pub use held::{Ask, Held, Hold, Scope};
+pub use limiter::Limiter;
 pub use metrics::Metrics;
 pub use settings::{Brake, Limit, Limits, Settings};
-pub use shell::{Guard, Hold};
+pub use shell::Guard;
 
 use crate::api::IPBlock;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::limiter::Scope;
+use super::held::Scope;
 
 /// A block that was called and has not asked since then is called again.
 const ANSWER: Duration = Duration::from_secs(10);

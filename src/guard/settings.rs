@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Escalation;
-use super::limiter::Scope;
+use super::held::Scope;
 
 /// All guard rails.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,7 +11,8 @@ use reeve_controller::{Request, Runnable};
 use tokio::time::Instant;
 
 use super::brake::{self, Lifts};
-use super::limiter::{Ask, Held, Limiter, Scope};
+use super::held::{Ask, Held, Hold, Scope};
+use super::limiter::Limiter;
 use super::metrics::Metrics;
 use super::queue::{All, Queue, Waiting};
 use super::settings::Settings;
@@ -60,19 +61,6 @@ struct Early {
     braked: Option<String>,
     /// The bans that stand were not judged yet.
     unjudged: bool,
-}
-
-/// A new ban that has to wait.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hold {
-    /// The reason of the condition and the Event.
-    pub reason: &'static str,
-    /// What holds it, and what to change.
-    pub message: String,
-    /// When to ask again.
-    pub retry_in: Duration,
-    /// An earlier process may have made the ban, and ended before the status had it: it is lifted while it waits.
-    pub may_stand: bool,
 }
 
 // === impl State ===

@@ -9,7 +9,7 @@ use super::access::Access;
 use super::objects::{Keeper, Plugin, Settings};
 use crate::config::Options;
 use crate::mounted::MountedFile;
-use crate::trigger::{Tls, address};
+use crate::trigger::{Tls, listening_at};
 
 pub use super::definition_error::DefinitionError;
 
@@ -295,7 +295,7 @@ impl RawEngine {
                 example: "\":8093\"",
             });
         };
-        let Some(address) = address(addr) else {
+        let Some(address) = listening_at(addr) else {
             return Err(DefinitionError::Value {
                 name: name(),
                 key: "addr",

@@ -155,7 +155,7 @@ impl RawTrigger {
         }
         let payload = self.payload()?;
         let kind = payload.kind();
-        let Some(address) = address(&self.addr) else {
+        let Some(address) = listening_at(&self.addr) else {
             let addr = self.addr.clone();
             return Err(DefinitionError::Address { name, addr });
         };
@@ -404,7 +404,7 @@ impl Definition {
 }
 
 /// `:8090` listens everywhere, on both families where the system has both.
-pub(crate) fn address(text: &str) -> Option<SocketAddr> {
+pub(crate) fn listening_at(text: &str) -> Option<SocketAddr> {
     let text = text.trim();
     if let Some(port) = text.strip_prefix(':') {
         let port = port.parse().ok()?;

@@ -54,7 +54,7 @@ pub(crate) use blocks::in_memory;
 pub use blocks::{Blocks, BlocksError, KubeBlocks};
 pub use credentials::{Credentials, GRAFANA_HMAC_HEADER};
 pub(crate) use credentials::{Refusal, bearer, is_one_of, secrets};
-pub(crate) use definition::address;
+pub(crate) use definition::listening_at;
 pub use definition::{AtResolved, Definition, RawTrigger};
 pub use definition_error::DefinitionError;
 pub use intake::Settings;

@@ -72,12 +72,14 @@ impl World {
             processes: vec![server],
         };
         let printed = Command::new(&operator).arg("crd").output().unwrap().stdout;
-        let definition: Value =
-            serde_saphyr::from_str(std::str::from_utf8(&printed).unwrap()).unwrap();
-        world.create(
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-            &definition,
-        );
+        let definitions: Vec<Value> =
+            serde_saphyr::from_multiple(std::str::from_utf8(&printed).unwrap()).unwrap();
+        for definition in &definitions {
+            world.create(
+                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+                definition,
+            );
+        }
         let engines = json!([{
             "name": "nodes",
             "type": "list",

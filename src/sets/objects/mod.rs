@@ -27,10 +27,12 @@ use self::plugin::{LABEL, ServedKind};
 use self::shards::Shards;
 use super::kind::{Capabilities, Change, Error, SetEngine};
 use super::set::TargetSet;
-use crate::manifest::NAME;
 use crate::outbound::BoxFuture;
 
 pub use self::plugin::{Keeper, Plugin, Settings};
+
+/// The manager that the objects name.
+const MANAGER: &str = "ipblock-operator";
 
 /// Objects listed at once.
 const PAGE: u32 = 50;
@@ -74,7 +76,10 @@ impl ObjectEngine {
     fn labels(&self) -> BTreeMap<String, String> {
         [
             (LABEL.to_owned(), self.name.clone()),
-            ("app.kubernetes.io/managed-by".to_owned(), NAME.to_owned()),
+            (
+                "app.kubernetes.io/managed-by".to_owned(),
+                MANAGER.to_owned(),
+            ),
         ]
         .into()
     }

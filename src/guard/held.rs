@@ -1,0 +1,193 @@
+//! Why a new ban has to wait, and what the caps count.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The annotation of the ConfigMap that releases a brake: the texts that its Event names, separated by commas.
+pub const RELEASE: &str = "ops.yiiong.top/release-brake";
+
+/// How soon a block that waits for an end of others asks again if it is not called before.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
+
+/// After so many minutes a block asks again at the latest.
+const LONGEST: usize = 5;
+
+/// The blocks that a cap is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    /// All.
+    All,
+    /// Those of a namespace.
+    Namespace(String),
+    /// Those of a source.
+    Source(String),
+}
+
+/// A new ban.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// The namespace of the block.
+    pub namespace: &'a str,
+    /// See [`source_of`](super::source_of).
+    pub source: &'a str,
+}
+
+/// Why a new ban has to wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// As many blocks of the scope are banned as may be at once.
+    Active {
+        /// The blocks that are counted.
+        scope: Scope,
+        /// The cap.
+        most: usize,
+    },
+    /// As many bans of the scope were made within the last minute as may be.
+    Rate {
+        /// The bans that are counted.
+        scope: Scope,
+        /// The cap.
+        most: usize,
+        /// When there is room.
+        room_in: Duration,
+    },
+    /// The brake holds all new bans.
+    Braked {
+        /// The bans within a minute that engaged it.
+        most: usize,
+        /// What releases it.
+        id: String,
+    },
+}
+
+/// A new ban that has to wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The reason of the condition and the Event.
+    pub reason: &'static str,
+    /// What holds it, and what to change.
+    pub message: String,
+    /// When to ask again.
+    pub retry_in: Duration,
+    /// An earlier process may have made the ban, and ended before the status had it: it is lifted while it waits.
+    pub may_stand: bool,
+}
+
+// === impl Scope ===
+
+impl Scope {
+    /// For metrics: `all`, `namespace`, `source`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Namespace(_) => "namespace",
+            Self::Source(_) => "source",
+        }
+    }
+
+    /// The key of the configuration with the cap `name` of this scope.
+    fn key(&self, name: &str) -> String {
+        match self {
+            Self::All => name.to_owned(),
+            Self::Namespace(of) => format!("limits.namespaces.{of}.{name}"),
+            Self::Source(of) => format!("limits.sources.{of}.{name}"),
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => formatter.write_str("in all"),
+            Self::Namespace(name) => write!(formatter, "in namespace {name}"),
+            Self::Source(name) => write!(formatter, "from source {name}"),
+        }
+    }
+}
+
+// === impl Ask ===
+
+impl Ask<'_> {
+    /// The scopes that the ban counts in.
+    #[must_use]
+    pub fn scopes(&self) -> [Scope; 3] {
+        [
+            Scope::All,
+            Scope::Namespace(self.namespace.to_owned()),
+            Scope::Source(self.source.to_owned()),
+        ]
+    }
+}
+
+// === impl Held ===
+
+impl Held {
+    /// The reason of the condition and the Event.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Active { .. } | Self::Rate { .. } => "Limited",
+            Self::Braked { .. } => "Braked",
+        }
+    }
+
+    /// For metrics.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Active { .. } => "active",
+            Self::Rate { .. } => "rate",
+            Self::Braked { .. } => "brake",
+        }
+    }
+
+    /// The scope of the cap.
+    #[must_use]
+    pub fn scope(&self) -> &Scope {
+        match self {
+            Self::Active { scope, .. } | Self::Rate { scope, .. } => scope,
+            Self::Braked { .. } => &Scope::All,
+        }
+    }
+
+    /// When to ask again, as the `position`th of those that wait.
+    #[must_use]
+    pub fn retry_in(&self, position: usize) -> Duration {
+        match self {
+            Self::Active { .. } | Self::Braked { .. } => ASK_AGAIN,
+            Self::Rate { most, room_in, .. } => {
+                // Each minute has room for as many as the cap; those behind need not ask before.
+                // But not for long: a call that is lost must not cost hours.
+                let minutes = match position / (*most).max(1) {
+                    near @ 0..=LONGEST => near,
+                    far => far % LONGEST + 1,
+                };
+                let later = ASK_AGAIN.saturating_mul(u32::try_from(minutes).unwrap_or(u32::MAX));
+                room_in.saturating_add(later).max(Duration::from_millis(1))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Active { scope, most } => write!(
+                formatter,
+                "{most} blocks are banned {scope}, the most that {} allows; it is banned when one of them ends, or raise the key",
+                scope.key("maxActiveBlocks")
+            ),
+            Self::Rate { scope, most, .. } => write!(
+                formatter,
+                "{most} bans were made {scope} within a minute, the most that {} allows; it is banned when there is room, or raise the key",
+                scope.key("maxBansPerMinute")
+            ),
+            Self::Braked { most, id } => write!(
+                formatter,
+                "the brake holds all new bans, because there were more than {most} within a minute (brake.bansPerMinute); check their source, then set the annotation {} of the ConfigMap to {id}, or raise the key",
+                RELEASE
+            ),
+        }
+    }
+}
