@@ -101,8 +101,12 @@ async fn managers(client: &Client) -> Vec<Value> {
             continue;
         }
         let mut entries = answer["metadata"]["managedFields"].clone();
-        for entry in entries.as_array_mut().into_iter().flatten() {
-            entry.as_object_mut().expect("an entry").remove("time");
+        if let Some(entries) = entries.as_array_mut() {
+            for entry in &mut *entries {
+                entry.as_object_mut().expect("an entry").remove("time");
+            }
+            // They come in the order of their times, which may be of different seconds.
+            entries.sort_by_key(|entry| entry["manager"].to_string());
         }
         all.push(json!({"spec": answer["spec"], "managers": entries}));
     }
