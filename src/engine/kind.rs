@@ -14,7 +14,7 @@ pub trait Engine: Send + Sync + fmt::Debug {
     /// What this engine can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Its gateway, as recorded in a block's intent: see [`Endpoint::as_str`]; empty without one.
+    /// Its gateway, as recorded in a block's intent: see [`Endpoint::as_str`](super::Endpoint::as_str); empty without one.
     fn endpoint(&self) -> &str;
 
     /// Blocks `target`, for `remaining` or indefinitely. To block a blocked target succeeds and, where the engine keeps

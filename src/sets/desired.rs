@@ -218,7 +218,7 @@ impl Desired {
         });
     }
 
-    /// Removes what ended by `now`, [`MOST_ENDS`] entries at most. Call it again while [`next_end`](Self::next_end) is past.
+    /// Removes what ended by `now`, a bounded number of entries at most. Call it again while [`next_end`](Self::next_end) is past.
     pub fn expire(&self, now: Timestamp) {
         let now = Until::new(Some(now));
         self.alter(|state| {
