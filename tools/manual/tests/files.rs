@@ -103,6 +103,14 @@ fn a_plugin_that_completes_its_words_itself_is_called_for_them() {
     assert!(!page.expect("a page").contains("__complete"));
 }
 
+/// Adds the pages of a command and of those below it.
+fn expect(name: &str, command: &clap::Command, pages: &mut BTreeSet<String>) {
+    pages.insert(format!("{name}.1"));
+    for below in command.get_subcommands().filter(|one| !one.is_hide_set()) {
+        expect(&format!("{name}-{}", below.get_name()), below, pages);
+    }
+}
+
 #[test]
 fn every_command_has_a_page_that_man_formats_without_a_warning() {
     let folder = written("man");
@@ -113,10 +121,7 @@ fn every_command_has_a_page_that_man_formats_without_a_warning() {
         .collect();
     let mut expected = BTreeSet::new();
     for program in manual::programs() {
-        let name = program.get_name();
-        expected.insert(format!("{name}.1"));
-        let commands = program.get_subcommands().filter(|one| !one.is_hide_set());
-        expected.extend(commands.map(|command| format!("{name}-{}.1", command.get_name())));
+        expect(program.get_name(), &program, &mut expected);
     }
     assert_eq!(names, expected);
     // groff's warnings, in a terminal of any width.
