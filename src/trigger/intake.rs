@@ -18,7 +18,7 @@ use crate::api::{
     self, ALERT_ANNOTATION, ALERTS, Alert, IPBlock, IPBlockSpec, IPBlockStatus, Place, RESOLVED,
 };
 use crate::duration;
-use crate::guard::Escalation;
+use crate::guard::{Escalation, source_of};
 use crate::inbound::Budget;
 use crate::lock::KeyedLocks;
 use crate::target::{Target, object_name};
@@ -247,6 +247,9 @@ impl Intake {
                 "object {namespace}/{name} is being deleted"
             )));
         }
+        if self.only_shows(present, settings) {
+            return Ok(Outcome::LeftAlone);
+        }
         let duration = lasting(wanted, settings);
         let answer = self.answer(present, &duration, settings);
         if answer == Answer::LeaveAlone
@@ -265,7 +268,14 @@ impl Intake {
                 let firing = Firing::new(&self.source, bans + 1, &duration, &wanted.alert);
                 let text = self.lifts.then(|| firing.text());
                 (
-                    json!({ "trigger": true, "reason": wanted.reason, "duration": duration }),
+                    // The ban is that of this source: its caps and its shadow mode count.
+                    json!({
+                        "trigger": true,
+                        "reason": wanted.reason,
+                        "duration": duration,
+                        "source": self.source,
+                        "by": wanted.by,
+                    }),
                     json!({
                         ALERTS: text,
                         RESOLVED: null,
@@ -286,14 +296,36 @@ impl Intake {
         Ok(outcome)
     }
 
+    /// Whether this source is in shadow mode and `present` is the block of another: it shows its own blocks, and changes
+    /// none that may be banned.
+    fn only_shows(&self, present: &IPBlock, settings: &Settings) -> bool {
+        settings.shadow.contains(&self.source) && source_of(present) != self.source
+    }
+
     fn answer(&self, present: &IPBlock, duration: &str, settings: &Settings) -> Answer {
+        let now = self.shared.time.now();
+        // What only a source in shadow mode reported so far is banned for another one.
+        let theirs = source_of(present);
+        let shown = theirs != self.source && settings.shadow.contains(theirs);
+        if shown
+            && present.spec.unblock != Some(true)
+            && !repeat::is_graced(present, settings.unblock_grace, now)
+        {
+            return Answer::Trigger;
+        }
         let rules = Rules {
             most: settings.max_duration,
             repeated: self.repeated.unwrap_or(settings.repeated_alert),
             grace: settings.unblock_grace,
             escalation: settings.escalation,
         };
-        repeat::answer(present, duration, rules, self.shared.time.now())
+        repeat::answer(present, duration, rules, now)
+    }
+
+    /// Whether `block` is another source's, and this one is in shadow mode.
+    pub(super) fn leaves_to_others(&self, block: &IPBlock) -> bool {
+        let settings = Arc::clone(&self.shared.settings.read());
+        self.only_shows(block, &settings)
     }
 
     /// Whether `wanted` would change nothing about `block`.
@@ -302,7 +334,8 @@ impl Intake {
         let duration = lasting(wanted, &settings);
         is_for(block, &wanted.target)
             && !block.is_deleting()
-            && self.answer(block, &duration, &settings) == Answer::LeaveAlone
+            && (self.only_shows(block, &settings)
+                || self.answer(block, &duration, &settings) == Answer::LeaveAlone)
     }
 
     /// The annotation with this alert beside the others that keep the ban; `None` when it is there, and when the ban is

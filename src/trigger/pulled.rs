@@ -52,7 +52,8 @@ impl PulledIntake {
 
     /// Whether a ban of `target` for `asked` would change nothing about `block`.
     pub(crate) fn is_satisfied(&self, block: &IPBlock, target: &Target, asked: &str) -> bool {
-        let recorded = Firing::of(block).is_none_or(|it| it.has(&self.0.source, ALERT));
+        let firing = Firing::of(block).filter(|_| !self.0.leaves_to_others(block));
+        let recorded = firing.is_none_or(|it| it.has(&self.0.source, ALERT));
         recorded && self.0.leaves_alone(block, &wanted(target, asked, ""))
     }
 

@@ -476,3 +476,32 @@ async fn a_block_names_the_alert_of_its_latest_ban() {
     assert_eq!(intake.take(&other).await, Outcome::Triggered);
     assert_eq!(named(NAME).as_deref(), Some("alert (f2)"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_source_in_shadow_mode_changes_no_block_of_another_and_keeps_none_from_being_banned() {
+    const NAME: &str = "ipblock-6465ec74397c9126";
+    let blocks = Arc::new(InMemory::default());
+    let (real, mut shown) = (intake(&blocks), intake(&blocks));
+    shown.source = "feed".into();
+    for phase in [Phase::Expired, Phase::Active] {
+        let mut present = block(NAME, "1.2.3.4", Some(phase));
+        present.spec.source = Some(real.source.clone());
+        blocks.put(present);
+        let outcome = shown.take(&wanted("1.2.3.4", Some("8h"))).await;
+        assert_eq!(outcome, Outcome::LeftAlone);
+    }
+    assert!(blocks.writes.lock().is_empty());
+
+    // Not reconciled yet, and refused since: in both cases the alert of a real source bans.
+    for phase in [None, Some(Phase::Skipped)] {
+        let mut present = block(NAME, "1.2.3.4", phase);
+        present.spec.source = Some("feed".into());
+        blocks.put(present);
+        tokio::time::advance(Duration::from_secs(61)).await;
+        let outcome = real.take(&wanted("1.2.3.4", None)).await;
+        assert_eq!(outcome, Outcome::Triggered);
+        let banned = blocks.one(NAME);
+        assert_eq!(banned.spec.source.as_deref(), Some(real.source.as_str()));
+        assert_eq!(banned.spec.trigger, Some(true));
+    }
+}
