@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::config::keys;
 use crate::manifest;
+use crate::sets::Plugin;
 
 fn file(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
@@ -19,14 +20,20 @@ fn yaml(text: &str) -> Vec<Value> {
 
 #[test]
 fn the_chart_has_the_crd_and_the_access_rules_of_the_code() {
-    for (name, expected) in [
+    let engines = Plugin::ALL.map(|plugin| {
+        let rules = manifest::engine_rbac(plugin, "default").expect("YAML");
+        (format!("engines/{}.yaml", plugin.name()), rules)
+    });
+    let others = [
         ("crd.yaml", manifest::crd().expect("YAML")),
         (
             "crd-without-rules.yaml",
             manifest::crd_without_rules().expect("YAML"),
         ),
         ("rbac.yaml", manifest::rbac("default").expect("YAML")),
-    ] {
+    ]
+    .map(|(name, rules)| (name.to_owned(), rules));
+    for (name, expected) in others.into_iter().chain(engines) {
         let stored = file(&format!("charts/ipblock-operator/files/{name}"));
         assert!(
             stored == expected,

@@ -104,6 +104,27 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- dict "list" $objects | toJson }}
 {{- end }}
 
+{{/* The rights of the engines in config.engines and rbac.engines as {"list": […]}, from `ipblock-operator rbac --engine`. */}}
+{{- define "ipblock-operator.engineRules" -}}
+{{- $types := .Values.rbac.engines | default list }}
+{{- range (include "ipblock-operator.engines" . | fromJson).list }}
+{{- $types = append $types (toString .type) }}
+{{- end }}
+{{- $rules := list }}
+{{- range $types | uniq | sortAlpha }}
+{{- /* A type without a file needs no rights. */}}
+{{- with $.Files.Get (printf "files/engines/%s.yaml" .) }}
+{{- range regexSplit "(?m)^---$" . -1 }}
+{{- $object := fromYaml . }}
+{{- if eq $object.kind "ClusterRole" }}
+{{- $rules = concat $rules $object.rules }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- dict "list" $rules | toJson }}
+{{- end }}
+
 {{/* The volume with the Secret. */}}
 {{- define "ipblock-operator.secretsVolume" -}}
 name: secrets
