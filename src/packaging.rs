@@ -20,8 +20,8 @@ fn yaml(text: &str) -> Vec<Value> {
 
 #[test]
 fn the_chart_has_the_crd_and_the_access_rules_of_the_code() {
-    let engines = Plugin::ALL.map(|plugin| {
-        let rules = manifest::engine_rbac(plugin, "default").expect("YAML");
+    let engines = Plugin::ALL.iter().map(|plugin| {
+        let rules = manifest::engine_rbac(*plugin, "default").expect("YAML");
         (format!("engines/{}.yaml", plugin.name()), rules)
     });
     let others = [
