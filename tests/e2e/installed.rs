@@ -38,7 +38,7 @@ async fn the_deployment_runs_with_its_literal_arguments_and_its_probes_pass(worl
     }
     let mut args = crate::cluster::arguments(&container);
     // The gateway of this case is on loopback, where one of a cluster never is.
-    args.push("--allow-loopback-gateway".into());
+    args.push("--allow-loopback".into());
     let environment = world.environment(&container, "ipblock-operator-0");
     let data = crate::cluster::configuration();
     // Metrics of set engines are there when there is one.

@@ -217,7 +217,7 @@ async fn uninstall(world: &World, bans: &str, left: &[&str]) {
             *arg = bans.into();
         }
     }
-    args.push("--allow-loopback-gateway".into());
+    args.push("--allow-loopback".into());
     let process = Process::operator(
         "uninstall",
         &args,

@@ -105,7 +105,7 @@ impl World {
                 *arg = format!("--metrics-bind-address=127.0.0.1:{metrics}");
             }
         }
-        args.push("--allow-loopback-gateway".into());
+        args.push("--allow-loopback".into());
         // The files of a case lie where its cluster has its own.
         let files = self.cluster.directory();
         args.push(format!("--secrets-dir={}", files.display()));

@@ -227,7 +227,7 @@ async fn run(args: Args) -> Result<()> {
         args: [
             "run",
             "--namespace=default",
-            "--allow-loopback-gateway",
+            "--allow-loopback",
             "--insecure-triggers",
             "--metrics-bind-address=127.0.0.1:0",
             "--health-probe-bind-address=127.0.0.1:0",
