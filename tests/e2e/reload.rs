@@ -446,7 +446,6 @@ async fn endings(edits: &Edits<'_>) {
     until("it is deleted", async || world.block(&name).await.is_none()).await;
 }
 
-/// Sends an alert until it is answered with `status`.
 /// Engines that follow the set, beside the gateway.
 async fn engines(edits: &Edits<'_>) {
     let world = edits.world;
@@ -466,6 +465,7 @@ async fn engines(edits: &Edits<'_>) {
     .await;
 }
 
+/// Sends an alert until it is answered with `status`.
 async fn answers(address: SocketAddr, path: &str, ip: &str, status: u16) {
     until(&format!("{address}{path} answers {status}"), async || {
         let answer = http(address, "POST", path, &[], &alert(ip)).await;
