@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -30,6 +30,8 @@ pub(super) trait Sink: Send + fmt::Debug {
 struct Appended {
     path: PathBuf,
     file: Option<File>,
+    /// The last line of the file has no end: the next one must not go on with it.
+    torn: bool,
 }
 
 /// The standard output.
@@ -66,6 +68,7 @@ impl Destination {
             Self::File(path) => Box::new(Appended {
                 path: path.clone(),
                 file: None,
+                torn: false,
             }),
             Self::Standard => Box::new(Standard),
         };
@@ -93,20 +96,43 @@ impl Sink for Appended {
             // It names addresses and persons.
             options.mode(0o640);
         }
-        self.file = Some(options.open(&self.path)?);
+        // A pipe has no end to look at, and a file that may not be read is appended to all the same.
+        let readable = self.path.is_file();
+        let readable = readable.then(|| options.clone().read(true).open(&self.path).ok());
+        let mut file = match readable.flatten() {
+            Some(file) => file,
+            None => options.open(&self.path)?,
+        };
+        self.torn = is_torn(&mut file).unwrap_or_default();
+        self.file = Some(file);
         Ok(true)
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.file {
-            Some(file) => file.write(bytes),
-            None => Err(io::ErrorKind::NotConnected.into()),
+        let Some(file) = &mut self.file else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        if self.torn {
+            file.write_all(b"\n")?;
+            self.torn = false;
         }
+        file.write(bytes)
     }
 
     fn sync(&mut self) -> io::Result<()> {
         self.file.as_ref().map_or(Ok(()), File::sync_data)
     }
+}
+
+/// Whether the last line of `file` has no end: a crash tore it.
+fn is_torn(file: &mut File) -> io::Result<bool> {
+    if file.metadata()?.len() == 0 {
+        return Ok(false);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
 }
 
 /// Whether `path` still names `file`.

@@ -261,6 +261,24 @@ async fn a_file_that_was_moved_is_followed_by_a_new_one_and_nothing_is_lost() {
 }
 
 #[tokio::test]
+async fn a_line_that_a_crash_tore_does_not_spoil_the_next_one() {
+    let folder = Folder::new("torn");
+    let path = folder.0.join("audit.log");
+    std::fs::write(&path, "{\"half").unwrap();
+    for name in ["a", "b"] {
+        let log = Log::open(&Destination::File(path.clone()), "pod-0").unwrap();
+        record(&log, name);
+        log.flush(MINUTE).await;
+    }
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (3, "{\"half"), "{text}");
+    for (line, name) in lines[1..].iter().zip(["a", "b"]) {
+        assert_eq!(serde_json::from_str::<Line>(line).unwrap().name, name);
+    }
+}
+
+#[tokio::test]
 async fn a_signal_to_reopen_creates_the_file_before_the_next_line() {
     let folder = Folder::new("reopen");
     let path = folder.0.join("audit.log");
