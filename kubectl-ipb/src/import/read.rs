@@ -221,7 +221,8 @@ fn is_over(element: &Value, now: Timestamp) -> bool {
     let end = status["expiresAt"].as_str().map(str::parse::<Timestamp>);
     let past = matches!(end, Some(Ok(end)) if end <= now);
     let triggered = spec["trigger"] == true;
-    spec["unblock"] == true || ((!stands || past) && !triggered)
+    let deleting = element["metadata"]["deletionTimestamp"].is_string();
+    deleting || spec["unblock"] == true || ((!stands || past) && !triggered)
 }
 
 // === impl Fields ===

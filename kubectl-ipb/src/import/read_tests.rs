@@ -154,6 +154,9 @@ fn json_is_an_export_a_list_or_what_kubectl_prints() {
             "{spec} {status}"
         );
     }
+    let deleted = r#"{"items": [{"metadata": {"deletionTimestamp": "2026-01-01T11:59:00Z"},
+        "spec": {"ip": "192.0.2.7", "trigger": true}, "status": {"phase": "active"}}]}"#;
+    assert_eq!(shown(deleted, Format::Auto), ["1 over"]);
     for (text, part) in [
         ("[", "not JSON"),
         ("7", "a list is expected"),
