@@ -1,6 +1,6 @@
 //! `kubectl ipb ban`.
 
-use ipblock_operator::api::{ALERT_ANNOTATION, ALERTS, IPBlock};
+use ipblock_operator::api::{ALERT_ANNOTATION, ALERTS, IPBlock, RESOLVED};
 use ipblock_operator::target::object_name;
 use ipblock_operator::why::moment;
 use jiff::Timestamp;
@@ -193,13 +193,13 @@ async fn change(
         let (spec, annotations) = match &change {
             // The ban of an alert is one that was asked for by hand, too: the end of the alert does not lift it.
             Change::None(_) if present.annotation(ALERTS).is_some() => {
-                (json!({}), json!({ ALERTS: null }))
+                (json!({}), json!({ ALERTS: null, RESOLVED: null }))
             }
             Change::None(why) => return Ok(Written::Unchanged(present, why.clone())),
-            Change::Extend(spec, _) => (spec.clone(), json!({ ALERTS: null })),
+            Change::Extend(spec, _) => (spec.clone(), json!({ ALERTS: null, RESOLVED: null })),
             // The ban is not the one of the alert any more.
             Change::Trigger(spec) => {
-                let annotations = json!({ ALERTS: null, ALERT_ANNOTATION: null });
+                let annotations = json!({ ALERTS: null, ALERT_ANNOTATION: null, RESOLVED: null });
                 (spec.clone(), annotations)
             }
         };

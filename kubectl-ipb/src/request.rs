@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ipblock_operator::api::{IPBlock, IPBlockSpec, IPBlockStatus, Phase};
+use ipblock_operator::api::{IPBlock, IPBlockSpec, IPBlockStatus, Phase, RESOLVED};
 use ipblock_operator::duration;
 use ipblock_operator::target::Target;
 use ipblock_operator::why::moment;
@@ -58,12 +58,14 @@ impl Wanted {
         if block.spec.unblock == Some(true) {
             return Change::Trigger(self.trigger());
         }
+        // After the end of its alert a ban is about to be lifted, though its status does not say so yet.
+        let resolved = phase != Some(&Phase::Active) && block.annotation(RESOLVED).is_some();
+        if resolved || block.is_overdue(now) {
+            return Change::Trigger(self.trigger());
+        }
         match phase {
             Some(Phase::Active) => {
                 let end = status.and_then(IPBlockStatus::expires_at);
-                if end.is_some_and(|end| end <= now) {
-                    return Change::Trigger(self.trigger());
-                }
                 let began = status.and_then(IPBlockStatus::blocked_at);
                 self.prolong(began, end, extend, now)
             }
@@ -252,6 +254,16 @@ mod tests {
             block(Some(Phase::Skipped), None),
             block(Some(Phase::Active), Some("2026-01-01T11:59:00Z")),
         ] {
+            let given = wanted(Some(60)).change(&present, false, now());
+            assert_eq!(given, Change::Trigger(spec.clone()), "{present:?}");
+        }
+        // The end of an alert cut the ban of 30 minutes to the 20 that have passed.
+        let mut resolved = block(Some(Phase::Active), Some("2026-01-01T12:10:00Z"));
+        resolved.spec.duration = Some("20m".into());
+        let mut waiting = block(Some(Phase::Pending), None);
+        let at = (RESOLVED.to_owned(), "2026-01-01T12:00:00Z".to_owned());
+        waiting.metadata.annotations = Some([at].into());
+        for present in [resolved, waiting] {
             let given = wanted(Some(60)).change(&present, false, now());
             assert_eq!(given, Change::Trigger(spec.clone()), "{present:?}");
         }

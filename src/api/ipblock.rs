@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
@@ -9,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::annotation::{FINALIZER, INTENT, Intent, Place};
 use super::schema;
-use super::status::IPBlockStatus;
+use super::status::{IPBlockStatus, Phase};
+use crate::duration;
 use crate::target::Target;
 
 /// An address or range to ban, for how long and why.
@@ -211,6 +213,23 @@ impl IPBlock {
         matches!(intent, Some(Ok(intent)) if intent.attempt > counted)
     }
 
+    /// Whether its ban stands past its end, or past the one that its shortened spec requests: it is about to be lifted, or
+    /// its gateway does not answer.
+    #[must_use]
+    pub fn is_overdue(&self, now: Timestamp) -> bool {
+        let status = self.status.as_ref();
+        let Some(active) = status.filter(|status| status.is(&Phase::Active)) else {
+            return false;
+        };
+        let asked = self.spec.duration.as_deref().map(duration::parse);
+        let granted = active.granted(asked.and_then(Result::ok));
+        let granted = granted.and_then(|granted| SignedDuration::try_from(granted).ok());
+        let requested = active.blocked_at().zip(granted);
+        let requested = requested.and_then(|(began, granted)| began.checked_add(granted).ok());
+        let mut ends = active.expires_at().into_iter().chain(requested);
+        ends.any(|end| end <= now)
+    }
+
     /// Whether its deletion was requested.
     #[must_use]
     pub fn is_deleting(&self) -> bool {
@@ -221,7 +240,7 @@ impl IPBlock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Phase, ResultCode};
+    use crate::api::ResultCode;
 
     #[test]
     fn an_object_of_the_original_is_read_whole() {

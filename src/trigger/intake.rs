@@ -287,7 +287,9 @@ impl Intake {
             }
             Answer::Extend(longer) => {
                 let joined = self.joined(present, wanted, Some(&longer));
-                let annotations = joined.unwrap_or_else(|| json!({}));
+                let mut annotations = joined.unwrap_or_else(|| json!({}));
+                // The ban is wanted again, and a late end must not take it back.
+                annotations[RESOLVED] = serde_json::Value::Null;
                 let spec = json!({ "duration": longer });
                 (spec, annotations, Outcome::Extended)
             }

@@ -60,7 +60,7 @@ pub(crate) fn answer(block: &IPBlock, asked: &str, rules: Rules, now: Timestamp)
     // Between the intent of a new ban and its outcome the phase is the former one.
     let resting = phase.is_some_and(Phase::is_over) && !block.has_begun_ban();
     let graced = status.is_some_and(|status| in_grace(status, rules.grace, now));
-    if is_overdue(block, now) || is_lapsing(block, now) || (resting && !graced) {
+    if block.is_overdue(now) || is_lapsing(block, now) || (resting && !graced) {
         return Answer::Trigger;
     }
     let longer = match (rules.repeated, duration::parse(asked)) {
@@ -161,29 +161,13 @@ impl Ban {
     }
 }
 
-/// Whether a ban that stands is past its end, or past the one that its shortened spec requests: it is about to be lifted,
-/// or its gateway does not answer.
-fn is_overdue(block: &IPBlock, now: Timestamp) -> bool {
-    let status = block.status.as_ref();
-    let Some(active) = status.filter(|status| status.is(&Phase::Active)) else {
-        return false;
-    };
-    let asked = block.spec.duration.as_deref().map(duration::parse);
-    let granted = active.granted(asked.and_then(Result::ok));
-    let granted = granted.and_then(|granted| SignedDuration::try_from(granted).ok());
-    let requested = active.blocked_at().zip(granted);
-    let requested = requested.and_then(|(began, granted)| began.checked_add(granted).ok());
-    let mut ends = active.expires_at().into_iter().chain(requested);
-    ends.any(|end| end <= now)
-}
-
 /// Whether the ban of `block` is lifted, or about to be, and none is requested. A refused block does not count: it would
 /// be refused again by each alert.
 pub(crate) fn has_ended(block: &IPBlock, now: Timestamp) -> bool {
     let status = block.status.as_ref();
     let expired = status.is_some_and(|status| status.is(&Phase::Expired));
     let expired = expired && !block.has_begun_ban();
-    (expired || is_overdue(block, now)) && block.spec.trigger != Some(true)
+    (expired || block.is_overdue(now)) && block.spec.trigger != Some(true)
 }
 
 /// Until when a refused block is banned as soon as what refuses it is gone; `None`: it is not refused, or not by

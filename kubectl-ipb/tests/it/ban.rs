@@ -1,10 +1,11 @@
 //! ban and unban.
 
-use ipblock_operator::api::{ALERTS, Phase};
+use ipblock_operator::api::{ALERTS, Phase, RESOLVED};
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
 use kube_client::Api;
+use kube_client::api::Patch;
 use serde_json::json;
 
 use super::world::{World, steady};
@@ -126,6 +127,7 @@ async fn a_ban_by_hand_on_top_of_an_alerts_ban_is_not_lifted_with_the_alert() {
     let annotations = block.metadata.annotations.get_or_insert_default();
     let record = r#"{"trigger":"am","ban":1,"duration":"1h","alerts":["am/a"]}"#;
     annotations.insert(ALERTS.into(), record.into());
+    annotations.insert(RESOLVED.into(), "2026-01-01T12:00:00Z".into());
     blocks
         .replace(&name, &Default::default(), &block)
         .await
@@ -137,7 +139,26 @@ async fn a_ban_by_hand_on_top_of_an_alerts_ban_is_not_lifted_with_the_alert() {
     assert!(kept.errors.contains(part), "{kept:?}");
     let block = blocks.get(&name).await.unwrap();
     assert_eq!(block.annotation(ALERTS), None);
+    assert_eq!(block.annotation(RESOLVED), None);
     assert_eq!(block.spec.duration.as_deref(), Some("1h"));
+
+    for (line, verb) in [
+        ("ban 192.0.2.7 --for 2h --extend", "extended"),
+        ("ban 192.0.2.7 --for 2h", "triggered"),
+    ] {
+        let resolved = json!({
+            "metadata": {"annotations": {RESOLVED: "2026-01-01T12:00:00Z"}},
+            "spec": {"unblock": verb == "triggered"},
+        });
+        blocks
+            .patch(&name, &Default::default(), &Patch::Merge(resolved))
+            .await
+            .unwrap();
+        let text = world.ok(line).await;
+        assert!(text.ends_with(&format!(" {verb}\n")), "{text}");
+        let block = blocks.get(&name).await.unwrap();
+        assert_eq!(block.annotation(RESOLVED), None, "{verb}");
+    }
 }
 
 #[tokio::test]

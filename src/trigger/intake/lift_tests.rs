@@ -161,8 +161,14 @@ async fn a_longer_ban_is_still_lifted_by_its_alert() {
     let intake = lifting(&blocks, "am");
     intake.take(&alert("1.2.3.4", "a")).await;
     ban(&blocks, NAME, 40);
+    // The end of an alert before this ban does not end what is prolonged.
+    let mut stands = blocks.one(NAME);
+    let annotations = stands.metadata.annotations.get_or_insert_default();
+    annotations.insert(RESOLVED.into(), api::write_time(now()));
+    blocks.put(stands);
     assert_eq!(intake.take(&alert("1.2.3.4", "a")).await, Outcome::Extended);
     assert_eq!(blocks.one(NAME).spec.duration.as_deref(), Some("1h40m"));
+    assert_eq!(blocks.one(NAME).annotation(RESOLVED), None);
     assert_eq!(
         intake.resolve(&resolved("1.2.3.4", "a")).await,
         Outcome::Lifted
