@@ -424,6 +424,7 @@ async fn the_gauges_of_an_engine_go_with_it() {
         let text = world.manager.as_ref().unwrap().metrics().encode();
         text.lines().any(|line| line.contains(part))
     };
+    tokio::time::sleep(6 * SECOND).await;
     assert!(shows(&world, "ipblock_agents{engine=\"edge\""));
     assert!(shows(&world, "ipblock_engine_desired{engine=\"edge\"} 1"));
     install(&world.server, Plugin::Cilium, 0, true).await;

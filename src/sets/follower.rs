@@ -147,6 +147,11 @@ impl Follower {
         }
     }
 
+    /// Has the engine count its readers.
+    pub(super) fn look(&self) {
+        self.engine.look();
+    }
+
     /// Answers the waiting readers of the engine.
     pub(super) fn close(&self) {
         self.engine.close();

@@ -36,6 +36,9 @@ pub trait SetEngine: Send + Sync + fmt::Debug {
     /// The set is complete, also if it is empty: the engine had nothing to apply.
     fn ready(&self) {}
 
+    /// Counts its readers, every some seconds.
+    fn look(&self) {}
+
     /// It is not served any more: waiting readers are answered now.
     fn close(&self) {}
 

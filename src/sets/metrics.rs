@@ -134,6 +134,16 @@ impl Metrics {
         self.agents.get_or_create(&labels).set(count);
     }
 
+    /// How many readers of an engine are current, behind and failed.
+    #[cfg(test)]
+    pub(super) fn agents_of(&self, engine: &str) -> [i64; 3] {
+        super::list::STATES.map(|state| {
+            let engine = engine.to_owned();
+            let gauge = self.agents.get(&AgentLabels { engine, state });
+            gauge.map_or(0, |it| it.get())
+        })
+    }
+
     pub(crate) fn readers(&self, engine: &str, count: usize) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         let readers = self.readers.get_or_create(&EngineLabel::new(engine));

@@ -392,7 +392,8 @@ impl Sets {
         self.desired.add_lifted(targets, Until::new(until));
     }
 
-    /// Stops serving while this replica does not lead and its cache of blocks fails, until `stop`.
+    /// Stops serving while this replica does not lead and its cache of blocks fails, and has the engines count their
+    /// readers, until `stop`.
     pub async fn watch_cache(&self, fails: impl Fn() -> bool, stop: CancellationToken) {
         let mut failing = Failing::default();
         loop {
@@ -414,6 +415,10 @@ impl Sets {
                         "blocks are followed again: the lists of this replica are served"
                     );
                 }
+            }
+            let engines = self.engines.read().clone();
+            for running in engines {
+                running.follower.look();
             }
         }
     }

@@ -40,6 +40,9 @@ pub(super) use self::surface::CrowdSecSurface;
 /// A bouncer counts as following for this long after its last request.
 const FOLLOWS: Duration = Duration::from_secs(300);
 
+/// A bouncer whose last answer is older is behind, if the decisions have changed since. Bouncers ask every 10 seconds.
+const BEHIND: Duration = Duration::from_secs(60);
+
 /// The position of a bouncer that asks no more is forgotten; it gets all decisions when it asks again.
 const KEPT: Duration = Duration::from_secs(3600);
 
@@ -82,7 +85,10 @@ struct Bouncer {
 struct Position {
     /// What its last answers led to, the latest at the back.
     sent: VecDeque<TargetSet>,
+    /// When it asked.
     at: Instant,
+    /// When it was answered.
+    answered: Instant,
 }
 
 // === impl CrowdSecEngine ===
@@ -144,8 +150,9 @@ impl CrowdSecEngine {
         let position = positions.entry(bouncer).or_insert_with(|| Position {
             sent: VecDeque::new(),
             at: now,
+            answered: now,
         });
-        position.at = now;
+        (position.at, position.answered) = (now, now);
         if whole {
             position.sent.clear();
         }
@@ -153,30 +160,6 @@ impl CrowdSecEngine {
             position.sent.pop_front();
         }
         position.sent.push_back(set);
-        drop(state);
-        self.count();
-    }
-
-    /// Counts the bouncers that asked lately, those with all decisions and the others.
-    fn count(&self) {
-        let state = self.state.lock();
-        if state.closed {
-            return;
-        }
-        let (mut current, mut behind) = (0, 0);
-        for position in state.positions.values() {
-            if position.at.elapsed() >= FOLLOWS {
-                continue;
-            }
-            if position.sent.back() == Some(&state.set) {
-                current += 1;
-            } else {
-                behind += 1;
-            }
-        }
-        // Under the lock, so that nothing is counted after the end.
-        self.metrics.agents(&self.name, "current", current);
-        self.metrics.agents(&self.name, "behind", behind);
     }
 }
 
@@ -198,20 +181,39 @@ impl SetEngine for CrowdSecEngine {
     fn apply<'a>(&'a self, change: &'a Change) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             self.state.lock().set = change.to.clone();
-            self.count();
             Ok(())
         })
     }
 
     fn snapshot(&self) -> BoxFuture<'_, Result<Option<TargetSet>, Error>> {
-        Box::pin(async move {
-            self.count();
-            Ok(Some(self.state.lock().set.clone()))
-        })
+        Box::pin(async move { Ok(Some(self.state.lock().set.clone())) })
     }
 
     fn ready(&self) {
         self.state.lock().ready = true;
+    }
+
+    /// Counts the bouncers that asked lately: those that follow, and those that are behind.
+    fn look(&self) {
+        let state = self.state.lock();
+        if state.closed {
+            return;
+        }
+        let (mut current, mut behind) = (0, 0);
+        for position in state.positions.values() {
+            if position.at.elapsed() >= FOLLOWS {
+                continue;
+            }
+            let lately = position.answered.elapsed() < BEHIND;
+            if lately || position.sent.back() == Some(&state.set) {
+                current += 1;
+            } else {
+                behind += 1;
+            }
+        }
+        // Under the lock, so that nothing is counted after the end.
+        self.metrics.agents(&self.name, "current", current);
+        self.metrics.agents(&self.name, "behind", behind);
     }
 
     fn close(&self) {

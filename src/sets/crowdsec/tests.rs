@@ -345,3 +345,35 @@ async fn positions_are_bounded_and_forgotten() {
     engine.advance(bouncer(0), TargetSet::default(), false);
     assert_eq!(engine.state.lock().positions.len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_bouncer_is_behind_when_it_was_not_answered_for_a_minute_after_a_change() {
+    let metrics = Metrics::default();
+    let time = Time::new(reeve_clock::Clock::system());
+    let engine = CrowdSecEngine::new("lapi", time, Desired::new([]), metrics.clone());
+    let bouncer = Bouncer {
+        digest: [0; 16],
+        address: IpAddr::from([192, 0, 2, 1]),
+    };
+    let counted = || {
+        engine.look();
+        metrics.agents_of("lapi")
+    };
+    engine.advance(bouncer, TargetSet::default(), true);
+    tokio::time::advance(BEHIND).await;
+    assert_eq!(counted(), [1, 0, 0], "nothing has changed");
+    engine.advance(bouncer, TargetSet::default(), true);
+    let mut to = TargetSet::default();
+    to.insert("192.0.2.7".parse().unwrap(), Until::NEVER);
+    let from = TargetSet::default();
+    engine.apply(&Change { from, to }).await.unwrap();
+    assert_eq!(counted(), [1, 0, 0], "it did not ask again yet");
+    tokio::time::advance(BEHIND).await;
+    assert!(engine.position(&bouncer).is_some());
+    assert_eq!(counted(), [0, 1, 0], "it asks, and takes no answer");
+    let set = engine.state.lock().set.clone();
+    engine.advance(bouncer, set, false);
+    assert_eq!(counted(), [1, 0, 0]);
+    tokio::time::advance(FOLLOWS).await;
+    assert_eq!(counted(), [0, 0, 0]);
+}

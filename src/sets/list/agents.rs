@@ -1,19 +1,25 @@
 //! The agents that follow a list, by what they report.
 //!
 //! A report comes with each poll, so an agent counts at the replica that it polls, and soon not at the one before. What
-//! is kept of it has a fixed size, beside the name.
+//! is kept of it has a fixed size, beside the name. An agent enforces a change some moments after the list has it, so
+//! the version before counts as current for a while.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use serde::Deserialize;
 use tokio::time::Instant;
 
+use super::history::Versions;
+
 /// A report counts for this long: the longest wait of a poll, and some time for the next one.
 const KEPT: Duration = Duration::from_secs(90);
 
-/// The agents are counted at most this often.
-const COUNTED: Duration = Duration::from_secs(1);
+/// A version that was replaced is current for this long: the time of an agent to read the next one and report it.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The most replaced versions that are known. Beyond them the earliest is forgotten.
+const MOST_REPLACED: usize = 4096;
 
 /// The most agents that are known at once.
 const MOST: usize = 10_000;
@@ -38,7 +44,8 @@ pub(super) struct Report {
 #[derive(Debug, Default)]
 pub(super) struct Agents {
     known: HashMap<Box<str>, Agent>,
-    counted: Option<Instant>,
+    /// What was replaced lately, the latest at the back.
+    replaced: VecDeque<(Instant, Versions)>,
 }
 
 /// What counts of the last report of an agent.
@@ -81,27 +88,29 @@ impl Agents {
         true
     }
 
-    /// Whether it is time to count them.
-    pub(super) fn counts(&mut self, now: Instant) -> bool {
-        let due = self
-            .counted
-            .is_none_or(|at| now.duration_since(at) >= COUNTED);
-        if due {
-            self.counted = Some(now);
+    /// `versions` are replaced by later ones.
+    pub(super) fn replace(&mut self, versions: Versions, now: Instant) {
+        self.replaced.push_back((now, versions));
+        let is_old = |(at, _): &(Instant, Versions)| now.duration_since(*at) >= GRACE;
+        while self.replaced.len() > MOST_REPLACED || self.replaced.front().is_some_and(is_old) {
+            self.replaced.pop_front();
         }
-        due
     }
 
-    /// Counts the agents, of which those that enforce one of `versions` are current. Old reports are dropped.
-    pub(super) fn count(&mut self, versions: &[String], now: Instant) -> Counts {
+    /// Counts the agents, of which those that enforce one of `versions`, or one that was replaced lately, are current.
+    /// Old reports are dropped.
+    pub(super) fn count(&mut self, versions: Versions, now: Instant) -> Counts {
         self.drop_old(now);
+        let lately = self.replaced.iter().rev();
+        let lately = lately.take_while(|(at, _)| now.duration_since(*at) < GRACE);
+        let mut current: HashSet<u128> = lately.flat_map(|(_, versions)| *versions).collect();
+        current.extend(versions);
         let mut counts = Counts::default();
-        let versions: Vec<Option<u128>> = versions.iter().map(|it| version(it)).collect();
         for agent in self.known.values() {
             let state = if agent.failed {
                 2
             } else {
-                usize::from(agent.version.is_none() || !versions.contains(&agent.version))
+                usize::from(!agent.version.is_some_and(|it| current.contains(&it)))
             };
             counts[state] += 1;
         }
@@ -138,11 +147,31 @@ mod tests {
         assert!(agents.report("node-2", &report("a", None), start));
         let later = start + KEPT / 2;
         assert!(agents.report("node-3", &report("b", Some("no nft")), later));
-        let versions = ["b".to_owned()];
-        assert_eq!(agents.count(&versions, later), [1, 1, 1]);
+        let versions = [0xb; 3];
+        assert_eq!(agents.count(versions, later), [1, 1, 1]);
         assert!(agents.report("node-2", &report("b", None), later));
-        assert_eq!(agents.count(&versions, later), [2, 0, 1]);
-        assert_eq!(agents.count(&versions, start + KEPT), [1, 0, 1]);
+        assert_eq!(agents.count(versions, later), [2, 0, 1]);
+        assert_eq!(agents.count(versions, start + KEPT), [1, 0, 1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replaced_version_is_current_for_a_while_and_their_number_is_bounded() {
+        let mut agents = Agents::default();
+        let start = Instant::now();
+        assert!(agents.report("node-1", &report("a", None), start));
+        agents.replace([0xa, 1, 2], start);
+        let last = start + GRACE - Duration::from_millis(1);
+        assert_eq!(agents.count([0xb; 3], last), [1, 0, 0]);
+        assert_eq!(agents.count([0xb; 3], start + GRACE), [0, 1, 0]);
+        for number in 0..=MOST_REPLACED {
+            agents.replace([number as u128 + 100; 3], start);
+        }
+        assert_eq!(agents.replaced.len(), MOST_REPLACED);
+        assert!(agents.report("node-2", &report("65", None), start));
+        assert!(agents.report("node-3", &report("64", None), start));
+        assert_eq!(agents.count([0xb; 3], start), [1, 2, 0]);
+        agents.replace([0xc; 3], start + GRACE);
+        assert_eq!(agents.replaced.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -164,15 +193,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_an_agent_sends_does_not_grow_what_is_kept_and_they_are_counted_once_a_second() {
+    async fn what_an_agent_sends_does_not_grow_what_is_kept() {
         let mut agents = Agents::default();
         let now = Instant::now();
         let long = "x".repeat(10_000);
         assert!(agents.report("node-1", &report(&long, Some(&long)), now));
         assert!(agents.report("node-2", &report(&long, None), now));
         assert!(std::mem::size_of::<Agent>() <= 64);
-        assert_eq!(agents.count(&["b".to_owned()], now), [0, 1, 1]);
-        assert!(agents.counts(now) && !agents.counts(now));
-        assert!(agents.counts(now + COUNTED));
+        assert_eq!(agents.count([0xb; 3], now), [0, 1, 1]);
     }
 }

@@ -35,6 +35,9 @@ pub(super) enum Content {
     Entries,
 }
 
+/// The versions of the entries of both families, of IPv4 and of IPv6.
+pub(super) type Versions = [u128; 3];
+
 /// The sum over the content of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fingerprint {
@@ -97,6 +100,15 @@ impl Fingerprint {
 
     /// The version of a part of the list, 32 hexadecimal digits.
     pub(super) fn version(&self, family: Family, content: Content) -> String {
+        format!("{:032x}", self.digest(family, content))
+    }
+
+    /// The versions that agents enforce one of.
+    pub(super) fn versions(&self) -> Versions {
+        [Family::Both, Family::V4, Family::V6].map(|it| self.digest(it, Content::Entries))
+    }
+
+    fn digest(&self, family: Family, content: Content) -> u128 {
         let of = |sums: &Sums| match content {
             Content::Targets => sums.targets.to_be_bytes(),
             Content::Entries => sums.entries.to_be_bytes(),
@@ -109,7 +121,7 @@ impl Fingerprint {
         if family != Family::V4 {
             digest.update(of(&self.v6));
         }
-        format!("{:032x}", number(digest))
+        number(digest)
     }
 }
 

@@ -131,34 +131,7 @@ impl ListEngine {
 
     /// Takes the report of an agent. Returns whether it was taken.
     fn report(&self, agent: &str, report: &Report) -> bool {
-        let taken = self.agents.lock().report(agent, report, Instant::now());
-        if taken {
-            self.count_agents();
-        }
-        taken
-    }
-
-    /// Counts the agents, unless that was done within a second.
-    fn count_agents(&self) {
-        // Its gauges are those of the next engine of the name by then.
-        if self.closing.is_cancelled() {
-            return;
-        }
-        if self.agents.lock().counts(Instant::now()) {
-            self.count_agents_now();
-        }
-    }
-
-    /// Returns how many are current, behind and failed.
-    fn count_agents_now(&self) -> agents::Counts {
-        let fingerprint = self.served.lock().fingerprint;
-        let families = [Family::Both, Family::V4, Family::V6];
-        let versions = families.map(|family| fingerprint.version(family, Content::Entries));
-        let counts = self.agents.lock().count(&versions, Instant::now());
-        for (state, count) in STATES.into_iter().zip(counts) {
-            self.metrics.agents(&self.name, state, count);
-        }
-        counts
+        self.agents.lock().report(agent, report, Instant::now())
     }
 }
 
@@ -183,21 +156,22 @@ impl SetEngine for ListEngine {
             change.each(|difference| changes.push(difference));
             let mut served = self.served.lock();
             let before = served.fingerprint;
+            // Before a reader has the next version: until it reports that, it is not behind.
+            self.agents
+                .lock()
+                .replace(before.versions(), Instant::now());
             for difference in &changes {
                 served.fingerprint.change(difference);
             }
             served.history.push(before, changes);
             served.set = change.to.clone();
             self.changed.send_replace(Some(served.fingerprint));
-            drop(served);
-            self.count_agents();
             Ok(())
         })
     }
 
     fn snapshot(&self) -> BoxFuture<'_, Result<Option<TargetSet>, Error>> {
         Box::pin(async move {
-            self.count_agents();
             let served = self.served.lock();
             Ok(Some(served.set.clone()))
         })
@@ -208,7 +182,23 @@ impl SetEngine for ListEngine {
         Box::pin(async { Ok(()) })
     }
 
+    /// Counts how many agents are current, behind and failed.
+    fn look(&self) {
+        let versions = self.served.lock().fingerprint.versions();
+        let mut agents = self.agents.lock();
+        // Its gauges are those of the next engine of the name by then.
+        if self.closing.is_cancelled() {
+            return;
+        }
+        let counts = agents.count(versions, Instant::now());
+        for (state, count) in STATES.into_iter().zip(counts) {
+            self.metrics.agents(&self.name, state, count);
+        }
+    }
+
     fn close(&self) {
+        // Under the lock, so that nothing is counted after the end.
+        let _agents = self.agents.lock();
         self.closing.cancel();
     }
 
