@@ -29,7 +29,11 @@ impl Decision<'_> {
         purpose: impl FnOnce(bool) -> Purpose,
     ) -> Plan {
         let active = self.facts.is(&Phase::Active);
-        if let Some(why) = self.world.rails.keeps_refused.filter(|_| active) {
+        let present = self.facts.held.first().or(self.facts.withdrawn());
+        // To keep a block whose address was edited is to ban the new one, which is refused.
+        let moved = present.is_some_and(|present| present.target != request.target);
+        let keeps = self.world.rails.keeps_refused;
+        if let Some(why) = keeps.filter(|_| active && !moved) {
             let (began, until) = self.granted(request);
             let problem = Problem {
                 reason: LIFT_BRAKED,

@@ -147,6 +147,34 @@ fn the_brake_keeps_a_refused_ban_until_its_end_and_a_lift_by_hand_passes_it() {
     );
 }
 
+/// The address of a braked ban is edited, as servers without CEL let it be.
+fn edited_while_braked() -> Case {
+    let mut case = Case::active("192.0.2.7", "10m", 60);
+    case.keeps_refused = Some("the brake holds the lift of 100 bans");
+    case.block.spec.ip = "198.51.100.1".into();
+    case
+}
+
+#[test]
+fn a_braked_block_that_is_edited_to_a_refused_address_lifts_and_bans_nothing() {
+    let mut case = edited_while_braked();
+    case.policy.allowlist = allowed("198.51.100.0/24");
+    let plan = case.decide();
+    assert_eq!(operations(&plan), [unban("192.0.2.7")]);
+    assert_eq!(phase(&settle(&plan)), Phase::Skipped);
+}
+
+#[test]
+fn a_braked_block_of_a_shadow_source_whose_address_is_edited_lifts_and_bans_nothing() {
+    let mut case = edited_while_braked();
+    case.shadow = Some("feed");
+    let plan = case.decide();
+    assert_eq!(operations(&plan), [unban("192.0.2.7")]);
+    let settled = settle(&plan);
+    assert_eq!(phase(&settled), Phase::Skipped);
+    assert_eq!(settled.effect, Effect::Lifted(Cause::Refused, None));
+}
+
 #[test]
 fn a_source_in_shadow_mode_shows_what_it_would_ban_and_calls_nothing() {
     let mut case = Case::new("192.0.2.7", "10m");
