@@ -43,7 +43,7 @@ impl Brakes {
     }
 
     /// Whether the lift of `gone`, out of `standing` bans of `source`, has to wait. An engaged brake stays while it holds
-    /// anything, however few bans are left.
+    /// anything, however few bans are left, and asks for another release when it holds many more than it engaged for.
     pub(crate) fn holds(&self, source: &str, gone: &[Target], standing: usize) -> bool {
         let mut state = self.0.lock();
         let Brake {
@@ -63,6 +63,12 @@ impl Brakes {
         let State {
             released, engaged, ..
         } = &mut *state;
+        // A release is for what was held when it was asked for.
+        let more = lift_least.max(1);
+        let outgrown = engaged.get(source);
+        if outgrown.is_some_and(|held| gone.len() >= held.gone.saturating_add(more)) {
+            engaged.remove(source);
+        }
         let held = engaged.entry(source.to_owned()).or_insert_with(|| {
             let held = Held {
                 source: source.to_owned(),
@@ -85,7 +91,7 @@ impl Brakes {
             .collect()
     }
 
-    /// The source is not pulled any more.
+    /// The source is not pulled any more, or what it has no more is lifted.
     pub(crate) fn forget(&self, source: &str) {
         self.0.lock().engaged.remove(source);
     }
@@ -120,5 +126,39 @@ impl fmt::Display for Held {
             "the brake holds the lift of {gone} bans out of {standing} that the source {source} does not list any more (brake.liftPercent); they stay until their end. Check the source; if its list is right, set the annotation {} of the ConfigMap to {id}, and they are lifted at the next pull",
             brake::RELEASE
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gone(count: u8) -> Vec<Target> {
+        let targets = (0..count).map(|last| format!("192.0.2.{last}").parse().unwrap());
+        targets.collect()
+    }
+
+    #[test]
+    fn a_list_that_lost_many_more_since_asks_for_another_release_and_one_that_lost_few_does_not() {
+        let brakes = Brakes::default();
+        let settings = Brake {
+            lift_percent: 50,
+            lift_least: 20,
+            ..Brake::default()
+        };
+        brakes.set(settings, None);
+        let asks = |count| {
+            assert!(brakes.holds("list", &gone(count), 100));
+            brakes.held().remove(0).id
+        };
+        let first = asks(50);
+        assert_eq!(asks(69), first, "19 more");
+        let second = asks(70);
+        assert_ne!(second, first);
+        brakes.set(settings, Some(first));
+        assert!(brakes.holds("list", &gone(70), 100), "that was for 50");
+        brakes.set(settings, Some(second));
+        assert!(!brakes.holds("list", &gone(70), 100));
+        assert!(brakes.holds("list", &gone(90), 100), "they left meanwhile");
     }
 }

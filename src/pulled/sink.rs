@@ -197,7 +197,10 @@ impl Sink for BlockSink {
                 let intake = &intake;
                 writes.push(Box::pin(async move { intake.lift(target).await }));
             }
-            all(writes).await.map(|()| Kept::Lifted)
+            all(writes).await?;
+            // The release was for these: later ones are judged again.
+            self.brakes.forget(&source.name);
+            Ok(Kept::Lifted)
         })
     }
 

@@ -454,6 +454,15 @@ async fn a_list_that_lost_most_of_its_entries_lifts_none_until_the_brake_is_rele
     assert_eq!(active(&world), 0);
     assert!(world.sources.held().is_empty());
     assert_eq!(world.metrics.held_now("list"), 0);
+    // The annotation stays, and releases no later loss.
+    let others: Vec<String> = (1..=200).map(|last| format!("198.51.100.{last}")).collect();
+    *world.server.list.lock() = (200, decisions(&others, 4));
+    world.pass(3).await;
+    assert_eq!(active(&world), 200);
+    *world.server.list.lock() = gone(0, 200);
+    world.pass(5).await;
+    assert_eq!(active(&world), 200);
+    assert_eq!(world.sources.held().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
