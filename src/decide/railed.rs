@@ -34,7 +34,10 @@ impl Decision<'_> {
         let moved = present.is_some_and(|present| present.target != request.target);
         let keeps = self.world.rails.keeps_refused;
         if let Some(why) = keeps.filter(|_| active && !moved) {
-            let (began, until) = self.granted(request);
+            let (began, granted) = self.granted(request);
+            // Alerts do not lengthen a ban that is refused.
+            let until = [granted, self.facts.status.expires_at()];
+            let until = until.into_iter().flatten().min();
             let problem = Problem {
                 reason: LIFT_BRAKED,
                 message: why.to_owned(),

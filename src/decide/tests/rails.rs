@@ -147,6 +147,25 @@ fn the_brake_keeps_a_refused_ban_until_its_end_and_a_lift_by_hand_passes_it() {
     );
 }
 
+#[test]
+fn alerts_do_not_lengthen_a_refused_ban_that_the_brake_keeps_and_may_shorten_it() {
+    let mut case = Case::active("192.0.2.7", "10m", 60);
+    case.policy.allowlist = allowed("192.0.2.0/24");
+    case.keeps_refused = Some("the brake holds the lift of 100 bans");
+    case.apply(&case.decide(), now());
+    for asked in ["1h", ""] {
+        case.block.spec.duration = Some(asked.into());
+        case.block.spec.trigger = Some(true);
+        case.apply(&case.decide(), now());
+        assert_eq!(length(&case.status()), 600, "asked for {asked:?}");
+    }
+    case.block.spec.duration = Some("5m".into());
+    let plan = case.decide();
+    assert_eq!(operations(&plan), [ban("192.0.2.7", Some(240))]);
+    case.apply(&plan, now());
+    assert_eq!(length(&case.status()), 300);
+}
+
 /// The address of a braked ban is edited, as servers without CEL let it be.
 fn edited_while_braked() -> Case {
     let mut case = Case::active("192.0.2.7", "10m", 60);
