@@ -370,6 +370,8 @@ impl Guard {
                 freed |= state.limiter.release(&id, now);
             }
             let early = std::mem::take(&mut state.early);
+            // The run that reads the blocks may have read an earlier configuration, and judges by that one.
+            state.early.unjudged = !state.seeded;
             let changed = early.unjudged
                 || state.content != content
                 || state.released != released

@@ -179,6 +179,25 @@ fn what_was_read_before_there_was_a_configuration_counts_with_it() {
     assert_eq!(held.reason, "Limited", "the last minute counts");
 }
 
+#[test]
+fn an_edit_while_the_blocks_are_read_is_judged_when_it_is_seen_again() {
+    let guard = Guard::new(Metrics::default());
+    let coverage = standing(200);
+    let right = config(&[]);
+    let wrong = config(&[("whitelist", "192.0.2.0/24")]);
+    let configured = |config: &Config, before: Option<&Config>, id: &str| {
+        guard.configured(&coverage, config, before, id.to_owned(), None)
+    };
+    configured(&right, None, "lifts-1");
+    // A run has read this configuration, and reads the blocks.
+    configured(&wrong, Some(&right), "lifts-2");
+    guard.seeded(&coverage, Some(&right));
+    assert_eq!(guard.lifts(), None);
+    configured(&wrong, Some(&wrong), "lifts-2");
+    let held = guard.lifts().map(|lifts| (lifts.id, lifts.refused));
+    assert_eq!(held, Some(("lifts-2".to_owned(), 200)));
+}
+
 fn standing(bans: u8) -> Coverage {
     let mut coverage = Coverage::default();
     for last in 0..bans {
