@@ -12,6 +12,8 @@ use crate::operator::Operator;
 const OPERATOR: &str = "10.77.0.3:8093";
 /// Two seconds of pauses in the script, and the reload.
 const TRIES: usize = 150;
+/// Equal answers in succession: workers with the last configuration may answer until they have ended.
+const STEADY: usize = 8;
 
 /// The server and the script, with their files.
 struct Edge {
@@ -110,12 +112,15 @@ impl Edge {
     }
 
     fn becomes(&self, client: &str, status: &str) -> bool {
+        let mut equal = 0;
         (0..TRIES).any(|_| {
-            let found = self.status(client) == status;
-            if !found {
-                wait(Duration::from_millis(50));
-            }
-            found
+            equal = if self.status(client) == status {
+                equal + 1
+            } else {
+                0
+            };
+            wait(Duration::from_millis(50));
+            equal == STEADY
         })
     }
 
