@@ -343,14 +343,18 @@ impl Lag {
     }
 }
 
-fn active(number: usize, since: Timestamp, until: Timestamp) -> Result<(Value, Value)> {
+/// A block that is banned until `until`, as an earlier leader left it, and its status. The end is the beginning and the
+/// duration: a block whose records disagree is written again.
+fn active(number: usize, now: Timestamp, until: Timestamp) -> Result<(Value, Value)> {
+    let seconds = until.as_second() - now.as_second();
+    let since = until - SignedDuration::from_secs(seconds);
     let ip = blocks::address(number);
     let target: Target = ip.parse().map_err(setup)?;
     let spec = IPBlockSpec {
         ip: ip.clone(),
         reason: Some("bench".into()),
         source: Some("bench".into()),
-        duration: Some("5h".into()),
+        duration: Some(format!("{seconds}s")),
         ..IPBlockSpec::default()
     };
     let name = format!("active-{number}");
