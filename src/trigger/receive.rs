@@ -360,9 +360,18 @@ impl Tally {
     fn log(&self, trigger: &str, accepted: &Sampled, faults: &Sampled) {
         let remark = self.remark.as_deref();
         let faulty = self.stuck > 0 || !(self.rejected.is_empty() && self.unavailable.is_empty());
-        if (faulty || remark.is_some())
+        if !faulty
+            && remark.is_some()
             && let Some(unlogged) = faults.pass()
         {
+            tracing::warn!(
+                %trigger,
+                remark,
+                unlogged,
+                "a duration of a request is wrong; the default duration is used"
+            );
+        }
+        if faulty && let Some(unlogged) = faults.pass() {
             tracing::warn!(
                 %trigger,
                 rejected = self.rejected.len(),

@@ -85,3 +85,56 @@ async fn an_alert_that_fires_and_is_not_written_keeps_the_ban_from_a_resolved_on
         assert_eq!(duration.as_deref(), Some(expected), "{status}");
     }
 }
+
+#[derive(Clone, Default)]
+struct Lines(Arc<parking_lot::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_duration_alone_is_logged_as_such_and_not_as_an_alert_that_cannot_be_used() {
+    // Otherwise a thread of another test that reaches a line first would disable it for the whole process.
+    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone());
+    let _guard = tracing::subscriber::set_default(subscriber.finish());
+    let remarked = |ip| {
+        Verdict::Ban(Wanted {
+            remark: Some("the remark".into()),
+            ..wanted(ip, None)
+        })
+    };
+    let logged = async |verdicts| {
+        let route = route(&Arc::default());
+        let answer = route.carry_out(alerts(verdicts), Instant::now() + DEADLINE);
+        assert_eq!(answer.await.status(), StatusCode::OK);
+        String::from_utf8(std::mem::take(&mut *lines.0.lock())).unwrap()
+    };
+
+    let alone = logged(vec![remarked("192.0.2.1")]).await;
+    assert!(
+        alone.contains("a duration of a request is wrong"),
+        "{alone}"
+    );
+    assert!(alone.contains("the remark"), "{alone}");
+    assert!(!alone.contains("could not use"), "{alone}");
+
+    let beside = vec![remarked("192.0.2.1"), Verdict::Invalid("no address".into())];
+    let beside = logged(beside).await;
+    assert!(beside.contains("could not use all alerts"), "{beside}");
+    assert!(beside.contains("the remark"), "{beside}");
+    assert!(!beside.contains("is wrong"), "{beside}");
+
+    let good = logged(vec![ban("192.0.2.1", "a")]).await;
+    assert!(!good.contains("WARN"), "{good}");
+}
