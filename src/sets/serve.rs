@@ -274,7 +274,8 @@ impl Route {
         };
         let mut answer = Arc::clone(&self.surface).answer(request, rest).await;
         if refuses(answer.status()) {
-            // A client without credentials does not hold a connection.
+            // A client without credentials does not hold a connection. One that this replica has no list for does not
+            // stay at it: a new connection to the Service may reach another.
             let headers = answer.headers_mut();
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -283,7 +284,10 @@ impl Route {
 }
 
 fn refuses(status: StatusCode) -> bool {
-    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+    matches!(
+        status,
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::SERVICE_UNAVAILABLE
+    )
 }
 
 /// A body of texts that are made when the client reads them.

@@ -317,8 +317,10 @@ async fn decisions_that_are_not_read_yet_are_not_served_and_an_empty_set_is() {
     case.engine.ready();
     assert_eq!(case.stream("?startup=true", "a").await, lists(&[], &[]));
     case.engine.fresh.set_stale(true);
-    let (status, _) = case.get("/v1/decisions/stream", "a").await;
-    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    let stale = case.client.get(format!("{}/v1/decisions", case.url));
+    let stale = stale.header("X-Api-Key", "a").send().await.unwrap();
+    assert_eq!(stale.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(stale.headers()["connection"], "close");
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
+use http::header::CONNECTION;
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use reeve_clock::Clock;
 use reqwest::Client;
@@ -110,6 +111,21 @@ async fn a_list_that_was_not_filled_is_not_served() {
     let (status, tag, text) = case.get("", None).await;
     assert_eq!((status, text.as_str()), (StatusCode::OK, ""));
     assert!(tag.is_some());
+}
+
+#[tokio::test]
+async fn a_reader_of_a_list_that_cannot_be_served_is_hung_up_on_and_may_reach_another_replica() {
+    let case = Case::new(Access::Insecure).await;
+    let get = async || case.client.get(&case.url).send().await.unwrap();
+    let unread = get().await;
+    assert_eq!(unread.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(unread.headers()[CONNECTION], "close");
+    case.engine.ready();
+    assert!(!get().await.headers().contains_key(CONNECTION));
+    case.engine.fresh.set_stale(true);
+    let stale = get().await;
+    assert_eq!(stale.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(stale.headers()[CONNECTION], "close");
 }
 
 #[tokio::test]
