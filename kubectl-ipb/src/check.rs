@@ -10,6 +10,7 @@ use crate::command::{self, Data};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::import::{file, plain};
+use crate::lists;
 use crate::print::{self, Table, note, out};
 use crate::rules::Known;
 
@@ -38,9 +39,10 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Check) -> Result<
             bans.add(&entry);
         }
     });
-    let (bans, known) = futures::join!(bans, Known::read(cluster));
+    let (bans, known, unread) = futures::join!(bans, Known::read(cluster), lists::unread(cluster));
     let (bans, _) = bans?;
-    let rules = known.rules();
+    let mut rules = known.rules();
+    rules.unknown.extend(unread);
     let checked: Vec<Checked> = plain(&text)
         .map(|(line, entry)| check(line, entry, &bans, &rules, cluster.now()))
         .collect();

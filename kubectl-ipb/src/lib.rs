@@ -19,6 +19,7 @@ mod exit;
 mod export;
 mod import;
 mod list;
+mod lists;
 mod print;
 mod request;
 mod rules;

@@ -6,6 +6,7 @@ use crate::cluster::{Cluster, Scope};
 use crate::command::{self, Data};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::lists;
 use crate::print::{self, clean, out};
 use crate::rules::Known;
 
@@ -16,13 +17,20 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Why) -> Result<Ex
             .get_or_insert_with(|| Search::new(target))
             .see(&block);
     });
-    let (found, known) = futures::join!(found, Known::read(cluster));
+    let listed = lists::search(cluster, &target);
+    let (found, known, listed) = futures::join!(found, Known::read(cluster), listed);
     let (search, scope) = found?;
     let mut rules = known.rules();
     if let Scope::One(namespace) = scope {
-        let note = format!("blocks of other namespaces than {namespace} are not looked at");
+        let what = if cluster.chosen.is_some() {
+            "blocks and lists"
+        } else {
+            "blocks"
+        };
+        let note = format!("{what} of other namespaces than {namespace} are not looked at");
         rules.unknown.push(note);
     }
+    rules.unknown.extend(listed.unknown);
     let now = cluster.now();
     let search = search.unwrap_or_else(|| Search::new(target));
     let mut answer = search.answer(&rules, now);
@@ -32,6 +40,10 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Why) -> Result<Ex
                 .to_owned(),
         );
     }
+    if answer.verdict == Verdict::Free && !listed.facts.is_empty() {
+        answer.summary = format!("no block bans {target}, and a BlockList has it");
+    }
+    answer.facts.splice(0..0, listed.facts);
     out(&match arguments.output {
         Some(Data::Json) => print::json(&answer)?,
         Some(Data::Yaml) => print::yaml(&answer)?,

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reeve_controller::cache::{Caches, ReadError};
+use kube_core::PartialObjectMeta;
+use reeve_controller::cache::{Caches, ReadError, View};
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::Instant;
 
 use super::state::{Configuration, State, Summary};
-use crate::api::IPBlock;
+use crate::api::{BlockList, IPBlock};
 use crate::guard::Guard;
 use crate::guard::brake::RELEASE;
 use crate::reconcile::{BlockPages, Live};
@@ -150,6 +151,15 @@ impl Reader {
                 let why = self.sources.live.check().err().unwrap_or_default();
                 rules.unknown.push(format!("nothing new is banned: {why}"));
             }
+        }
+        let lists = View::<PartialObjectMeta<BlockList>>::metadata();
+        // Without the kind nothing is cached.
+        let lists = self.sources.caches.view(&lists);
+        if lists.is_ok_and(|lists| !lists.is_empty()) {
+            rules.unknown.push(
+                "entries of BlockLists (kubectl get ipbl -A) are not looked at, and may ban it"
+                    .to_owned(),
+            );
         }
         Ok(search.answer(&rules, self.sources.time.now()))
     }

@@ -1,5 +1,8 @@
 //! list, why, top and completions.
 
+use ipblock_operator::api::BlockList;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_client::Api;
 use serde_json::Value;
 
 use super::world::{World, steady};
@@ -132,6 +135,43 @@ async fn why_has_an_answer_for_every_state() {
     world.ipb("unban 192.0.2.7 --overlapping --wait").await;
     let lifted = world.ok("why 192.0.2.7").await;
     assert!(steady(&lifted).contains("its last ban was lifted by hand at TIME (SPAN ago); alerts leave it alone until TIME (in SPAN)"), "{lifted}");
+}
+
+#[tokio::test]
+async fn lists_that_have_the_address_are_named_and_a_check_says_that_it_reads_none() {
+    let world = World::new().await;
+    let definitions: Api<CustomResourceDefinition> = Api::all(world.server.client());
+    let [_, lists] = ipblock_operator::api::crds();
+    let create = Default::default();
+    definitions.create(&create, &lists).await.unwrap();
+    let lists: Api<BlockList> = Api::namespaced(world.server.client(), "web");
+    while lists.list(&Default::default()).await.is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    let addresses = world.file("addresses", "192.0.2.7\n");
+    let check = format!("check {addresses}");
+    let note = "note: entries of BlockLists (kubectl get ipbl -A) are not looked at, and may ban an address\n";
+    assert_eq!(world.ipb(&check).await.errors, "");
+    // More than one page.
+    for n in 0..6 {
+        let range = format!("192.0.{n}.0/24").parse().unwrap();
+        let list = BlockList::of(&format!("feed-{n}"), [(range, None)]);
+        lists.create(&create, &list).await.unwrap();
+    }
+    assert_eq!(world.ipb(&check).await.errors, note);
+    for (address, part) in [
+        ("192.0.2.7", "web/feed-2 has 192.0.2.0/24"),
+        ("192.0.5.7", "web/feed-5 has 192.0.5.0/24"),
+    ] {
+        let answer = world.ok(&format!("why {address}")).await;
+        let whole = format!(
+            "no block bans {address}, and a BlockList has it\n  the BlockList {part} without end; "
+        );
+        assert!(answer.starts_with(&whole), "{answer}");
+    }
+    let none = world.ok("why 192.0.9.7").await;
+    assert!(none.starts_with("192.0.9.7 is not banned\n"), "{none}");
+    assert!(!none.contains("BlockList"), "{none}");
 }
 
 #[tokio::test]
