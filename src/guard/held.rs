@@ -175,12 +175,12 @@ impl fmt::Display for Held {
         match self {
             Self::Active { scope, most } => write!(
                 formatter,
-                "{most} blocks are banned {scope}, the most that {} allows; it is banned when one of them ends, or raise the key",
+                "{} allows {most} banned at once {scope}, and all are; it is banned when one of them ends, or raise the key",
                 scope.key("maxActiveBlocks")
             ),
             Self::Rate { scope, most, .. } => write!(
                 formatter,
-                "{most} bans were made {scope} within a minute, the most that {} allows; it is banned when there is room, or raise the key",
+                "{} allows {most} a minute {scope}, and the last minute had as many; it is banned when there is room, or raise the key",
                 scope.key("maxBansPerMinute")
             ),
             Self::Braked { most, id } => write!(

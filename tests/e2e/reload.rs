@@ -189,6 +189,12 @@ async fn rails(edits: &Edits<'_>) {
     ] {
         edits.set(key, text).await;
         block(world, "rail-one", one).await;
+        // The first in the queue is not always the first to be banned. Under maxActiveBlocks, both wait for the others.
+        until("the operator has seen the first block", async || {
+            let first = world.block("rail-one").await.unwrap_or_default();
+            !first["status"]["phase"].is_null()
+        })
+        .await;
         block(world, "rail-two", two).await;
         world.reason("rail-two", reason).await;
         edits.set(key, "").await;

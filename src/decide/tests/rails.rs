@@ -6,7 +6,7 @@ use crate::api::condition;
 fn hold() -> Hold {
     Hold {
         reason: "Limited",
-        message: "2 blocks are banned in all, the most that maxActiveBlocks allows".into(),
+        message: "maxActiveBlocks allows 2 banned at once in all, and all are".into(),
         retry_in: Duration::from_secs(60),
         may_stand: false,
     }
