@@ -329,5 +329,4 @@ impl Memory {
 }
 
 #[cfg(test)]
-#[path = "machine_tests.rs"]
 mod tests;
