@@ -9,8 +9,8 @@ use reeve_clock::Clock;
 
 use crate::mounted::{MountedFile, Stamp};
 use crate::notify::{
-    Brand, Channel, CloudEvents, Event, Lark, LarkSettings, Notifier, PagerDuty, Robot, Severity,
-    Slack, Teams, Template, Templates, WebhookSecrets,
+    Brand, Channel, CloudEvents, Event, Lark, Notifier, PagerDuty, Robot, Severity, Slack, Teams,
+    Template, Templates, Transport, WebhookSecrets,
 };
 use crate::outbound::Outbound;
 use crate::secret::Secret;
@@ -147,7 +147,11 @@ impl ChannelConfig {
         outbound: &Arc<dyn Outbound>,
         clock: &Clock,
     ) -> Result<Channel, String> {
-        let connected = self.notifier(Arc::clone(outbound), clock.clone());
+        let connected = self.notifier(Transport {
+            outbound: Arc::clone(outbound),
+            clock: clock.clone(),
+            zone: self.zone,
+        });
         let notifier = connected.map_err(|why| format!("channel {}: {why}", self.name))?;
         let mut channel = Channel::new(notifier);
         channel.name.clone_from(&self.name);
@@ -160,35 +164,25 @@ impl ChannelConfig {
         Ok(channel)
     }
 
-    fn notifier(
-        &self,
-        outbound: Arc<dyn Outbound>,
-        clock: Clock,
-    ) -> Result<Arc<dyn Notifier>, String> {
+    fn notifier(&self, transport: Transport) -> Result<Arc<dyn Notifier>, String> {
         let url = match &self.hook {
             Text::Plain(hook) => hook.clone(),
             Text::File(file) => secret(file)?,
         };
         self.vendor.check_url(url.expose())?;
         let signing = self.signing.as_ref().map(secret).transpose()?;
-        let zone = self.zone;
         Ok(match self.vendor {
             Vendor::Lark => {
-                let settings = LarkSettings {
-                    hook: url,
-                    signing,
-                    templates: self.cards(Templates::built_in()),
-                    zone,
-                };
-                Arc::new(Lark::new(settings, outbound, clock))
+                let cards = self.cards(Templates::built_in());
+                Arc::new(Lark::new((url, signing), cards, transport))
             }
             Vendor::Slack => {
                 let cards = self.cards(Slack::templates());
-                Arc::new(Slack::new(url, cards, zone, outbound, clock))
+                Arc::new(Slack::new(url, cards, transport))
             }
             Vendor::Teams => {
                 let cards = self.cards(Teams::templates());
-                Arc::new(Teams::new(url, cards, zone, outbound, clock))
+                Arc::new(Teams::new(url, cards, transport))
             }
             Vendor::DingTalk | Vendor::WeCom => {
                 let brand = match self.vendor {
@@ -197,16 +191,14 @@ impl ChannelConfig {
                 };
                 let cards = self.cards(Robot::templates(brand));
                 let secrets = (url, signing);
-                Arc::new(Robot::new(brand, secrets, cards, zone, outbound, clock))
+                Arc::new(Robot::new(brand, secrets, cards, transport))
             }
             Vendor::PagerDuty => {
                 let key = self.key.as_ref().map(secret).transpose()?;
                 let secrets = (url, key.ok_or("routingKeyFile is missing")?);
                 let details = self.data();
                 let severity = self.severity;
-                Arc::new(PagerDuty::new(
-                    secrets, severity, details, zone, outbound, clock,
-                ))
+                Arc::new(PagerDuty::new(secrets, severity, details, transport))
             }
             Vendor::Webhook => {
                 let bearer = self.bearer.as_ref().map(secret).transpose()?;
@@ -223,9 +215,7 @@ impl ChannelConfig {
                 };
                 let source = self.source.clone();
                 let data = self.data();
-                Arc::new(CloudEvents::new(
-                    secrets, source, data, zone, outbound, clock,
-                ))
+                Arc::new(CloudEvents::new(secrets, source, data, transport))
             }
         })
     }

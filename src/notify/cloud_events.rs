@@ -3,22 +3,18 @@
 //! A signature follows Standard Webhooks: `webhook-id`, `webhook-timestamp` and `webhook-signature`, the HMAC-SHA256 of
 //! `<id>.<timestamp>.<body>` in base64 after `v1,`. A repeated attempt has the same id, so that a receiver can leave it out.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use hmac::{Hmac, KeyInit, Mac};
 use jiff::Timestamp;
-use jiff::tz::Offset;
-use reeve_clock::Clock;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::hook::Hook;
-use super::{Error, Event, Markup, Notification, Notifier, Template};
+use super::hook::{Hook, hmac};
+use super::{Error, Event, Notification, Notifier, Template, Transport};
 use crate::api::GROUP;
-use crate::outbound::{BoxFuture, Outbound};
+use crate::outbound::BoxFuture;
 use crate::secret::Secret;
 
 /// The pace that any receiver should keep up with.
@@ -45,8 +41,6 @@ pub struct CloudEvents {
     secrets: WebhookSecrets,
     source: String,
     data: Vec<(Event, Template)>,
-    zone: Offset,
-    clock: Clock,
 }
 
 // === impl CloudEvents ===
@@ -58,30 +52,17 @@ impl CloudEvents {
         secrets: WebhookSecrets,
         source: String,
         data: Vec<(Event, Template)>,
-        zone: Offset,
-        outbound: Arc<dyn Outbound>,
-        clock: Clock,
+        transport: Transport,
     ) -> Self {
         Self {
-            hook: Hook {
-                vendor: "the webhook",
-                url: secrets.url.clone(),
-                outbound,
-            },
+            hook: transport.hook("the webhook", secrets.url.clone()),
             secrets,
             source,
             data,
-            zone,
-            clock,
         }
     }
 
     fn event(&self, notification: &Notification) -> Value {
-        let mut templates = self.data.iter();
-        let data = match templates.find(|(event, _)| *event == notification.event) {
-            Some((_, template)) => template.render(notification, self.zone, Markup::Plain),
-            None => notification.document(),
-        };
         let mut event = json!({
             "specversion": "1.0",
             "id": id(notification),
@@ -89,7 +70,7 @@ impl CloudEvents {
             "type": kind(notification.event),
             "time": notification.at.to_string(),
             "datacontenttype": "application/json",
-            "data": data,
+            "data": self.hook.data(&self.data, notification),
         });
         if !notification.ip.is_empty() {
             event["subject"] = json!(notification.ip);
@@ -116,14 +97,13 @@ impl CloudEvents {
     }
 
     async fn send(&self, notification: &Notification) -> Result<(), Error> {
-        let now = self.clock.now();
         let body = self.event(notification).to_string();
-        let headers = self.headers(&id(notification), &body, now);
+        let headers = self.headers(&id(notification), &body, self.hook.now());
         let answer = self.hook.post("", &headers, body).await?;
         if answer.status().is_success() {
             return Ok(());
         }
-        Err(self.hook.refused(&answer, now))
+        Err(self.hook.refused(&answer))
     }
 }
 
@@ -170,29 +150,25 @@ fn sign(text: &str, secret: &Secret) -> String {
     let coded = secret.strip_prefix(SECRET_PREFIX);
     let decoded = coded.and_then(|coded| BASE64.decode(coded).ok());
     let key = decoded.unwrap_or_else(|| secret.as_bytes().to_vec());
-    let signed = Hmac::<Sha256>::new_from_slice(&key).map(|mut mac| {
-        mac.update(text.as_bytes());
-        BASE64.encode(mac.finalize().into_bytes())
-    });
-    // HMAC takes keys of any length.
-    format!("v1,{}", signed.unwrap_or_default())
+    format!("v1,{}", hmac(&key, text.as_bytes()))
 }
 
 #[cfg(test)]
 mod tests {
+    use hmac::{Hmac, KeyInit, Mac};
+
     use super::*;
     use crate::notify::hook::fake;
 
     fn webhook(status: u16, signing: &[&str], bearer: Option<&str>) -> (CloudEvents, fake::Sent) {
-        let (outbound, sent) = fake::server(status, &[], "");
+        let (transport, sent) = fake::server(status, &[], "");
         let secrets = WebhookSecrets {
             url: Secret::new("https://soc.example/events?token=canary"),
             signing: signing.iter().map(Secret::new).collect(),
             bearer: bearer.map(Secret::new),
         };
-        let clock = Clock::simulated("2026-01-01T00:00:05Z".parse().unwrap(), 1);
         let source = "/ipblock-operator/default".to_owned();
-        let made = CloudEvents::new(secrets, source, Vec::new(), Offset::UTC, outbound, clock);
+        let made = CloudEvents::new(secrets, source, Vec::new(), transport);
         (made, sent)
     }
 
@@ -242,14 +218,14 @@ mod tests {
         let sent = sent.lock();
         let header = |at: usize, name: &str| sent[at].headers()[name].to_str().unwrap().to_owned();
         assert_eq!(header(0, "authorization"), "Bearer t0ken");
-        assert_eq!(header(0, "webhook-timestamp"), "1767225605");
+        assert_eq!(header(0, "webhook-timestamp"), "1767225600");
         assert_eq!(
             header(0, "webhook-id"),
             header(1, "webhook-id"),
             "of one notification"
         );
         let body = std::str::from_utf8(sent[0].body()).unwrap();
-        let text = format!("{}.1767225605.{body}", header(0, "webhook-id"));
+        let text = format!("{}.1767225600.{body}", header(0, "webhook-id"));
         let signatures = header(0, "webhook-signature");
         let signatures: Vec<&str> = signatures.split(' ').collect();
         assert_eq!(signatures.len(), 2);

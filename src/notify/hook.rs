@@ -4,12 +4,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
+use hmac::{Hmac, KeyInit, Mac};
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use jiff::Timestamp;
+use jiff::tz::Offset;
+use reeve_clock::Clock;
+use serde_json::Value;
+use sha2::Sha256;
 
-use super::{Error, Markup, Notification};
+use super::{Error, Event, Markup, Notification, Template};
 use crate::outbound::{self, Outbound};
 use crate::secret::Secret;
 
@@ -19,21 +26,82 @@ const LONGEST_ANSWER: usize = 120;
 /// An answer with so many characters in a row of a URL's path or query is not shown.
 const REPEATED: usize = 8;
 
+/// How channels send: the HTTP client, the clock, and the zone of the times in their messages.
+#[derive(Clone)]
+pub struct Transport {
+    /// The HTTP client.
+    pub outbound: Arc<dyn Outbound>,
+    /// The time of signatures, and of dates in `Retry-After`.
+    pub clock: Clock,
+    /// The zone of the times in messages.
+    pub zone: Offset,
+}
+
 /// A place that takes messages by POST.
 pub(super) struct Hook {
     /// The vendor, for messages.
     pub(super) vendor: &'static str,
     /// The URL: a secret, it often holds a token.
-    pub(super) url: Secret,
-    pub(super) outbound: Arc<dyn Outbound>,
+    url: Secret,
+    transport: Transport,
 }
 
 /// The answer to a message that arrived.
 pub(super) type Answer = http::Response<Bytes>;
 
+// === impl Transport ===
+
+impl Transport {
+    /// The place at `url`.
+    pub(super) fn hook(self, vendor: &'static str, url: Secret) -> Hook {
+        Hook {
+            vendor,
+            url,
+            transport: self,
+        }
+    }
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Transport")
+            .field("zone", &self.zone)
+            .finish_non_exhaustive()
+    }
+}
+
 // === impl Hook ===
 
 impl Hook {
+    /// The time.
+    pub(super) fn now(&self) -> Timestamp {
+        self.transport.clock.now()
+    }
+
+    /// The message of `template`, with times in the zone of the channel.
+    pub(super) fn render(
+        &self,
+        template: &Template,
+        notification: &Notification,
+        markup: Markup,
+    ) -> Value {
+        template.render(notification, self.transport.zone, markup)
+    }
+
+    /// The data of a notification: of its template in `templates`, or all its facts.
+    pub(super) fn data(
+        &self,
+        templates: &[(Event, Template)],
+        notification: &Notification,
+    ) -> Value {
+        let mut templates = templates.iter();
+        match templates.find(|(event, _)| *event == notification.event) {
+            Some((_, template)) => self.render(template, notification, Markup::Plain),
+            None => notification.document(),
+        }
+    }
+
     /// Posts `body` with `headers`; `query` is added to the URL.
     pub(super) async fn post(
         &self,
@@ -61,17 +129,21 @@ impl Hook {
         let request = request.map_err(|_| {
             Error::Never(format!("the URL or a header for {} is wrong", self.vendor))
         })?;
-        self.outbound.send(request).await.map_err(|error| {
-            let why = format!("{} cannot be reached: {error}", self.vendor);
-            match error {
-                outbound::Error::Url(_) | outbound::Error::Forbidden(_) => Error::Never(why),
-                _ => Error::Later { why, after: None },
-            }
-        })
+        self.transport
+            .outbound
+            .send(request)
+            .await
+            .map_err(|error| {
+                let why = format!("{} cannot be reached: {error}", self.vendor);
+                match error {
+                    outbound::Error::Url(_) | outbound::Error::Forbidden(_) => Error::Never(why),
+                    _ => Error::Later { why, after: None },
+                }
+            })
     }
 
     /// The error of an answer whose status is not a success: time-outs, floods and faults of the server pass.
-    pub(super) fn refused(&self, answer: &Answer, now: Timestamp) -> Error {
+    pub(super) fn refused(&self, answer: &Answer) -> Error {
         let status = answer.status();
         let text = self.excerpt(answer.body());
         let why = format!("{} answered HTTP {}{text}", self.vendor, status.as_u16());
@@ -81,15 +153,13 @@ impl Hook {
                 StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT
             );
         if passes {
-            let after = retry_after(answer, now);
+            let after = retry_after(answer, self.now());
             Error::Later { why, after }
         } else {
             Error::Never(why)
         }
     }
-}
 
-impl Hook {
     /// The begin of an answer's text, for messages and logs. A text with a part of the URL, which a server may repeat, is
     /// left out: the URL holds a token.
     pub(super) fn excerpt(&self, text: &[u8]) -> String {
@@ -119,6 +189,16 @@ impl fmt::Debug for Hook {
             .field("url", &self.url)
             .finish_non_exhaustive()
     }
+}
+
+/// The HMAC-SHA256 of `text` by `key`, in base64.
+pub(super) fn hmac(key: &[u8], text: &[u8]) -> String {
+    let signed = Hmac::<Sha256>::new_from_slice(key).map(|mut mac| {
+        mac.update(text);
+        BASE64.encode(mac.finalize().into_bytes())
+    });
+    // HMAC takes keys of any length.
+    signed.unwrap_or_default()
 }
 
 /// The time until another attempt, in seconds or as a date.
@@ -172,6 +252,9 @@ pub(super) mod fake {
     use crate::outbound::InProcess;
     use parking_lot::Mutex;
 
+    /// The time of the channels.
+    pub(in crate::notify) const NOW: &str = "2026-01-01T00:00:00Z";
+
     /// The requests that a fake server got.
     pub(in crate::notify) type Sent = Arc<Mutex<Vec<http::Request<Bytes>>>>;
 
@@ -180,7 +263,7 @@ pub(super) mod fake {
         status: u16,
         headers: &[(&'static str, &'static str)],
         text: &str,
-    ) -> (Arc<dyn Outbound>, Sent) {
+    ) -> (Transport, Sent) {
         let sent = Sent::default();
         let (record, text, headers) = (Arc::clone(&sent), text.to_owned(), headers.to_vec());
         let outbound = InProcess::new(move |request| {
@@ -192,7 +275,16 @@ pub(super) mod fake {
             let answer = answer.body(Bytes::from(text.clone())).unwrap();
             async move { Ok(answer) }
         });
-        (Arc::new(outbound), sent)
+        (transport(outbound), sent)
+    }
+
+    /// A transport to `outbound`, at the begin of 2026.
+    pub(in crate::notify) fn transport(outbound: InProcess) -> Transport {
+        Transport {
+            outbound: Arc::new(outbound),
+            clock: Clock::simulated(NOW.parse().unwrap(), 1),
+            zone: Offset::UTC,
+        }
     }
 
     /// The body of the only request.
@@ -206,7 +298,7 @@ pub(super) mod fake {
     /// One notification of each kind, with texts of an attacker.
     pub(in crate::notify) fn notifications() -> Vec<Notification> {
         use crate::notify::Event;
-        let at: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let at: Timestamp = NOW.parse().unwrap();
         let ban = Notification {
             event: Event::Ban,
             at,
@@ -237,16 +329,12 @@ mod tests {
     use super::*;
 
     fn hook(status: u16, headers: &[(&'static str, &'static str)], text: &str) -> Hook {
-        Hook {
-            vendor: "Slack",
-            url: Secret::new("https://hooks.example/canary"),
-            outbound: fake::server(status, headers, text).0,
-        }
+        let (transport, _) = fake::server(status, headers, text);
+        transport.hook("Slack", Secret::new("https://hooks.example/canary"))
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn the_status_says_whether_another_attempt_helps_and_when() {
-        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         for (status, header, later) in [
             (429, "30", Some(Some(30))),
             (429, "Thu, 01 Jan 2026 00:01:00 GMT", Some(Some(60))),
@@ -260,7 +348,7 @@ mod tests {
         ] {
             let hook = hook(status, &[("retry-after", header)], "no_service");
             let answer = hook.post("", &[], "{}").await.unwrap();
-            let error = hook.refused(&answer, now);
+            let error = hook.refused(&answer);
             assert!(error.to_string().contains("no_service"), "{error}");
             let expected = later.map(|after: Option<u64>| after.map(Duration::from_secs));
             match error {
@@ -286,7 +374,7 @@ mod tests {
                 ..hook(404, &[], &text)
             };
             let answer = hook.post("", &[], "{}").await.unwrap();
-            let error = hook.refused(&answer, Timestamp::UNIX_EPOCH).to_string();
+            let error = hook.refused(&answer).to_string();
             let shown = error.to_lowercase();
             assert!(
                 !shown.contains("canary") && !shown.contains("k3y"),
@@ -310,20 +398,13 @@ mod tests {
             ("https://a.example/x", "https://a.example/x?s=1"),
             ("https://a.example/x?t=2", "https://a.example/x?t=2&s=1"),
         ] {
-            let (outbound, sent) = fake::server(200, &[], "");
-            let hook = Hook {
-                vendor: "X",
-                url: Secret::new(url),
-                outbound,
-            };
+            let (transport, sent) = fake::server(200, &[], "");
+            let hook = transport.hook("X", Secret::new(url));
             hook.post("s=1", &[], "{}").await.unwrap();
             assert_eq!(sent.lock()[0].uri().to_string(), expected);
         }
-        let wrong = Hook {
-            vendor: "X",
-            url: Secret::new("not a url canary"),
-            outbound: fake::server(200, &[], "").0,
-        };
+        let (transport, _) = fake::server(200, &[], "");
+        let wrong = transport.hook("X", Secret::new("not a url canary"));
         let error = wrong.post("", &[], "{}").await.unwrap_err();
         assert!(matches!(error, Error::Never(_)));
         assert!(!format!("{error} {wrong:?}").contains("canary"));

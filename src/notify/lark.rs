@@ -3,24 +3,16 @@
 //! A bot's hook takes a card and answers HTTP 200 with a `code`: only 0 is success. Where the bot asks
 //! for a signature, the *key* is `<timestamp>\n<secret>` and the message is empty.
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
-use hmac::{Hmac, KeyInit, Mac};
 use http::StatusCode;
-use jiff::tz::Offset;
-use reeve_clock::Clock;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sha2::Sha256;
 
-use super::hook::{Hook, short_text};
-use super::{Error, Markup, Notification, Notifier, Templates};
-use crate::outbound::{BoxFuture, Outbound};
+use super::hook::{Hook, hmac, short_text};
+use super::{Error, Markup, Notification, Notifier, Templates, Transport};
+use crate::outbound::BoxFuture;
 use crate::secret::Secret;
 
 /// Larger requests are refused by Lark.
@@ -29,24 +21,12 @@ const LARGEST_REQUEST: usize = 20 * 1024;
 /// The limits of one bot at Lark.
 const LIMITS: &[(usize, Duration)] = &[(5, Duration::from_secs(1)), (100, Duration::from_secs(60))];
 
-/// A bot and how its cards look.
-#[derive(Clone, Debug)]
-pub struct LarkSettings {
-    /// The hook's URL: a secret, it holds the bot's token.
-    pub hook: Secret,
-    /// The signing secret, for a bot that requires a signature.
-    pub signing: Option<Secret>,
-    /// The cards.
-    pub templates: Templates,
-    /// The zone of the times in cards. UTC, unless configured.
-    pub zone: Offset,
-}
-
 /// Sends cards to one bot.
+#[derive(Debug)]
 pub struct Lark {
-    settings: LarkSettings,
     hook: Hook,
-    clock: Clock,
+    signing: Option<Secret>,
+    templates: Templates,
 }
 
 /// The answer of the hook.
@@ -62,24 +42,23 @@ struct Answer {
 // === impl Lark ===
 
 impl Lark {
-    /// The bot of `settings`.
+    /// The bot at `url`, which holds its token. The signing secret is for a bot that requires a signature.
     #[must_use]
-    pub fn new(settings: LarkSettings, outbound: Arc<dyn Outbound>, clock: Clock) -> Self {
-        let hook = Hook {
-            vendor: "Lark",
-            url: settings.hook.clone(),
-            outbound,
-        };
+    pub fn new(
+        (url, signing): (Secret, Option<Secret>),
+        templates: Templates,
+        transport: Transport,
+    ) -> Self {
         Self {
-            settings,
-            hook,
-            clock,
+            hook: transport.hook("Lark", url),
+            signing,
+            templates,
         }
     }
 
     fn body(&self, notification: &Notification) -> Bytes {
-        let template = self.settings.templates.of(notification.event);
-        let card = template.render(notification, self.settings.zone, Markup::Lark);
+        let template = self.templates.of(notification.event);
+        let card = self.hook.render(template, notification, Markup::Lark);
         let body = self.signed(json!({ "msg_type": "interactive", "card": card }));
         if body.len() <= LARGEST_REQUEST {
             return body;
@@ -91,8 +70,8 @@ impl Lark {
     }
 
     fn signed(&self, mut body: Value) -> Bytes {
-        if let Some(secret) = &self.settings.signing {
-            let timestamp = self.clock.now().as_second();
+        if let Some(secret) = &self.signing {
+            let timestamp = self.hook.now().as_second();
             body["timestamp"] = json!(timestamp.to_string());
             body["sign"] = json!(sign(timestamp, secret));
         }
@@ -102,7 +81,7 @@ impl Lark {
     async fn send(&self, notification: &Notification) -> Result<(), Error> {
         let answer = self.hook.post("", &[], self.body(notification)).await?;
         if answer.status() != StatusCode::OK {
-            return Err(self.hook.refused(&answer, self.clock.now()));
+            return Err(self.hook.refused(&answer));
         }
         self.read(&answer)
     }
@@ -147,22 +126,10 @@ impl Notifier for Lark {
     }
 }
 
-impl fmt::Debug for Lark {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lark")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Lark's signature for a time in Unix seconds.
 fn sign(timestamp: i64, secret: &Secret) -> String {
     let key = format!("{timestamp}\n{}", secret.expose());
-    match Hmac::<Sha256>::new_from_slice(key.as_bytes()) {
-        Ok(mac) => BASE64.encode(mac.finalize().into_bytes()),
-        // HMAC takes keys of any length, so this does not happen; Lark would refuse it.
-        Err(_) => String::new(),
-    }
+    hmac(key.as_bytes(), &[])
 }
 
 fn meaning(code: i64) -> &'static str {
@@ -179,10 +146,15 @@ fn meaning(code: i64) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use reeve_clock::Clock;
+
     use super::*;
     use crate::notify::Event;
+    use crate::notify::hook::fake;
     use crate::outbound::InProcess;
-    use parking_lot::Mutex;
 
     const HOOK: &str = "https://open.feishu.cn/open-apis/bot/v2/hook/canary-token";
 
@@ -200,15 +172,13 @@ mod tests {
             let response = response.body(Bytes::from(answer.clone())).unwrap();
             async move { Ok(response) }
         });
-        let settings = LarkSettings {
-            hook: Secret::new(HOOK),
-            signing: signing.map(Secret::new),
-            templates: Templates::built_in(),
-            zone: Offset::UTC,
-        };
+        let secrets = (Secret::new(HOOK), signing.map(Secret::new));
         let start = "2020-09-06T01:21:13Z".parse().unwrap();
-        let clock = Clock::simulated(start, 1);
-        (Lark::new(settings, Arc::new(outbound), clock), sent)
+        let transport = Transport {
+            clock: Clock::simulated(start, 1),
+            ..fake::transport(outbound)
+        };
+        (Lark::new(secrets, Templates::built_in(), transport), sent)
     }
 
     fn notification() -> Notification {
@@ -291,7 +261,7 @@ mod tests {
         let (mut lark, sent) = lark(200, r#"{"code":0}"#, None);
         let large = json!({ "schema": "2.0", "x": "y".repeat(30_000) });
         let large = super::super::Template::parse(&large.to_string()).unwrap();
-        lark.settings.templates = Templates::built_in().with(Event::Ban, large);
+        lark.templates = Templates::built_in().with(Event::Ban, large);
         let hostile = Notification {
             message: r#"<at user_id="all">everyone</at>"#.into(),
             ..notification()

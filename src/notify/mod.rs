@@ -27,7 +27,8 @@ mod template;
 
 pub use cloud_events::{CloudEvents, WebhookSecrets};
 pub use dispatcher::{Channel, Notifications};
-pub use lark::{Lark, LarkSettings};
+pub use hook::Transport;
+pub use lark::Lark;
 pub use markup::Markup;
 pub use metrics::Metrics;
 pub use notification::{Error, Event, Notification, Notifier};

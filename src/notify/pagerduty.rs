@@ -1,20 +1,17 @@
 //! PagerDuty, Events API v2.
 //!
 //! A ban triggers an alert with a `dedup_key` made of its address, and its lift resolves it, so each address has at most
-//! one open alert about its ban. Trouble has a key of its own, and is resolved by people. An accepted event is answered 202; 400 is a wrong event or key, 429 and 5xx pass. `summary` has at most
-//! 1,024 characters, `dedup_key` 255, an event 512 KB.
+//! one open alert about its ban. Trouble has a key of its own, and is resolved by people. An accepted event is answered 202; 400 is a wrong event or
+//! key, 429 and 5xx pass. `summary` has at most 1,024 characters, `dedup_key` 255, an event 512 KB.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use jiff::tz::Offset;
-use reeve_clock::Clock;
 use serde_json::{Value, json};
 
 use super::hook::Hook;
-use super::{Error, Event, Markup, Notification, Notifier, Template};
-use crate::outbound::{BoxFuture, Outbound};
+use super::{Error, Event, Notification, Notifier, Template, Transport};
+use crate::outbound::BoxFuture;
 use crate::secret::Secret;
 
 /// Where events go; accounts in Europe have another host.
@@ -48,8 +45,6 @@ pub struct PagerDuty {
     key: Secret,
     severity: Severity,
     details: Vec<(Event, Template)>,
-    zone: Offset,
-    clock: Clock,
 }
 
 // === impl Severity ===
@@ -86,22 +81,13 @@ impl PagerDuty {
         (url, key): (Secret, Secret),
         severity: Severity,
         details: Vec<(Event, Template)>,
-        zone: Offset,
-        outbound: Arc<dyn Outbound>,
-        clock: Clock,
+        transport: Transport,
     ) -> Self {
-        let vendor = "PagerDuty";
         Self {
-            hook: Hook {
-                vendor,
-                url,
-                outbound,
-            },
+            hook: transport.hook("PagerDuty", url),
             key,
             severity,
             details,
-            zone,
-            clock,
         }
     }
 
@@ -121,7 +107,7 @@ impl PagerDuty {
                 "timestamp": notification.at.to_string(),
                 "component": "ipblock-operator",
                 "class": notification.event.name(),
-                "custom_details": self.details(notification),
+                "custom_details": self.hook.data(&self.details, notification),
             },
         });
         if !notification.ip.is_empty() {
@@ -135,14 +121,6 @@ impl PagerDuty {
         event
     }
 
-    fn details(&self, notification: &Notification) -> Value {
-        let mut templates = self.details.iter();
-        match templates.find(|(event, _)| *event == notification.event) {
-            Some((_, template)) => template.render(notification, self.zone, Markup::Plain),
-            None => notification.document(),
-        }
-    }
-
     async fn send(&self, notification: &Notification) -> Result<(), Error> {
         let mut event = self.event(notification);
         if event.to_string().len() > LARGEST
@@ -153,7 +131,7 @@ impl PagerDuty {
         let answer = self.hook.post("", &[], event.to_string()).await?;
         match answer.status() {
             StatusCode::ACCEPTED | StatusCode::OK => Ok(()),
-            _ => Err(self.hook.refused(&answer, self.clock.now())),
+            _ => Err(self.hook.refused(&answer)),
         }
     }
 }
@@ -208,11 +186,10 @@ mod tests {
         text: &str,
         details: Vec<(Event, Template)>,
     ) -> (PagerDuty, fake::Sent) {
-        let (outbound, sent) = fake::server(status, &[], text);
+        let (transport, sent) = fake::server(status, &[], text);
         let secrets = (Secret::new(PAGERDUTY_URL), Secret::new(KEY));
-        let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 1);
         let severity = Severity::default();
-        let made = PagerDuty::new(secrets, severity, details, Offset::UTC, outbound, clock);
+        let made = PagerDuty::new(secrets, severity, details, transport);
         (made, sent)
     }
 

@@ -4,22 +4,15 @@
 //! ask for a signature: the HMAC-SHA256 of `<milliseconds>\n<secret>` by the secret, in the query. A message of DingTalk
 //! has at most 20,000 bytes, the markdown of WeCom at most 4,096.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
-use hmac::{Hmac, KeyInit, Mac};
 use http::StatusCode;
-use jiff::tz::Offset;
-use reeve_clock::Clock;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sha2::Sha256;
 
-use super::hook::{Answer, Hook, short_text};
-use super::{Error, Markup, Notification, Notifier, Templates};
-use crate::outbound::{BoxFuture, Outbound};
+use super::hook::{Answer, Hook, hmac, short_text};
+use super::{Error, Markup, Notification, Notifier, Templates, Transport};
+use crate::outbound::BoxFuture;
 use crate::secret::Secret;
 
 const LIMITS: &[(usize, Duration)] = &[(20, Duration::from_secs(60))];
@@ -44,8 +37,6 @@ pub struct Robot {
     hook: Hook,
     signing: Option<Secret>,
     templates: Templates,
-    zone: Offset,
-    clock: Clock,
 }
 
 /// The answer of both.
@@ -65,9 +56,7 @@ impl Robot {
         brand: Brand,
         (url, signing): (Secret, Option<Secret>),
         templates: Templates,
-        zone: Offset,
-        outbound: Arc<dyn Outbound>,
-        clock: Clock,
+        transport: Transport,
     ) -> Self {
         let vendor = match brand {
             Brand::DingTalk => "DingTalk",
@@ -75,15 +64,9 @@ impl Robot {
         };
         Self {
             brand,
-            hook: Hook {
-                vendor,
-                url,
-                outbound,
-            },
+            hook: transport.hook(vendor, url),
             signing,
             templates,
-            zone,
-            clock,
         }
     }
 
@@ -98,7 +81,7 @@ impl Robot {
 
     fn message(&self, notification: &Notification) -> Value {
         let template = self.templates.of(notification.event);
-        let message = template.render(notification, self.zone, Markup::FullWidth);
+        let message = self.hook.render(template, notification, Markup::FullWidth);
         let fits = match self.brand {
             Brand::DingTalk => message.to_string().len() <= 20_000,
             Brand::WeCom => {
@@ -118,15 +101,14 @@ impl Robot {
     }
 
     async fn send(&self, notification: &Notification) -> Result<(), Error> {
-        let now = self.clock.now();
         let query = match (&self.signing, self.brand) {
-            (Some(secret), Brand::DingTalk) => signature(now.as_millisecond(), secret),
+            (Some(secret), Brand::DingTalk) => signature(self.hook.now().as_millisecond(), secret),
             _ => String::new(),
         };
         let message = self.message(notification).to_string();
         let answer = self.hook.post(&query, &[], message).await?;
         if answer.status() != StatusCode::OK {
-            return Err(self.hook.refused(&answer, now));
+            return Err(self.hook.refused(&answer));
         }
         self.read(&answer)
     }
@@ -186,12 +168,7 @@ impl Notifier for Robot {
 /// DingTalk's query for a time in milliseconds.
 fn signature(milliseconds: i64, secret: &Secret) -> String {
     let text = format!("{milliseconds}\n{}", secret.expose());
-    let signed = Hmac::<Sha256>::new_from_slice(secret.expose().as_bytes()).map(|mut mac| {
-        mac.update(text.as_bytes());
-        BASE64.encode(mac.finalize().into_bytes())
-    });
-    // HMAC takes keys of any length.
-    let signed = signed.unwrap_or_default();
+    let signed = hmac(secret.expose().as_bytes(), text.as_bytes());
     let mut query = url::form_urlencoded::Serializer::new(String::new());
     query.append_pair("timestamp", &milliseconds.to_string());
     query.append_pair("sign", &signed);
@@ -200,22 +177,25 @@ fn signature(milliseconds: i64, secret: &Secret) -> String {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD as BASE64;
+    use hmac::{Hmac, KeyInit, Mac};
+    use sha2::Sha256;
+
     use super::*;
     use crate::notify::hook::fake;
     use crate::notify::{Event, Template};
 
     const OK: &str = r#"{"errcode":0,"errmsg":"ok"}"#;
-    const NOW: &str = "2026-01-01T00:00:00Z";
 
     fn robot(brand: Brand, templates: Templates, text: &str) -> (Robot, fake::Sent) {
-        let (outbound, sent) = fake::server(200, &[], text);
+        let (transport, sent) = fake::server(200, &[], text);
         let url = match brand {
             Brand::DingTalk => "https://oapi.dingtalk.com/robot/send?access_token=canary",
             Brand::WeCom => "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=canary",
         };
         let secrets = (Secret::new(url), Some(Secret::new("SECcanary")));
-        let clock = Clock::simulated(NOW.parse().unwrap(), 1);
-        let robot = Robot::new(brand, secrets, templates, Offset::UTC, outbound, clock);
+        let robot = Robot::new(brand, secrets, templates, transport);
         (robot, sent)
     }
 
@@ -270,7 +250,7 @@ mod tests {
         assert_eq!(query[0], ("access_token".into(), "canary".into()));
         let milliseconds: i64 = query[1].1.parse().unwrap();
         assert_eq!(query[1].0, "timestamp");
-        let now: jiff::Timestamp = NOW.parse().unwrap();
+        let now: jiff::Timestamp = fake::NOW.parse().unwrap();
         assert_eq!(milliseconds, now.as_millisecond());
         // The documented rule, by its words.
         let mut mac = Hmac::<Sha256>::new_from_slice(b"SECcanary").unwrap();

@@ -3,17 +3,14 @@
 //! Slack answers 200 with the text `ok`; an error is an HTTP status with a word (`invalid_payload`, `no_service`,
 //! `channel_is_archived`), a flood is 429 with `Retry-After`. One message a second is allowed for a webhook.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use jiff::tz::Offset;
-use reeve_clock::Clock;
 use serde_json::{Value, json};
 
 use super::hook::{Hook, short_text};
-use super::{Error, Markup, Notification, Notifier, Templates};
-use crate::outbound::{BoxFuture, Outbound};
+use super::{Error, Markup, Notification, Notifier, Templates, Transport};
+use crate::outbound::BoxFuture;
 use crate::secret::Secret;
 
 const LIMITS: &[(usize, Duration)] = &[(1, Duration::from_secs(1))];
@@ -35,8 +32,6 @@ const MOST_PARTS: usize = 10;
 pub struct Slack {
     hook: Hook,
     templates: Templates,
-    zone: Offset,
-    clock: Clock,
 }
 
 // === impl Slack ===
@@ -44,24 +39,9 @@ pub struct Slack {
 impl Slack {
     /// The webhook at `url`, which holds its token.
     #[must_use]
-    pub fn new(
-        url: Secret,
-        templates: Templates,
-        zone: Offset,
-        outbound: Arc<dyn Outbound>,
-        clock: Clock,
-    ) -> Self {
-        let vendor = "Slack";
-        Self {
-            hook: Hook {
-                vendor,
-                url,
-                outbound,
-            },
-            templates,
-            zone,
-            clock,
-        }
+    pub fn new(url: Secret, templates: Templates, transport: Transport) -> Self {
+        let hook = transport.hook("Slack", url);
+        Self { hook, templates }
     }
 
     /// The messages that come with the operator.
@@ -72,7 +52,7 @@ impl Slack {
 
     fn message(&self, notification: &Notification) -> Value {
         let template = self.templates.of(notification.event);
-        let message = template.render(notification, self.zone, Markup::Slack);
+        let message = self.hook.render(template, notification, Markup::Slack);
         if fits(&message) {
             return message;
         }
@@ -86,7 +66,7 @@ impl Slack {
         if answer.status() == StatusCode::OK {
             return Ok(());
         }
-        Err(self.hook.refused(&answer, self.clock.now()))
+        Err(self.hook.refused(&answer))
     }
 }
 
@@ -135,13 +115,9 @@ mod tests {
     use crate::notify::{Event, Template};
 
     fn slack(templates: Templates, status: u16, text: &str) -> (Slack, fake::Sent) {
-        let (outbound, sent) = fake::server(status, &[("retry-after", "30")], text);
+        let (transport, sent) = fake::server(status, &[("retry-after", "30")], text);
         let url = Secret::new("https://hooks.slack.com/services/T0/B0/canary");
-        let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 1);
-        (
-            Slack::new(url, templates, Offset::UTC, outbound, clock),
-            sent,
-        )
+        (Slack::new(url, templates, transport), sent)
     }
 
     /// The documented form of a text object.

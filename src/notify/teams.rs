@@ -2,16 +2,13 @@
 //!
 //! The flow answers 202 at once. More than four requests a second are refused (429). A message may have 28 KB.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::tz::Offset;
-use reeve_clock::Clock;
 use serde_json::{Value, json};
 
 use super::hook::{Hook, short_text};
-use super::{Error, Markup, Notification, Notifier, Templates};
-use crate::outbound::{BoxFuture, Outbound};
+use super::{Error, Markup, Notification, Notifier, Templates, Transport};
+use crate::outbound::BoxFuture;
 use crate::secret::Secret;
 
 const LIMITS: &[(usize, Duration)] = &[(4, Duration::from_secs(1))];
@@ -24,8 +21,6 @@ const LARGEST: usize = 28 * 1024;
 pub struct Teams {
     hook: Hook,
     templates: Templates,
-    zone: Offset,
-    clock: Clock,
 }
 
 // === impl Teams ===
@@ -33,24 +28,9 @@ pub struct Teams {
 impl Teams {
     /// The flow at `url`, which holds its signature.
     #[must_use]
-    pub fn new(
-        url: Secret,
-        templates: Templates,
-        zone: Offset,
-        outbound: Arc<dyn Outbound>,
-        clock: Clock,
-    ) -> Self {
-        let vendor = "Teams";
-        Self {
-            hook: Hook {
-                vendor,
-                url,
-                outbound,
-            },
-            templates,
-            zone,
-            clock,
-        }
+    pub fn new(url: Secret, templates: Templates, transport: Transport) -> Self {
+        let hook = transport.hook("Teams", url);
+        Self { hook, templates }
     }
 
     /// The cards that come with the operator.
@@ -61,7 +41,7 @@ impl Teams {
 
     fn message(&self, notification: &Notification) -> String {
         let template = self.templates.of(notification.event);
-        let card = template.render(notification, self.zone, Markup::Teams);
+        let card = self.hook.render(template, notification, Markup::Teams);
         let message = message(card);
         if message.len() <= LARGEST {
             return message;
@@ -79,7 +59,7 @@ impl Teams {
     async fn send(&self, notification: &Notification) -> Result<(), Error> {
         let answer = self.hook.post("", &[], self.message(notification)).await?;
         if !answer.status().is_success() {
-            return Err(self.hook.refused(&answer, self.clock.now()));
+            return Err(self.hook.refused(&answer));
         }
         // A connector reports the refusal of a channel inside of a success.
         let body = String::from_utf8_lossy(answer.body());
@@ -122,13 +102,9 @@ mod tests {
     use crate::notify::{Event, Template};
 
     fn teams(templates: Templates, status: u16, text: &str) -> (Teams, fake::Sent) {
-        let (outbound, sent) = fake::server(status, &[], text);
+        let (transport, sent) = fake::server(status, &[], text);
         let url = Secret::new("https://prod-1.westeurope.logic.azure.com/workflows/x?sig=canary");
-        let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 1);
-        (
-            Teams::new(url, templates, Offset::UTC, outbound, clock),
-            sent,
-        )
+        (Teams::new(url, templates, transport), sent)
     }
 
     /// The documented form of a message with one card.

@@ -10,7 +10,7 @@ use reeve_apiserver::ApiServer;
 
 use super::*;
 use crate::engine::{Endpoint, Engine, Iptables};
-use crate::notify::{Lark, LarkSettings, Notification, Notifier, Templates};
+use crate::notify::{Lark, Notification, Notifier, Templates, Transport};
 use crate::secret::Secret;
 use reeve_clock::Clock;
 
@@ -74,13 +74,14 @@ async fn no_log_line_of_any_level_holds_a_secret() {
         .await
         .unwrap();
 
-    let settings = LarkSettings {
-        hook: Secret::new(format!("http://{address}/hook/canary-hook")),
-        signing: Some(Secret::new("canary-signing")),
-        templates: Templates::built_in(),
+    let url = Secret::new(format!("http://{address}/hook/canary-hook"));
+    let secrets = (url, Some(Secret::new("canary-signing")));
+    let transport = Transport {
+        outbound: http,
+        clock: Clock::system(),
         zone: jiff::tz::Offset::UTC,
     };
-    let lark = Lark::new(settings, http, Clock::system());
+    let lark = Lark::new(secrets, Templates::built_in(), transport);
     let at = "2026-01-01T00:00:00Z".parse().unwrap();
     let error = lark
         .notify(&Notification::common(at, "x"))
