@@ -18,6 +18,7 @@ mod options;
 mod parse;
 mod settings;
 mod sources;
+mod triggers;
 
 pub use channel::{ChannelConfig, Text, Vendor};
 #[cfg(test)]

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Config, EngineConfig, Errors, Options, allowlist, engines, gateways, guard, keys};
+use super::{
+    Config, EngineConfig, Errors, Options, allowlist, engines, gateways, guard, keys, triggers,
+};
 use crate::api::Place;
 use crate::duration;
 use crate::engine::{Endpoint, Kind};
@@ -139,6 +141,7 @@ fn read(
         .map(|key| format!("unknown key {key} ignored"))
         .collect();
     warnings.extend(triggers.iter().filter_map(Definition::warning));
+    warnings.extend(Definition::shared_names(&triggers));
     warnings.extend(engines.iter().filter_map(sets::Definition::warning));
     let about_notifications = data
         .keys()
@@ -416,43 +419,19 @@ impl Reader<'_> {
     }
 
     fn triggers(&mut self, options: &Options) -> Vec<Definition> {
-        let debounce = self.duration(keys::DEBOUNCE);
+        let seconds = self.duration(keys::DEBOUNCE).map(|it| it.as_secs());
         let entries = self.count(keys::DEBOUNCE_ENTRIES);
-        let Some(text) = self
-            .data
-            .get(keys::TRIGGER)
-            .filter(|text| !text.trim().is_empty())
-        else {
-            return Vec::new();
-        };
-        let mut list: Vec<RawTrigger> = match serde_saphyr::from_str_with_options(
-            text,
-            serde_saphyr::options! { emit_comments: false },
-        ) {
-            Ok(list) => list,
-            Err(error) => {
-                let line = error.location();
-                let line = line.and_then(|at| usize::try_from(at.line()).ok());
-                let message = format!(
-                    "a YAML list of triggers is expected: {}",
-                    error.without_snippet()
-                );
-                self.errors.add(keys::TRIGGER, line, message);
-                return Vec::new();
-            }
-        };
+        let dropped = self.lenient.then_some(&mut self.dropped);
+        let text = text(self.data, keys::TRIGGER);
+        let mut list = triggers::read(text, dropped, &mut self.errors);
         for trigger in &mut list {
-            let seconds = debounce.map(|debounce| debounce.as_secs());
             trigger.debounce_seconds = trigger.debounce_seconds.or(seconds);
             trigger.debounce_entries = trigger.debounce_entries.or(entries);
         }
-        match RawTrigger::define_all(&list, options) {
-            Ok(definitions) => definitions,
-            Err(error) => {
-                self.errors.add(keys::TRIGGER, None, error);
-                Vec::new()
-            }
-        }
+        RawTrigger::define_all(&list, options).unwrap_or_else(|error| {
+            self.errors.add(keys::TRIGGER, None, error);
+            Vec::new()
+        })
     }
 }
 

@@ -182,6 +182,19 @@ fn the_first_configuration_of_a_takeover_leaves_out_what_the_original_let_pass_a
 }
 
 #[test]
+fn the_two_grafana_entries_that_the_original_accepts_are_served_with_a_warning() {
+    let mut all = data(ORIGINALS);
+    let twice = "- {name: grafana, addr: ':8090', path: /trigger/grafana}\n- {name: grafana, addr: ':8091', path: /trigger/grafana}\n";
+    all.insert("trigger".into(), twice.into());
+    let config = parse(&all, &open()).unwrap();
+    assert_eq!(config.triggers.len(), 2);
+    let [warning] = config.warnings.as_slice() else {
+        panic!("{:?}", config.warnings);
+    };
+    assert!(warning.contains("have the name grafana"), "{warning}");
+}
+
+#[test]
 fn a_switch_or_a_limit_that_protects_is_an_error_when_it_is_gone() {
     for (key, protecting, other) in [
         ("protectPrivate", "true", "false"),

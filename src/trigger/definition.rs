@@ -302,10 +302,19 @@ impl RawTrigger {
                     second: next.name,
                 });
             }
-            // The name identifies the alerts of a trigger, its bans and its numbers.
-            if let Some(first) = defined.iter().find(|other| other.name == next.name) {
-                let name = first.name.clone();
-                return Err(DefinitionError::SameName { name });
+            // The name identifies the alerts of a trigger, its bans and its numbers. One that lifts must not take back the
+            // bans of another, and shadow mode is that of a name.
+            let confused = |other: &&Definition| {
+                let lifts = [*other, &next]
+                    .iter()
+                    .any(|it| it.resolved == AtResolved::Lift);
+                other.name == next.name && (lifts || other.shadow != next.shadow)
+            };
+            if let Some(first) = defined.iter().find(confused) {
+                return Err(DefinitionError::SameName {
+                    name: first.name.clone(),
+                    kind: first.payload.kind().name(),
+                });
             }
             defined.push(next);
         }
@@ -386,6 +395,23 @@ fn file(name: &str, path: &str, options: &Options) -> Result<MountedFile, Defini
 // === impl Definition ===
 
 impl Definition {
+    /// The names that several of `all` have: they are one source, as in the original.
+    #[must_use]
+    pub fn shared_names(all: &[Self]) -> Vec<String> {
+        let mut shared = Vec::new();
+        for (position, definition) in all.iter().enumerate() {
+            let name = &definition.name;
+            let is_second = all[..position].iter().filter(|it| it.name == *name).count() == 1;
+            if is_second {
+                shared.push(format!(
+                    "several triggers have the name {name}: their alerts, caps and numbers count together; to separate them, set another name and type: {}",
+                    definition.payload.kind().name()
+                ));
+            }
+        }
+        shared
+    }
+
     /// The risk of a definition that is allowed.
     #[must_use]
     pub fn warning(&self) -> Option<String> {

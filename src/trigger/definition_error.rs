@@ -18,11 +18,15 @@ pub enum DefinitionError {
         /// The name.
         name: String,
     },
-    /// Two triggers of one name.
-    #[error("two triggers have the name {name}; set another name, and type to what it was")]
+    /// Two triggers of one name that have to be told apart.
+    #[error(
+        "two triggers have the name {name}, and one of them has resolved: lift or shadow: true, which needs a name of its own; set another name, and type: {kind}"
+    )]
     SameName {
         /// The name.
         name: String,
+        /// The type of the first.
+        kind: &'static str,
     },
     /// Unknown type.
     #[error("trigger {name}: unknown type {kind:?}; use type: {}", Kind::names())]
@@ -101,7 +105,9 @@ pub enum DefinitionError {
         watched: String,
     },
     /// Two triggers at one place.
-    #[error("triggers {first} and {second} listen at the same address and path")]
+    #[error(
+        "triggers {first} and {second} listen at the same address and path; remove one of them, or set another path"
+    )]
     Same {
         /// The one that comes first.
         first: String,

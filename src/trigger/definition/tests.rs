@@ -97,20 +97,46 @@ fn what_cannot_be_served_is_named() {
     let twice = raw("{name: grafana, addr: ':1', path: /p}");
     let error = RawTrigger::define_all(&[twice.clone(), twice], &options(true)).unwrap_err();
     assert!(matches!(error, DefinitionError::Same { .. }));
+    assert!(error.to_string().contains("set another path"), "{error}");
     let long = format!(
         "{{name: {}, type: grafana, addr: ':1', path: /p}}",
         "a".repeat(64)
     );
     let error = raw(&long).define(&options(true)).unwrap_err();
     assert!(matches!(error, DefinitionError::Name { .. }));
-    let named = |path| raw(&format!("{{name: grafana, addr: ':1', path: {path}}}"));
-    let error = RawTrigger::define_all(&[named("/a"), named("/b")], &options(true)).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("two triggers have the name grafana"),
-        "{error}"
-    );
+}
+
+#[test]
+fn two_triggers_of_one_name_are_one_source_unless_they_have_to_be_told_apart() {
+    let named = |path: &str, extra: &str| {
+        raw(&format!(
+            "{{name: grafana, addr: ':1', path: {path}{extra}}}"
+        ))
+    };
+    let define = |one: &str, other: &str| {
+        let both = [named("/a", one), named("/b", other), named("/c", one)];
+        RawTrigger::define_all(&both, &options(true))
+    };
+    let served = define("", "").unwrap();
+    assert!(served.iter().all(|it| it.name == "grafana"));
+    assert_eq!(served.len(), 3);
+    let shared = Definition::shared_names(&served);
+    assert_eq!(shared.len(), 1, "once a name: {shared:?}");
+    assert!(shared[0].contains("set another name and type: grafana"));
+    assert!(Definition::shared_names(&served[..1]).is_empty());
+    assert!(define(", shadow: true", ", shadow: true").is_ok());
+    for (one, other) in [
+        (", resolved: lift", ""),
+        ("", ", resolved: lift"),
+        ("", ", shadow: true"),
+    ] {
+        let error = define(one, other).unwrap_err().to_string();
+        assert!(
+            error.contains("two triggers have the name grafana"),
+            "{error}"
+        );
+        assert!(error.contains("type: grafana"), "{error}");
+    }
 }
 
 #[test]
