@@ -1,4 +1,4 @@
-//! The agent: follows the list, keeps the kernel at it, reports.
+//! The agent: follows the list, keeps the kernel at it, and reports its state with each request.
 //!
 //! # Failures
 //! - **No answer, or one that is no list**: the sets stay, the kernel goes on ending bans, and the request is repeated with
@@ -32,8 +32,6 @@ const PACE: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_secs(5);
 /// The longest back-off after failures.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
-/// A report is repeated after this time; the operator forgets an agent after 5 minutes.
-const REPORT: Duration = Duration::from_secs(60);
 /// How many newly refused entries are logged at once.
 const LOGGED: usize = 10;
 
@@ -52,10 +50,9 @@ pub struct Agent<K, S> {
     /// Whether the next request is for all entries.
     from_scratch: bool,
     error: Option<String>,
-    elements: [usize; 2],
     held: usize,
-    enforced: Option<String>,
-    reported: Option<(Instant, Report)>,
+    /// What the next request reports; none before the kernel has a list.
+    report: Arc<Mutex<Option<Report>>>,
     counting: bool,
 }
 
@@ -91,10 +88,8 @@ impl<K: Kernel, S: Source> Agent<K, S> {
             asked: Instant::now(),
             from_scratch: false,
             error: None,
-            elements: [0; 2],
             held: 0,
-            enforced: None,
-            reported: None,
+            report: Arc::default(),
             counting: false,
         }
     }
@@ -121,7 +116,6 @@ impl<K: Kernel, S: Source> Agent<K, S> {
                 }
                 _ = check.tick() => self.look().await,
             }
-            self.report().await;
         }
     }
 
@@ -137,11 +131,13 @@ impl<K: Kernel, S: Source> Agent<K, S> {
             self.enforcer.lock().ask()
         };
         let source = Arc::clone(&self.source);
+        let report = Arc::clone(&self.report);
         Box::pin(async move {
             sleep(pause).await;
             let began = Instant::now();
             let addresses = source.addresses().await;
-            (began, addresses, source.fetch(ask).await)
+            let report = report.lock().clone();
+            (began, addresses, source.fetch(ask, report).await)
         })
     }
 
@@ -257,10 +253,16 @@ impl<K: Kernel, S: Source> Agent<K, S> {
             }
         }
         self.error = error;
-        let ready = match (&self.error, &self.enforced) {
-            (Some(error), _) => Err(error.clone()),
-            (None, None) => Err("no list has been received yet".to_owned()),
-            (None, Some(_)) => Ok(()),
+        let ready = {
+            let mut report = self.report.lock();
+            if let Some(report) = &mut *report {
+                report.error.clone_from(&self.error);
+            }
+            match (&self.error, &*report) {
+                (Some(error), _) => Err(error.clone()),
+                (None, None) => Err("no list has been received yet".to_owned()),
+                (None, Some(_)) => Ok(()),
+            }
         };
         self.health.ready().add("enforcing", move || ready.clone());
     }
@@ -282,8 +284,12 @@ impl<K: Kernel, S: Source> Agent<K, S> {
             self.metrics.start_counters([Counter::default(); 2]);
             self.counting = true;
         }
-        self.enforced = self.enforcer.lock().version().map(str::to_owned);
-        self.elements = outcome.elements;
+        let version = self.enforcer.lock().version().map(str::to_owned);
+        *self.report.lock() = version.map(|version| Report {
+            version,
+            count: outcome.elements.iter().sum(),
+            error: None,
+        });
         for (family, count) in Family::ALL.into_iter().zip(outcome.elements) {
             self.metrics.set_entries(family, count);
         }
@@ -330,33 +336,8 @@ impl<K: Kernel, S: Source> Agent<K, S> {
             v4 = outcome.elements[0],
             v6 = outcome.elements[1],
             changed = outcome.changed,
-            version = self.enforced,
             "compared the sets with the list"
         );
-    }
-
-    /// Reports the state where it changed, and from time to time.
-    async fn report(&mut self) {
-        let Some(version) = self.enforced.clone() else {
-            return;
-        };
-        let report = Report {
-            version,
-            count: self.elements.iter().sum(),
-            error: self.error.clone(),
-        };
-        if let Some((at, before)) = &self.reported
-            && at.elapsed() < REPORT
-            && *before == report
-        {
-            return;
-        }
-        // Also after a failure: the next attempt is due with the next change, or in a minute.
-        self.reported = Some((Instant::now(), report.clone()));
-        if let Err(error) = self.source.report(report).await {
-            self.metrics.error("report");
-            tracing::debug!(%error, "could not report to the operator");
-        }
     }
 }
 

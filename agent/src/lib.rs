@@ -7,7 +7,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`command`] | the command line |
-//! | [`agent`] | the loop: request, change, look, report |
+//! | [`agent`] | the loop: request, change, look |
 //! | [`enforcer`] | compares the kernel with the list and changes it |
 //! | [`list`], [`source`] | the list and its format; HTTP |
 //! | [`interval`], [`plan`], [`guard`] | pure decisions: intervals, differences, the brake, refused entries |

@@ -88,7 +88,7 @@ impl Metrics {
         );
         registry.register(
             "ipblock_agent_errors",
-            "Errors, of the list (connect, timeout, credentials, status, list), of reports (report) and of the kernel",
+            "Errors, of the list (connect, timeout, credentials, status, list) and of the kernel (netlink, netlink_refused, netlink_interrupted, panic)",
             self.errors.clone(),
         );
         registry.register(

@@ -30,8 +30,8 @@ const LARGEST_FILE: u64 = 1 << 20;
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long an answer may take beside the wait that was requested.
 const TRANSFER: Duration = Duration::from_secs(30);
-/// The name of this node, and its report in JSON: headers of the requests. A report counts at the replica that the agent
-/// polls, and costs no request of its own.
+/// The name of this node, and its report in JSON: headers of each request. A report counts at the replica that the agent
+/// polls.
 const AGENT: HeaderName = HeaderName::from_static("x-ipblock-agent");
 const AGENT_REPORT: HeaderName = HeaderName::from_static("x-ipblock-agent-report");
 /// The longest text of an error in a report, in characters.
@@ -62,11 +62,13 @@ pub enum Error {
 
 /// Where the list comes from.
 pub trait Source: Send + Sync + 'static {
-    /// Requests the list. An `ask` with a version is answered when the version changes, or after the wait.
-    fn fetch(&self, ask: Ask) -> BoxFuture<'static, Result<Received, Error>>;
-
-    /// Sends the state of this node, at the latest with the next request.
-    fn report(&self, report: Report) -> BoxFuture<'static, Result<(), Error>>;
+    /// Requests the list, and sends the state of this node. An `ask` with a version is answered when the version changes,
+    /// or after the wait.
+    fn fetch(
+        &self,
+        ask: Ask,
+        report: Option<Report>,
+    ) -> BoxFuture<'static, Result<Received, Error>>;
 
     /// The addresses of the operator's endpoint, as far as its name resolves.
     fn addresses(&self) -> BoxFuture<'static, Vec<IpAddr>>;
@@ -97,8 +99,6 @@ pub struct HttpSettings {
 pub struct Http {
     settings: Arc<HttpSettings>,
     client: Arc<Mutex<Option<(Stamp, reqwest::Client)>>>,
-    /// What the next request reports.
-    report: Arc<Mutex<Option<Report>>>,
 }
 
 /// The authorities' file when it was read: time of change and length.
@@ -147,7 +147,6 @@ impl Http {
         Ok(Self {
             settings: Arc::new(settings),
             client: Arc::default(),
-            report: Arc::default(),
         })
     }
 
@@ -217,10 +216,12 @@ impl Http {
         Ok(headers)
     }
 
-    async fn get(self, ask: Ask) -> Result<Received, Error> {
+    async fn get(self, ask: Ask, report: Option<Report>) -> Result<Received, Error> {
         let mut url = self.settings.url.clone();
         let mut headers = self.headers()?;
-        self.add_report(&mut headers);
+        if let Some(report) = report {
+            add_report(&mut headers, &self.settings.node, report);
+        }
         {
             let mut query = url.query_pairs_mut();
             query.append_pair("format", "json");
@@ -260,44 +261,24 @@ impl Http {
     }
 }
 
-impl Http {
-    /// Adds the last report to the headers of a request.
-    fn add_report(&self, headers: &mut HeaderMap) {
-        let Some(mut report) = self.report.lock().clone() else {
-            return;
-        };
-        if let Some(error) = &mut report.error {
-            *error = error.chars().take(LONGEST_ERROR).collect();
-        }
-        let node = HeaderValue::try_from(self.settings.node.as_str());
-        let report = serde_json::to_vec(&report).ok();
-        let report = report.and_then(|report| HeaderValue::try_from(report).ok());
-        if let (Ok(node), Some(report)) = (node, report) {
-            headers.insert(AGENT, node);
-            headers.insert(AGENT_REPORT, report);
-        }
-    }
-}
-
 impl Source for Http {
-    fn fetch(&self, ask: Ask) -> BoxFuture<'static, Result<Received, Error>> {
+    fn fetch(
+        &self,
+        ask: Ask,
+        report: Option<Report>,
+    ) -> BoxFuture<'static, Result<Received, Error>> {
         let wait = ask
             .version
             .as_ref()
             .map_or(Duration::ZERO, |_| self.settings.wait);
         let limit = wait + TRANSFER;
-        let request = self.clone().get(ask);
+        let request = self.clone().get(ask, report);
         Box::pin(async move {
             match tokio::time::timeout(limit, request).await {
                 Ok(result) => result,
                 Err(_) => Err(Error::Timeout(limit)),
             }
         })
-    }
-
-    fn report(&self, report: Report) -> BoxFuture<'static, Result<(), Error>> {
-        *self.report.lock() = Some(report);
-        Box::pin(async { Ok(()) })
     }
 
     fn addresses(&self) -> BoxFuture<'static, Vec<IpAddr>> {
@@ -317,6 +298,19 @@ impl Source for Http {
                 None => Vec::new(),
             }
         })
+    }
+}
+
+/// Adds the report of `node` to the headers of a request, with at most [`LONGEST_ERROR`] characters of its error.
+fn add_report(headers: &mut HeaderMap, node: &str, mut report: Report) {
+    if let Some(error) = &mut report.error {
+        *error = error.chars().take(LONGEST_ERROR).collect();
+    }
+    let report = serde_json::to_vec(&report).ok();
+    let report = report.and_then(|report| HeaderValue::try_from(report).ok());
+    if let (Ok(node), Some(report)) = (HeaderValue::try_from(node), report) {
+        headers.insert(AGENT, node);
+        headers.insert(AGENT_REPORT, report);
     }
 }
 
@@ -416,20 +410,15 @@ mod tests {
         assert!(Http::new(plain).is_ok());
     }
 
-    #[tokio::test]
-    async fn a_report_travels_with_the_next_request_and_waits_for_nothing() {
-        let source = Http::new(settings("https://127.0.0.1:1/bans")).unwrap();
+    #[test]
+    fn a_report_is_a_header_however_long_its_error_is() {
         let mut headers = HeaderMap::new();
-        source.add_report(&mut headers);
-        assert!(headers.is_empty(), "there is no report yet");
         let report = Report {
             version: "v7".into(),
             count: 2,
             error: Some("x\n\u{e9}".repeat(5000)),
         };
-        // Nothing listens there, and the report is taken all the same.
-        source.report(report).await.unwrap();
-        source.add_report(&mut headers);
+        add_report(&mut headers, "node", report);
         assert_eq!(headers[AGENT], "node");
         let sent = headers[AGENT_REPORT].as_bytes();
         assert!(sent.len() < 4096);
@@ -455,10 +444,10 @@ mod tests {
         let file = directory.join("token");
         settings.token_file = Some(file.clone());
         let source = Http::new(settings).unwrap();
-        let error = source.fetch(Ask::default()).await.unwrap_err();
+        let error = source.fetch(Ask::default(), None).await.unwrap_err();
         assert_eq!(error.kind(), "credentials", "{error}");
         std::fs::write(&file, "\n").unwrap();
-        let error = source.fetch(Ask::default()).await.unwrap_err();
+        let error = source.fetch(Ask::default(), None).await.unwrap_err();
         assert!(error.to_string().contains("empty"), "{error}");
         std::fs::write(&file, "first\nsecond\n").unwrap();
         assert_eq!(source.headers().unwrap()[AUTHORIZATION], "Bearer first");

@@ -318,6 +318,8 @@ async fn a_change_that_the_kernel_refuses_is_repeated_and_reported() {
         test.metric("ipblock_agent_errors_total{kind=\"netlink_refused\"}"),
         2.0
     );
+    // The next request is due after the wait.
+    seconds(31).await;
     let reports = test.operator.0.lock().reports.clone();
     assert!(reports.iter().any(|report| {
         report

@@ -173,9 +173,17 @@ impl Operator {
 }
 
 impl Source for Operator {
-    fn fetch(&self, ask: Ask) -> BoxFuture<'static, Result<Received, Error>> {
+    fn fetch(
+        &self,
+        ask: Ask,
+        report: Option<Report>,
+    ) -> BoxFuture<'static, Result<Received, Error>> {
         let operator = self.clone();
-        operator.0.lock().asks.push(ask.clone());
+        {
+            let mut script = operator.0.lock();
+            script.asks.push(ask.clone());
+            script.reports.extend(report);
+        }
         async move {
             let waited = Instant::now();
             loop {
@@ -200,11 +208,6 @@ impl Source for Operator {
             }
         }
         .boxed()
-    }
-
-    fn report(&self, report: Report) -> BoxFuture<'static, Result<(), Error>> {
-        self.0.lock().reports.push(report);
-        async { Ok(()) }.boxed()
     }
 
     fn addresses(&self) -> BoxFuture<'static, Vec<IpAddr>> {
