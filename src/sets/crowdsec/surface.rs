@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use url::form_urlencoded;
 
 use super::super::access::Access;
+use super::super::kind::SetEngine as _;
 use super::super::serve::{Surface, in_pieces};
 use super::super::set::{Difference, Entry, TargetSet, Until};
 use super::decision::{Decision, ORIGIN, Scopes, containing};
@@ -172,7 +173,10 @@ impl CrowdSecSurface {
             if !query.startup {
                 let lifted = self.engine.desired.lifted(now);
                 let lifted = lifted.iter().map(|entry| entry.target);
-                deleted.extend(lifted.filter(|it| scopes.has(it) && set.get(it).is_none()));
+                // A bouncer never got what this engine does not take.
+                let capabilities = self.engine.capabilities();
+                let had = |it: &Target| capabilities.takes(it) && scopes.has(it);
+                deleted.extend(lifted.filter(|it| had(it) && set.get(it).is_none()));
             }
             let new = decisions(parts(set), scopes, now);
             return in_pieces(

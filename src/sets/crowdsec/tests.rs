@@ -24,11 +24,16 @@ struct Case {
 
 impl Case {
     async fn new(access: Access) -> Self {
+        Self::with_ranges(access, true).await
+    }
+
+    async fn with_ranges(access: Access, ranges: bool) -> Self {
         let start = "2026-01-01T00:00:00Z".parse().unwrap();
         let time = Time::new(reeve_clock::Clock::simulated(start, 1));
         let desired = Desired::new([]);
         let metrics = Metrics::default();
-        let engine = Arc::new(CrowdSecEngine::new("lapi", time, desired, metrics));
+        let engine = CrowdSecEngine::new("lapi", time, desired, metrics);
+        let engine = Arc::new(engine.with_ranges(ranges));
         let surface = Arc::new(CrowdSecSurface::new(Arc::clone(&engine), access));
         let mut listeners = Listeners::default();
         let loopback = ([127, 0, 0, 1], 0).into();
@@ -190,21 +195,43 @@ async fn an_answer_that_is_lost_is_made_up_for_by_the_next_also_twice_in_a_row()
 
 #[tokio::test]
 async fn a_bouncer_whose_position_is_not_known_gets_the_lifts_too() {
-    let case = Case::filled(ENTRIES).await;
-    let source = Source::List("feed".into());
-    let desired = &case.engine.desired;
-    for target in ["192.0.2.7", "203.0.113.7", "203.0.113.8"] {
-        let target = target.parse().unwrap();
-        desired.insert(&source, target, Until::NEVER);
-        desired.remove(&source, target);
+    let hosts = [ENTRIES[0], ENTRIES[2]];
+    // The first that is lifted is banned by now, as the engine has it.
+    for (ranges, entries, all, lifted) in [
+        (
+            true,
+            ENTRIES,
+            &["192.0.2.7", "198.51.100.0/24", "2001:db8::7"][..],
+            &["203.0.113.7", "203.0.113.8", "203.0.113.128/25"][..],
+        ),
+        // An engine without ranges has never sent one.
+        (
+            false,
+            &hosts,
+            &["192.0.2.7", "2001:db8::7"],
+            &["203.0.113.7", "203.0.113.8"],
+        ),
+    ] {
+        let case = Case::with_ranges(Access::Insecure, ranges).await;
+        case.set(entries).await;
+        case.engine.ready();
+        let source = Source::List("feed".into());
+        let desired = &case.engine.desired;
+        for target in [
+            "192.0.2.7",
+            "203.0.113.7",
+            "203.0.113.8",
+            "203.0.113.128/25",
+        ] {
+            let target = target.parse().unwrap();
+            desired.insert(&source, target, Until::NEVER);
+            desired.remove(&source, target);
+        }
+        assert_eq!(case.stream("", "a").await, lists(all, lifted));
+        assert_eq!(case.stream("", "a").await, lists(&[], &[]));
+        let start = case.stream("?startup=true", "a").await;
+        assert_eq!(start, lists(all, &[]), "it has nothing yet");
     }
-    // The first is banned by now, as the engine has it.
-    let all = ["192.0.2.7", "198.51.100.0/24", "2001:db8::7"];
-    let lifted = ["203.0.113.7", "203.0.113.8"];
-    assert_eq!(case.stream("", "a").await, lists(&all, &lifted));
-    assert_eq!(case.stream("", "a").await, lists(&[], &[]));
-    let start = case.stream("?startup=true", "a").await;
-    assert_eq!(start, lists(&all, &[]), "it has nothing yet");
 }
 
 #[tokio::test]
