@@ -35,7 +35,7 @@ pub(super) enum Content {
     Entries,
 }
 
-/// The versions of the entries of both families, of IPv4 and of IPv6.
+/// The versions of the entries of both families, of IPv4 and of IPv6, in the order of [`Family`].
 pub(super) type Versions = [u128; 3];
 
 /// The sum over the content of a list.
@@ -60,7 +60,8 @@ pub(super) struct History {
 
 #[derive(Debug)]
 struct Batch {
-    before: Fingerprint,
+    /// Of the list before it, so that a request hashes nothing.
+    before: Versions,
     changes: Vec<Difference>,
 }
 
@@ -100,7 +101,7 @@ impl Fingerprint {
 
     /// The version of a part of the list, 32 hexadecimal digits.
     pub(super) fn version(&self, family: Family, content: Content) -> String {
-        format!("{:032x}", self.digest(family, content))
+        written(self.digest(family, content))
     }
 
     /// The versions that agents enforce one of.
@@ -135,6 +136,16 @@ fn digests(target: &Target, until: Until) -> (u128, u128) {
     (number(alone), number(digest))
 }
 
+fn written(version: u128) -> String {
+    format!("{version:032x}")
+}
+
+/// Reads what [`written`] writes, and nothing else: what a reader sends is in its answer.
+fn read(text: &str) -> Option<u128> {
+    let version = u128::from_str_radix(text, 16).ok()?;
+    (written(version) == text).then_some(version)
+}
+
 fn number(digest: Sha256) -> u128 {
     let mut bytes = [0; 16];
     for (byte, from) in bytes.iter_mut().zip(digest.finalize()) {
@@ -147,7 +158,7 @@ fn number(digest: Sha256) -> u128 {
 
 impl History {
     /// Remembers a batch. One that is too large makes every earlier version unknown.
-    pub(super) fn push(&mut self, before: Fingerprint, changes: Vec<Difference>) {
+    pub(super) fn push(&mut self, before: Versions, changes: Vec<Difference>) {
         self.changes += changes.len();
         self.batches.push_back(Batch { before, changes });
         while self.changes > MOST_CHANGES || self.batches.len() > MOST_BATCHES {
@@ -166,13 +177,13 @@ impl History {
         family: Family,
         now: &Fingerprint,
     ) -> Option<BTreeMap<Target, Option<Until>>> {
-        let is =
-            |fingerprint: &Fingerprint| fingerprint.version(family, Content::Entries) == version;
-        if is(now) {
+        if now.version(family, Content::Entries) == version {
             return Some(BTreeMap::new());
         }
+        let version = read(version)?;
+        let is = |batch: &Batch| batch.before[family as usize] == version;
         // A list that went back to an earlier version has it twice: the later one is nearer.
-        let first = self.batches.iter().rposition(|batch| is(&batch.before))?;
+        let first = self.batches.iter().rposition(is)?;
         let changes = self.batches.range(first..).flat_map(|it| &it.changes);
         let changes = changes.filter(|change| family.has(&change.target));
         Some(changes.map(|it| (it.target, it.after)).collect())
@@ -204,7 +215,7 @@ mod tests {
             let change = difference(target, before, after);
             let earlier = self.0;
             self.0.change(&change);
-            self.1.push(earlier, vec![change]);
+            self.1.push(earlier.versions(), vec![change]);
             self.version(Family::Both)
         }
 
@@ -279,6 +290,21 @@ mod tests {
     }
 
     #[test]
+    fn a_version_in_other_digits_than_the_operators_is_not_known() {
+        let mut list = Changing::default();
+        let earlier = list.change("192.0.2.1", None, Some(1));
+        list.change("192.0.2.2", None, Some(1));
+        assert!(list.since(&earlier, Family::Both).is_some());
+        for other in [
+            earlier.to_uppercase(),
+            format!("+{earlier}"),
+            format!("0{earlier}"),
+        ] {
+            assert_eq!(list.since(&other, Family::Both), None, "{other}");
+        }
+    }
+
+    #[test]
     fn of_two_equal_versions_the_later_one_counts() {
         let mut list = Changing::default();
         let one = list.change("192.0.2.1", None, Some(1));
@@ -294,13 +320,14 @@ mod tests {
     fn the_history_is_bounded() {
         let mut history = History::default();
         let change = difference("192.0.2.1", None, Some(1));
+        let before = Versions::default();
         for _ in 0..MOST_BATCHES + 10 {
-            history.push(Fingerprint::default(), vec![change]);
+            history.push(before, vec![change]);
         }
         assert_eq!(history.batches.len(), MOST_BATCHES);
-        history.push(Fingerprint::default(), vec![change; MOST_CHANGES]);
+        history.push(before, vec![change; MOST_CHANGES]);
         assert_eq!((history.batches.len(), history.changes), (1, MOST_CHANGES));
-        history.push(Fingerprint::default(), vec![change; MOST_CHANGES + 1]);
+        history.push(before, vec![change; MOST_CHANGES + 1]);
         assert_eq!((history.batches.len(), history.changes), (0, 0));
     }
 }

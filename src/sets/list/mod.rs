@@ -155,11 +155,9 @@ impl SetEngine for ListEngine {
             let mut changes = Vec::new();
             change.each(|difference| changes.push(difference));
             let mut served = self.served.lock();
-            let before = served.fingerprint;
+            let before = served.fingerprint.versions();
             // Before a reader has the next version: until it reports that, it is not behind.
-            self.agents
-                .lock()
-                .replace(before.versions(), Instant::now());
+            self.agents.lock().replace(before, Instant::now());
             for difference in &changes {
                 served.fingerprint.change(difference);
             }
