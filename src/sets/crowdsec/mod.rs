@@ -13,6 +13,7 @@
 //! position is the sets that its last answers led to, copies that share memory. Whether an answer arrived is not known,
 //! so each answer has what differs from any of them: changes are sent three times, which changes nothing at a bouncer
 //! that has them. A bouncer whose position is not known gets all decisions, and the lifts that are remembered as deleted.
+//! The answer with all decisions is sent once; a restart of the bouncer makes up for one that was lost.
 //!
 //! A ban whose end moved is new only: some bouncers take in what is new before what is deleted, and would lift it. The
 //! firewall bouncer deletes first, and its kernel sets may keep the time of an element that is there: it gets both.
