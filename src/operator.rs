@@ -149,6 +149,7 @@ struct Assembled {
     sets: Arc<Sets>,
     live: Live,
     guard: Guard,
+    pulled: Arc<Sources>,
     time: Time,
 }
 
@@ -383,6 +384,7 @@ fn assemble(
     let pulled = Arc::clone(&triggers);
     let sources = Sources::of_blocks(caches, pulled, policy, time.clone(), source_counts);
     let sources = Arc::new(sources);
+    let shown_sources = Arc::clone(&sources);
     let (again, requests) = source::channel::<Request>(REQUESTS);
     let record = Arc::new(Record::new(&settings.namespace));
     let losses = Arc::new(Losses::new(counts.guard().clone()));
@@ -533,6 +535,7 @@ fn assemble(
         sets,
         live: shown,
         guard: shown_guard,
+        pulled: shown_sources,
         time: shown_time,
     })
 }
@@ -591,6 +594,7 @@ async fn serve_page(
         caches: manager.caches().clone(),
         live: parts.live.clone(),
         guard: parts.guard.clone(),
+        pulled: Arc::clone(&parts.pulled),
         time: parts.time.clone(),
         leads: manager.leading(),
         replica: settings.identity.clone().unwrap_or_default(),

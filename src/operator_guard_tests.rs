@@ -89,7 +89,7 @@ impl World {
 /// The text that releases the brake, from the message of a block.
 fn release_id(message: &str) -> String {
     let id = message.split(" of the ConfigMap to ").nth(1).unwrap();
-    id.trim_end_matches(", or raise the key").to_owned()
+    id.trim_end_matches(", or raise bansPerMinute").to_owned()
 }
 
 #[tokio::test(start_paused = true)]

@@ -185,7 +185,7 @@ impl fmt::Display for Held {
             ),
             Self::Braked { most, id } => write!(
                 formatter,
-                "the brake holds all new bans, because there were more than {most} within a minute (brake.bansPerMinute); check their source, then set the annotation {RELEASE} of the ConfigMap to {id}, or raise the key"
+                "the brake holds all new bans, because there were more than {most} within a minute (brake.bansPerMinute); check their source, then set the annotation {RELEASE} of the ConfigMap to {id}, or raise bansPerMinute"
             ),
         }
     }

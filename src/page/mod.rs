@@ -15,8 +15,8 @@
 //! server authorizes to get its paths. A browser asks for the token as a password.
 //!
 //! # When something fails
-//! A state that cannot be read answers 503 with the reason, which the page shows while it asks again. More than a few
-//! searches at once are answered 503.
+//! A state that cannot be read answers 503 with the reason, which the page shows while it asks again. Of more than two
+//! readings at once the others wait five seconds, then they are answered 503.
 
 mod guard;
 mod reader;

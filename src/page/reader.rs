@@ -12,6 +12,7 @@ use super::state::{Configuration, State, Summary};
 use crate::api::{BlockList, IPBlock};
 use crate::guard::Guard;
 use crate::guard::brake::RELEASE;
+use crate::pulled;
 use crate::reconcile::{BlockPages, Live};
 use crate::target::Target;
 use crate::time::Time;
@@ -23,10 +24,10 @@ const FRESH: Duration = Duration::from_secs(2);
 /// A state stays for this many times the time that it took, so that reading takes a tenth of a core at most.
 const REST: u32 = 10;
 
-/// Searches at once. Each reads every block.
-const SEARCHES: usize = 2;
+/// Readings at once, of states and of searches. Each reads every block.
+const READINGS: usize = 2;
 
-/// How long a search waits for the others.
+/// How long a reading waits for the others.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where the page gets what it shows.
@@ -38,6 +39,8 @@ pub struct Sources {
     pub live: Live,
     /// The brakes.
     pub guard: Guard,
+    /// The lists that are pulled, and their brakes.
+    pub pulled: Arc<pulled::Sources>,
     /// The time that bans end by.
     pub time: Time,
     /// Whether this replica leads.
@@ -51,7 +54,7 @@ pub struct Sources {
 pub struct Reader {
     sources: Sources,
     last: Arc<Mutex<Option<Last>>>,
-    searches: Arc<Semaphore>,
+    readings: Arc<Semaphore>,
 }
 
 /// A state that was read.
@@ -80,7 +83,7 @@ impl Reader {
         Self {
             sources,
             last: Arc::default(),
-            searches: Arc::new(Semaphore::new(SEARCHES)),
+            readings: Arc::new(Semaphore::new(READINGS)),
         }
     }
 
@@ -107,11 +110,7 @@ impl Reader {
             })
             .await?;
         let leads = *sources.leads.borrow();
-        let state = summary.into_state(
-            &sources.replica,
-            leads,
-            configuration(&sources.live, &sources.guard),
-        );
+        let state = summary.into_state(&sources.replica, leads, configuration(&sources));
         let state = Arc::new(state);
         let fresh = begin + FRESH.max(begin.elapsed() * REST);
         *last = Some(Last {
@@ -126,15 +125,8 @@ impl Reader {
     /// # Errors
     /// Why the blocks cannot be read.
     pub async fn why(&self, target: Target) -> Result<Answer, String> {
-        let permit = Arc::clone(&self.searches).acquire_owned();
-        let permit = tokio::time::timeout(PATIENCE, permit).await;
-        let Ok(Ok(permit)) = permit else {
-            return Err("other searches are at work; try again".to_owned());
-        };
         let search = self
             .each(move |blocks| {
-                // A client that left does not end its search.
-                let _permit = permit;
                 let mut search = Search::new(target);
                 blocks.each(|block| search.see(block))?;
                 Ok(search)
@@ -172,12 +164,27 @@ impl Reader {
         let lister = self.sources.caches.lister::<IPBlock>();
         let lister = lister.map_err(|error| error.to_string())?;
         let blocks = Blocks(BlockPages::new(lister));
-        let done = tokio::task::spawn_blocking(move || read(blocks)).await;
-        match done {
-            Ok(read) => read.map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
-        }
+        let done = beside(&self.readings, move || read(blocks)).await?;
+        done.map_err(|error| error.to_string())
     }
+}
+
+/// Runs `read` beside the tasks of the operator, when one of `readings` is free.
+async fn beside<T: Send + 'static>(
+    readings: &Arc<Semaphore>,
+    read: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String> {
+    let permit = Arc::clone(readings).acquire_owned();
+    let permit = tokio::time::timeout(PATIENCE, permit).await;
+    let Ok(Ok(permit)) = permit else {
+        return Err("other requests read the blocks now; try again".to_owned());
+    };
+    let done = tokio::task::spawn_blocking(move || {
+        // A client that left does not end its reading.
+        let _permit = permit;
+        read()
+    });
+    done.await.map_err(|error| error.to_string())
 }
 
 impl std::fmt::Debug for Reader {
@@ -203,7 +210,13 @@ impl Blocks {
     }
 }
 
-fn configuration(live: &Live, guard: &Guard) -> Configuration {
+fn configuration(sources: &Sources) -> Configuration {
+    let Sources {
+        live,
+        guard,
+        pulled,
+        ..
+    } = sources;
     let problems = [live.check(), live.check_latest(), live.check_triggers()];
     let mut problems: Vec<String> = problems.into_iter().filter_map(Result::err).collect();
     problems.dedup();
@@ -218,6 +231,7 @@ fn configuration(live: &Live, guard: &Guard) -> Configuration {
             lifts.refused, lifts.standing, lifts.id
         ));
     }
+    problems.extend(pulled.held());
     let Some(config) = live.config() else {
         return Configuration {
             problems,
@@ -237,5 +251,36 @@ fn configuration(live: &Live, guard: &Guard) -> Configuration {
         sets: sets.map(|engine| engine.name.clone()).collect(),
         problems,
         warnings: config.warnings.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reading_whose_client_left_counts_until_it_ends() {
+        let readings = Arc::new(Semaphore::new(1));
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let (begin, began) = tokio::sync::oneshot::channel::<()>();
+        let first = Arc::clone(&readings);
+        let first = tokio::spawn(async move {
+            let read = move || {
+                begin.send(()).unwrap();
+                ends.recv().unwrap();
+            };
+            beside(&first, read).await
+        });
+        began.await.unwrap();
+        first.abort();
+        assert!(first.await.unwrap_err().is_cancelled());
+        let second = Arc::clone(&readings);
+        let second = tokio::spawn(async move { beside(&second, || ()).await });
+        tokio::task::yield_now().await;
+        tokio::time::advance(PATIENCE).await;
+        let refused = second.await.unwrap().unwrap_err();
+        assert!(refused.contains("try again"), "{refused}");
+        end.send(()).unwrap();
+        assert_eq!(beside(&readings, || 7).await, Ok(7));
     }
 }

@@ -169,7 +169,11 @@ fn what_was_read_before_there_was_a_configuration_counts_with_it() {
     // It is put in force before the blocks are read, and only seen again.
     configured(None, None);
     guard.recall(ask("feed"), None, Duration::ZERO);
-    guard.recall_brake(None, "to bans-7, or raise the key", Timestamp::UNIX_EPOCH);
+    guard.recall_brake(
+        None,
+        "to bans-7, or raise bansPerMinute",
+        Timestamp::UNIX_EPOCH,
+    );
     guard.seeded(&coverage, None);
     configured(Some(&one), None);
     assert_eq!(guard.braked().as_deref(), Some("bans-7"));

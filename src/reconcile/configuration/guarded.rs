@@ -54,7 +54,7 @@ impl ConfigurationReconciler {
         let guard = &self.consumers.guard;
         let lifts = guard.lifts().map(|lifts| lifts.to_string());
         let bans = guard.braked().map(|id| format!(
-            "the brake holds all new bans: there were more within a minute than brake.bansPerMinute; check their source, then set the annotation {} of the ConfigMap to {id}, or raise the key",
+            "the brake holds all new bans: there were more within a minute than brake.bansPerMinute; check their source, then set the annotation {} of the ConfigMap to {id}, or raise bansPerMinute",
             brake::RELEASE
         ));
         let engaged = [("BansBraked", bans), ("LiftsBraked", lifts)];
