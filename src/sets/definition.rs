@@ -8,8 +8,7 @@ use serde::Deserialize;
 use super::access::Access;
 use super::objects::{Keeper, Plugin, Settings};
 use crate::config::Options;
-use crate::mounted::MountedFile;
-use crate::trigger::{Tls, listening_at};
+use crate::trigger::{Tls, TlsFields, listening_at};
 
 pub use super::definition_error::DefinitionError;
 
@@ -347,40 +346,21 @@ impl RawEngine {
             address,
             path: path.trim_end_matches('/').to_owned(),
             access,
-            tls: self.tls(name(), options)?,
+            tls: self.tls(&name(), options)?,
             client_names: self.client_names.clone(),
             readers,
         })
     }
 
-    fn tls(&self, name: String, options: &Options) -> Result<Option<Tls>, DefinitionError> {
-        let file = |path: &String| -> Result<MountedFile, DefinitionError> {
-            let file = options.secrets.file(path);
-            file.map_err(|source| DefinitionError::File {
-                name: name.clone(),
-                source,
-            })
+    fn tls(&self, name: &str, options: &Options) -> Result<Option<Tls>, DefinitionError> {
+        let fields = TlsFields {
+            certificate: self.tls_cert_file.as_deref(),
+            key: self.tls_key_file.as_deref(),
+            clients: self.client_ca_file.as_deref(),
+            names: &self.client_names,
         };
-        let needs = |field, other| {
-            let name = name.clone();
-            Err(DefinitionError::Needs { name, field, other })
-        };
-        if self.client_ca_file.is_none() && !self.client_names.is_empty() {
-            return needs("clientNames", "clientCAFile");
-        }
-        match (&self.tls_cert_file, &self.tls_key_file) {
-            (Some(certificate), Some(key)) => Ok(Some(Tls {
-                certificate: file(certificate)?,
-                key: file(key)?,
-                clients: self.client_ca_file.as_ref().map(file).transpose()?,
-            })),
-            (Some(_), None) => needs("tlsCertFile", "tlsKeyFile"),
-            (None, Some(_)) => needs("tlsKeyFile", "tlsCertFile"),
-            (None, None) if self.client_ca_file.is_some() => {
-                needs("clientCAFile", "tlsCertFile and tlsKeyFile")
-            }
-            (None, None) => Ok(None),
-        }
+        let tls = fields.define(&options.secrets);
+        tls.map_err(|fault| DefinitionError::tls(name, fault))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::definition::{LONGEST_NAME, MOST};
 use crate::mounted::Outside;
+use crate::trigger::TlsFault;
 
 const KINDS: &str = "list, crowdsec, cilium or calico";
 
@@ -116,4 +117,17 @@ pub enum DefinitionError {
         /// The other.
         second: String,
     },
+}
+
+// === impl DefinitionError ===
+
+impl DefinitionError {
+    /// The fault of the certificates of `name`.
+    pub(super) fn tls(name: &str, fault: TlsFault) -> Self {
+        let name = name.to_owned();
+        match fault {
+            TlsFault::Needs { field, other } => Self::Needs { name, field, other },
+            TlsFault::File(source) => Self::File { name, source },
+        }
+    }
 }

@@ -12,9 +12,9 @@ use super::credentials::Credentials;
 use super::definition_error::DefinitionError;
 use super::kind::Kind;
 use super::labels::Labels;
-use super::listen::Tls;
 use super::mapping::RawMapping;
 use super::payload::{Form, Payload};
+use super::tls::{Tls, TlsFields};
 
 /// One entry of the ConfigMap's `trigger` list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -169,10 +169,6 @@ impl RawTrigger {
         }
         let tls = self.tls(&name, options)?;
         let certified = tls.as_ref().is_some_and(|tls| tls.clients.is_some());
-        if !self.client_names.is_empty() && !certified {
-            let (field, other) = ("clientNames", "clientCAFile");
-            return Err(DefinitionError::Needs { name, field, other });
-        }
         let credentials = self.credentials(&name, kind, certified, options)?;
         let resolved = match self.resolved.as_deref() {
             None | Some("ignore") => AtResolved::Ignore,
@@ -362,25 +358,14 @@ impl RawTrigger {
     }
 
     fn tls(&self, name: &str, options: &Options) -> Result<Option<Tls>, DefinitionError> {
-        let needs = |field, other| DefinitionError::Needs {
-            name: name.to_owned(),
-            field,
-            other,
+        let fields = TlsFields {
+            certificate: self.tls_cert_file.as_deref(),
+            key: self.tls_key_file.as_deref(),
+            clients: self.client_ca_file.as_deref(),
+            names: &self.client_names,
         };
-        let file = |path: &String| file(name, path, options);
-        match (&self.tls_cert_file, &self.tls_key_file) {
-            (Some(certificate), Some(key)) => Ok(Some(Tls {
-                certificate: file(certificate)?,
-                key: file(key)?,
-                clients: self.client_ca_file.as_ref().map(file).transpose()?,
-            })),
-            (Some(_), None) => Err(needs("tlsCertFile", "tlsKeyFile")),
-            (None, Some(_)) => Err(needs("tlsKeyFile", "tlsCertFile")),
-            (None, None) if self.client_ca_file.is_some() => {
-                Err(needs("clientCAFile", "tlsCertFile and tlsKeyFile"))
-            }
-            (None, None) => Ok(None),
-        }
+        let tls = fields.define(&options.secrets);
+        tls.map_err(|fault| DefinitionError::tls(name, fault))
     }
 }
 

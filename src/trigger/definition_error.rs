@@ -2,6 +2,7 @@
 
 use super::kind::Kind;
 use super::mapping::MappingError;
+use super::tls::TlsFault;
 use crate::mounted::Outside;
 
 /// Why an entry of the list cannot be served.
@@ -162,4 +163,17 @@ pub enum DefinitionError {
         /// The other.
         second: String,
     },
+}
+
+// === impl DefinitionError ===
+
+impl DefinitionError {
+    /// The fault of the certificates of `name`.
+    pub(super) fn tls(name: &str, fault: TlsFault) -> Self {
+        let name = name.to_owned();
+        match fault {
+            TlsFault::Needs { field, other } => Self::Needs { name, field, other },
+            TlsFault::File(source) => Self::File { name, source },
+        }
+    }
 }

@@ -11,43 +11,6 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use super::server::Routes;
 use crate::inbound::{self, Limits, Running, text};
-use crate::mounted::MountedFile;
-
-/// The certificates of a listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tls {
-    /// The certificate with its chain, in PEM.
-    pub certificate: MountedFile,
-    /// Its key.
-    pub key: MountedFile,
-    /// The authorities that sign the certificates of senders; `None`: senders need none.
-    pub clients: Option<MountedFile>,
-}
-
-// === impl Tls ===
-
-impl Tls {
-    /// Reads the files.
-    ///
-    /// # Errors
-    /// When one cannot be read or used, and when a link leads out of the directory of secrets.
-    pub(crate) async fn load(&self) -> io::Result<Certificates> {
-        let files = [&self.certificate, &self.key].into_iter();
-        for file in files.chain(&self.clients) {
-            let named = |error| io::Error::other(format!("{}: {error}", file.path().display()));
-            file.read().map_err(named)?;
-        }
-        let pair = Certificates::from_files(self.certificate.path(), self.key.path());
-        let certificates = pair.await.map_err(io::Error::other)?;
-        match &self.clients {
-            None => Ok(certificates),
-            Some(file) => {
-                let certificates = certificates.with_client_authorities(file.path());
-                certificates.await.map_err(io::Error::other)
-            }
-        }
-    }
-}
 
 /// Serves `routes` at `address`.
 pub(super) fn listen(

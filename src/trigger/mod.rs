@@ -45,6 +45,7 @@ pub(crate) mod repeat;
 mod server;
 #[cfg(test)]
 mod tests;
+mod tls;
 #[cfg(test)]
 pub(crate) mod tls_tests;
 mod tried;
@@ -60,7 +61,6 @@ pub use definition_error::DefinitionError;
 pub use intake::Settings;
 pub use kind::Kind;
 pub use labels::Labels;
-pub use listen::Tls;
 pub(crate) use listen::{is_named, no_ipv6};
 pub use mapping::{Defaults, Mapping, MappingError, Pointers, RawMapping};
 pub use metrics::Metrics;
@@ -68,4 +68,6 @@ pub use payload::{Form, Payload};
 pub(crate) use pulled::{PulledIntake, single_target};
 pub use repeat::Repeat;
 pub use server::{ApplyError, Dependencies, Triggers};
+pub use tls::Tls;
+pub(crate) use tls::{TlsFault, TlsFields};
 pub use tried::{Line, Tried};
