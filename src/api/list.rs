@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::schema;
-use super::status::{Condition, ConditionStatus, write};
+use super::status::{Condition, write};
 use crate::target::Target;
 
 /// The most entries of one list.
@@ -197,24 +197,6 @@ impl BlockListStatus {
         self.conditions
             .iter()
             .find(|condition| condition.kind == kind)
-    }
-
-    /// Sets a condition; its time moves only when its status does.
-    pub fn set_condition(
-        &mut self,
-        kind: &str,
-        status: ConditionStatus,
-        reason: &str,
-        message: &str,
-        at: Timestamp,
-    ) {
-        let generation = self.observed_generation;
-        Condition::set(
-            &mut self.conditions,
-            (kind, status, reason, message),
-            generation,
-            at,
-        );
     }
 }
 

@@ -356,7 +356,7 @@ impl IPBlockStatus {
 
 impl Condition {
     /// Sets the condition `(type, status, reason, message)` in `all`; its time moves only when its status does.
-    pub(super) fn set(
+    pub(crate) fn set(
         all: &mut Vec<Self>,
         (kind, status, reason, message): (&str, ConditionStatus, &str, &str),
         generation: Option<i64>,

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::evaluate::Counts;
 use crate::api::{
-    BlockListStatus, ConditionStatus, EngineShare, EntryRefusal, condition, write_time,
+    BlockListStatus, Condition, ConditionStatus, EngineShare, EntryRefusal, condition, write_time,
 };
 use crate::sets::Share;
 
@@ -57,14 +57,13 @@ pub(super) fn status(
         ),
     };
     let (enforced, reason, why) = enforced(facts);
-    status.set_condition(
-        condition::READY,
-        ConditionStatus::True,
-        ready,
-        &message,
-        now,
-    );
-    status.set_condition(condition::ENFORCED, enforced, reason, &why, now);
+    let yes = ConditionStatus::True;
+    for condition in [
+        (condition::READY, yes, ready, message.as_str()),
+        (condition::ENFORCED, enforced, reason, &why),
+    ] {
+        Condition::set(&mut status.conditions, condition, facts.generation, now);
+    }
     status
 }
 
@@ -78,7 +77,8 @@ pub(super) fn unconfigured(
     let mut status = before.clone();
     status.observed_generation = generation;
     for kind in [condition::READY, condition::ENFORCED] {
-        status.set_condition(kind, ConditionStatus::False, "NotConfigured", why, now);
+        let condition = (kind, ConditionStatus::False, "NotConfigured", why);
+        Condition::set(&mut status.conditions, condition, generation, now);
     }
     status
 }
