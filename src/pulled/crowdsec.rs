@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::definition::{Flavour, Source};
-use super::entry::{Entries, Entry, Fault, Pulled};
+use super::entry::{Entry, Fault, Pulled};
 use crate::duration;
 use crate::outbound::Outbound;
 use crate::secret::Secret;
@@ -29,6 +29,8 @@ const DECISIONS_FOR_AN_ENTRY: usize = 4;
 pub(super) struct Stream {
     started: bool,
     decisions: BTreeMap<i64, Decision>,
+    /// The reasons of the decisions, each once: thousands have the same.
+    reasons: BTreeSet<Arc<str>>,
     left_out: usize,
     /// Decisions were left out because there were too many.
     lacking: bool,
@@ -38,7 +40,7 @@ pub(super) struct Stream {
 struct Decision {
     target: Target,
     until: Timestamp,
-    reason: String,
+    reason: Arc<str>,
 }
 
 /// The answer. Both lists may be null, and neither may be absent: another service behind the URL must not read as one
@@ -111,13 +113,23 @@ impl Stream {
             self.left_out = 0;
             self.lacking = false;
         }
-        let before: BTreeSet<Target> = self.targets();
+        let has_news = [&answer.new, &answer.deleted];
+        let has_news = has_news
+            .iter()
+            .any(|list| list.as_ref().is_some_and(|it| !it.is_empty()));
+        // Without news only the ends of decisions change the list.
+        let before = has_news.then(|| self.targets());
+        let count = self.decisions.len();
         self.take(answer, source, now);
         // A decision that was left out is in no later answer: once there is room, the next call brings everything.
         let most = source.max_entries * DECISIONS_FOR_AN_ENTRY;
         self.started = !(self.lacking && self.decisions.len() <= most / 4 * 3);
         let mut pulled = self.listed(source, now);
-        pulled.changed = snapshot || before != self.targets();
+        pulled.changed = snapshot
+            || match before {
+                Some(before) => before != self.targets(),
+                None => count != self.decisions.len(),
+            };
         Ok(pulled)
     }
 
@@ -148,9 +160,13 @@ impl Stream {
         self.decisions.retain(|_, decision| decision.until > now);
         for new in answer.new.unwrap_or_default() {
             match decision(&new, source, now) {
-                Some(decision)
+                Some(mut decision)
                     if self.decisions.len() < source.max_entries * DECISIONS_FOR_AN_ENTRY =>
                 {
+                    match self.reasons.get(&decision.reason) {
+                        Some(known) => decision.reason = Arc::clone(known),
+                        None => drop(self.reasons.insert(Arc::clone(&decision.reason))),
+                    }
                     self.decisions.insert(new.id, decision);
                 }
                 wanted => {
@@ -159,6 +175,8 @@ impl Stream {
                 }
             }
         }
+        // Reasons of decisions that ended.
+        self.reasons.retain(|it| Arc::strong_count(it) > 1);
     }
 
     /// The addresses, each until its last decision ends.
@@ -167,7 +185,7 @@ impl Stream {
             left_out: self.left_out,
             ..Pulled::default()
         };
-        let entries: &mut Entries = &mut pulled.entries;
+        let mut entries: BTreeMap<Target, Entry> = BTreeMap::new();
         for decision in self.decisions.values() {
             let left = Duration::try_from(decision.until.duration_since(now)).unwrap_or_default();
             let full = entries.len() >= source.max_entries;
@@ -175,11 +193,11 @@ impl Stream {
                 Some(entry) if entry.duration >= left => {}
                 Some(entry) => {
                     entry.duration = left;
-                    entry.reason.clone_from(&decision.reason);
+                    entry.reason = Arc::clone(&decision.reason);
                 }
                 None if full => pulled.left_out += 1,
                 None => {
-                    let reason = decision.reason.clone();
+                    let reason = Arc::clone(&decision.reason);
                     entries.insert(
                         decision.target,
                         Entry {
@@ -190,6 +208,7 @@ impl Stream {
                 }
             }
         }
+        pulled.entries = entries.into();
         pulled
     }
 }
@@ -221,7 +240,7 @@ fn decision(wire: &Wire, source: &Source, now: Timestamp) -> Option<Decision> {
     Some(Decision {
         target,
         until,
-        reason: format!("CrowdSec: {scenario} ({})", wire.origin),
+        reason: format!("CrowdSec: {scenario} ({})", wire.origin).into(),
     })
 }
 
@@ -409,7 +428,7 @@ mod tests {
         assert_eq!(shown(&pulled), ["192.0.2.1 1h"]);
         assert_eq!(pulled.left_out, 9);
         assert_eq!(
-            pulled.entries.values().next().unwrap().reason,
+            &*pulled.entries.iter().next().unwrap().1.reason,
             "CrowdSec: crowdsecurity/ssh-bf (crowdsec)"
         );
     }

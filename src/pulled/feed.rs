@@ -1,21 +1,21 @@
 //! A list by HTTP: one entry a line, or JSON; asked for with `If-None-Match` and `If-Modified-Since`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{
     ACCEPT, AUTHORIZATION, ETAG, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
 };
-use serde_json::Value;
 
 use super::definition::{Flavour, Source};
+use super::elements::each_element;
 use super::entry::{Entries, Entry, Fault, Pulled};
 use crate::outbound::Outbound;
 use crate::secret::Secret;
 use crate::target::Target;
-use crate::trigger::{Pointers, single_target};
+use crate::trigger::single_target;
 
 /// A feed between two pulls.
 #[derive(Debug, Default)]
@@ -65,7 +65,12 @@ impl Feed {
                 ..last.pulled.clone()
             }),
             (StatusCode::OK, last) => {
-                let mut pulled = read(answer.body(), source)?;
+                let (body, source) = (answer.body().clone(), source.clone());
+                // A million lines take longer than a task may run without a pause.
+                let read = tokio::task::spawn_blocking(move || read(&body, &source));
+                let mut pulled = read
+                    .await
+                    .map_err(|error| Fault::new(error.to_string()))??;
                 let before = last.as_ref().map(|last| &last.pulled.entries);
                 pulled.changed = before != Some(&pulled.entries);
                 let header = |name| answer.headers().get(name).cloned();
@@ -87,54 +92,80 @@ fn read(body: &[u8], source: &Source) -> Result<Pulled, Fault> {
         return Err(Fault::new("it is not a feed"));
     };
     let text = std::str::from_utf8(body).map_err(|_| Fault::new("the list is not UTF-8 text"))?;
-    let texts: Vec<String> = match json {
-        None => plain(text).map(String::from).collect(),
-        Some((items, ip)) => elements(text, items, ip)?,
-    };
-    let mut pulled = Pulled::default();
-    let mut wrong = 0;
-    let mut ranges = 0;
-    for text in &texts {
-        match single_target(text) {
-            Some(target) if !target.is_host() && !source.allow_ranges => ranges += 1,
-            Some(target) => add(
-                &mut pulled.entries,
-                target,
-                source,
-                *duration,
-                &mut pulled.left_out,
-            ),
-            None => wrong += 1,
+    let mut found = Found::default();
+    match json {
+        None => plain(text).for_each(|text| found.add(text, source)),
+        Some((items, ip)) => {
+            let is_array = each_element(text, items, |element| {
+                let mut pointers = ip.all().iter();
+                let text = pointers.find_map(|pointer| element.pointer(pointer)?.as_str());
+                // An element without an address counts as wrong.
+                found.add(text.unwrap_or_default(), source);
+            });
+            match is_array {
+                Ok(true) => {}
+                Ok(false) => return Err(Fault::new("items does not lead to an array")),
+                Err(error) => {
+                    return Err(Fault::new(format!("the list is not JSON: {error}")));
+                }
+            }
         }
     }
-    if wrong > texts.len() / 2 {
-        let all = texts.len();
+    let Found {
+        targets,
+        all,
+        wrong,
+        left_out,
+    } = found;
+    if wrong > all / 2 {
         return Err(Fault::new(format!(
             "the answer is not a list of addresses: {wrong} of {all} entries are wrong"
         )));
     }
-    if pulled.entries.is_empty() {
+    if targets.is_empty() {
         return Err(Fault::new(
             "the list has no entry that can be banned; its bans run to their end",
         ));
     }
-    pulled.left_out += wrong + ranges;
-    Ok(pulled)
+    let entry = Entry {
+        duration: *duration,
+        reason: format!("listed by {}", source.name).into(),
+    };
+    Ok(Pulled {
+        entries: Entries::same(targets, entry),
+        left_out: left_out + wrong,
+        changed: false,
+    })
 }
 
-fn add(
-    entries: &mut Entries,
-    target: Target,
-    source: &Source,
-    duration: Duration,
-    left_out: &mut usize,
-) {
-    if entries.len() >= source.max_entries && !entries.contains_key(&target) {
-        *left_out += 1;
-        return;
+/// What a list has so far.
+#[derive(Default)]
+struct Found {
+    targets: BTreeSet<Target>,
+    all: usize,
+    wrong: usize,
+    /// Ranges that are not wanted, and entries past the limit.
+    left_out: usize,
+}
+
+// === impl Found ===
+
+impl Found {
+    fn add(&mut self, text: &str, source: &Source) {
+        self.all += 1;
+        match single_target(text) {
+            None => self.wrong += 1,
+            Some(target) if !target.is_host() && !source.allow_ranges => self.left_out += 1,
+            Some(target)
+                if self.targets.len() >= source.max_entries && !self.targets.contains(&target) =>
+            {
+                self.left_out += 1;
+            }
+            Some(target) => {
+                self.targets.insert(target);
+            }
+        }
     }
-    let reason = format!("listed by {}", source.name);
-    entries.insert(target, Entry { duration, reason });
 }
 
 /// The first word of each line; `#` and `;` begin a comment.
@@ -145,20 +176,6 @@ fn plain(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn elements(text: &str, items: &str, ip: &Pointers) -> Result<Vec<String>, Fault> {
-    let document: Value = serde_json::from_str(text)
-        .map_err(|error| Fault::new(format!("the list is not JSON: {error}")))?;
-    let elements = document.pointer(items).and_then(Value::as_array);
-    let elements = elements.ok_or_else(|| Fault::new("items does not lead to an array"))?;
-    let address = |element: &Value| {
-        let mut pointers = ip.all().iter();
-        let text = pointers.find_map(|pointer| element.pointer(pointer)?.as_str());
-        // An element without an address counts as wrong.
-        text.unwrap_or_default().trim().to_owned()
-    };
-    Ok(elements.iter().map(address).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +183,7 @@ mod tests {
     use crate::outbound::InProcess;
     use crate::pulled::RawSource;
     use parking_lot::Mutex;
+    use std::time::Duration;
 
     fn source(extra: &str) -> Source {
         let yaml = format!("{{name: list, type: feed, url: 'https://lists.example/bad', {extra}}}");
@@ -174,7 +192,12 @@ mod tests {
     }
 
     fn targets(pulled: &Pulled) -> Vec<String> {
-        pulled.entries.keys().map(ToString::to_string).collect()
+        pulled
+            .entries
+            .targets()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]

@@ -19,6 +19,7 @@
 mod brake;
 mod crowdsec;
 mod definition;
+mod elements;
 mod entry;
 mod feed;
 mod known;

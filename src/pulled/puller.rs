@@ -148,16 +148,13 @@ impl Puller {
     }
 
     async fn put(&mut self, pulled: &Pulled) -> Result<(), String> {
-        self.sink.ban(&self.source, &pulled.entries).await?;
-        if self.compare {
-            let kept = self.sink.keep_only(&self.source, &pulled.entries).await?;
-            let held = match kept {
-                Kept::Lifted => 0,
-                Kept::Held(held) => held,
-            };
-            self.metrics.held(&self.source.name, held);
-            self.compare = held > 0;
-        }
+        let put = self.sink.put(&self.source, &pulled.entries, self.compare);
+        let held = match put.await? {
+            Kept::Lifted => 0,
+            Kept::Held(held) => held,
+        };
+        self.metrics.held(&self.source.name, held);
+        self.compare = held > 0;
         Ok(())
     }
 

@@ -23,29 +23,24 @@ use crate::trigger::{PulledIntake, Triggers};
 const AT_ONCE: usize = 8;
 
 /// Bans that end within this time count for no brake: a list drops its entries when their bans end.
-const SOON: Duration = Duration::from_secs(60);
+pub(super) const SOON: Duration = Duration::from_secs(60);
 
-/// Takes the entries of sources. Small lists become one object each; a list of many thousands needs another sink.
+/// Takes the entries of sources.
 pub(crate) trait Sink: Send + Sync + fmt::Debug {
-    /// Bans those of `entries` that are not banned for long enough. Safe to repeat.
-    fn ban<'a>(
+    /// Bans those of `entries` that are not banned for long enough. With `compare`, lifts what `source` banned and
+    /// `entries` does not list, unless the brake holds that. Safe to repeat, and to cancel at any point.
+    fn put<'a>(
         &'a self,
         source: &'a Source,
         entries: &'a Entries,
-    ) -> BoxFuture<'a, Result<(), String>>;
-
-    /// Lifts what `source` banned and `entries` does not list, unless the brake holds that. Safe to repeat.
-    fn keep_only<'a>(
-        &'a self,
-        source: &'a Source,
-        entries: &'a Entries,
+        compare: bool,
     ) -> BoxFuture<'a, Result<Kept, String>>;
 
-    /// The brakes on lifts.
-    fn brakes(&self) -> &Brakes;
+    /// The source is not pulled any more, or not by this replica.
+    fn forget(&self, source: &str);
 
     /// What is refused may not be refused any more: entries that were are requested again.
-    fn recheck(&self);
+    fn recheck(&self) {}
 }
 
 /// What came of the entries that a list has no more.
@@ -75,7 +70,7 @@ pub(crate) struct BlockSink {
     triggers: Arc<Triggers>,
     known: Arc<dyn Known>,
     refused: Refused,
-    brakes: Brakes,
+    brakes: Arc<Brakes>,
 }
 
 /// When the refused entries of each source were requested last. Only those count whose time is over: before that a
@@ -86,12 +81,12 @@ struct Refused(Mutex<HashMap<String, HashMap<Target, Instant>>>);
 // === impl BlockSink ===
 
 impl BlockSink {
-    pub(crate) fn new(triggers: Arc<Triggers>, known: Arc<dyn Known>) -> Self {
+    pub(crate) fn new(triggers: Arc<Triggers>, known: Arc<dyn Known>, brakes: Arc<Brakes>) -> Self {
         Self {
             triggers,
             known,
             refused: Refused::default(),
-            brakes: Brakes::default(),
+            brakes,
         }
     }
 
@@ -120,6 +115,55 @@ impl BlockSink {
             Some(_) => self.refused.is_recent(source, target, entry.duration / 2),
         }
     }
+
+    /// Bans those of `entries` that are not banned for long enough.
+    async fn ban(&self, source: &Source, entries: &Entries) -> Result<(), String> {
+        let intake = self.intake(source);
+        self.refused.retain(&source.name, entries);
+        let mut writes: Vec<BoxFuture<'_, Result<(), String>>> = Vec::new();
+        for (target, entry) in entries.iter() {
+            if !self.is_satisfied(&intake, &source.name, target, entry) {
+                let asked = duration::display(entry.duration);
+                let (intake, reason) = (&intake, &*entry.reason);
+                writes.push(Box::pin(
+                    async move { intake.ban(target, &asked, reason).await },
+                ));
+            }
+        }
+        all(writes).await
+    }
+
+    /// Lifts what `source` banned and `entries` does not list, unless the brake holds that.
+    async fn keep_only(&self, source: &Source, entries: &Entries) -> Result<Kept, String> {
+        let intake = self.intake(source);
+        let known = self.known.all(&intake.namespace())?;
+        let lasting = intake.now() + SOON;
+        let (mut gone, mut long, mut standing) = (Vec::new(), Vec::new(), 0);
+        for block in known.iter().filter(|block| intake.has_banned(block)) {
+            let Ok(target) = block.spec.ip.parse::<Target>() else {
+                continue;
+            };
+            let lasts = stands_after(block, lasting);
+            standing += usize::from(lasts);
+            if !entries.contains(&target) {
+                gone.push(target);
+                long.extend(lasts.then_some(target));
+            }
+        }
+        long.sort_unstable();
+        if self.brakes.holds(&source.name, &long, standing) {
+            return Ok(Kept::Held(long.len()));
+        }
+        let mut writes: Vec<BoxFuture<'_, Result<(), String>>> = Vec::with_capacity(gone.len());
+        for target in &gone {
+            let intake = &intake;
+            writes.push(Box::pin(async move { intake.lift(target).await }));
+        }
+        all(writes).await?;
+        // The release was for these: later ones are judged again.
+        self.brakes.forget(&source.name);
+        Ok(Kept::Lifted)
+    }
 }
 
 // === impl Refused ===
@@ -139,73 +183,30 @@ impl Refused {
     /// Drops what `source` does not list any more.
     fn retain(&self, source: &str, entries: &Entries) {
         if let Some(requested) = self.0.lock().get_mut(source) {
-            requested.retain(|target, _| entries.contains_key(target));
+            requested.retain(|target, _| entries.contains(target));
         }
     }
 }
 
 impl Sink for BlockSink {
-    fn ban<'a>(
+    fn put<'a>(
         &'a self,
         source: &'a Source,
         entries: &'a Entries,
-    ) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(async move {
-            let intake = self.intake(source);
-            self.refused.retain(&source.name, entries);
-            let mut writes: Vec<BoxFuture<'_, Result<(), String>>> = Vec::new();
-            for (target, entry) in entries {
-                if !self.is_satisfied(&intake, &source.name, target, entry) {
-                    let asked = duration::display(entry.duration);
-                    let (intake, reason) = (&intake, entry.reason.as_str());
-                    writes.push(Box::pin(
-                        async move { intake.ban(target, &asked, reason).await },
-                    ));
-                }
-            }
-            all(writes).await
-        })
-    }
-
-    fn keep_only<'a>(
-        &'a self,
-        source: &'a Source,
-        entries: &'a Entries,
+        compare: bool,
     ) -> BoxFuture<'a, Result<Kept, String>> {
         Box::pin(async move {
-            let intake = self.intake(source);
-            let known = self.known.all(&intake.namespace())?;
-            let lasting = intake.now() + SOON;
-            let (mut gone, mut long, mut standing) = (Vec::new(), Vec::new(), 0);
-            for block in known.iter().filter(|block| intake.has_banned(block)) {
-                let Ok(target) = block.spec.ip.parse::<Target>() else {
-                    continue;
-                };
-                let lasts = stands_after(block, lasting);
-                standing += usize::from(lasts);
-                if !entries.contains_key(&target) {
-                    gone.push(target);
-                    long.extend(lasts.then_some(target));
-                }
+            self.ban(source, entries).await?;
+            if compare {
+                self.keep_only(source, entries).await
+            } else {
+                Ok(Kept::Lifted)
             }
-            long.sort_unstable();
-            if self.brakes.holds(&source.name, &long, standing) {
-                return Ok(Kept::Held(long.len()));
-            }
-            let mut writes: Vec<BoxFuture<'_, Result<(), String>>> = Vec::with_capacity(gone.len());
-            for target in &gone {
-                let intake = &intake;
-                writes.push(Box::pin(async move { intake.lift(target).await }));
-            }
-            all(writes).await?;
-            // The release was for these: later ones are judged again.
-            self.brakes.forget(&source.name);
-            Ok(Kept::Lifted)
         })
     }
 
-    fn brakes(&self) -> &Brakes {
-        &self.brakes
+    fn forget(&self, source: &str) {
+        self.refused.0.lock().remove(source);
     }
 
     fn recheck(&self) {

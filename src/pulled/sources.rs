@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::brake::Brakes;
 use super::definition::Source;
 use super::known::CachedBlocks;
 use super::metrics::Metrics;
@@ -42,6 +43,7 @@ pub struct Sources {
     wanted: watch::Sender<Arc<Vec<Source>>>,
     connect: Arc<dyn Connect>,
     sink: Arc<dyn Sink>,
+    brakes: Arc<Brakes>,
     time: Time,
     metrics: Metrics,
 }
@@ -79,13 +81,16 @@ impl Sources {
         metrics: Metrics,
     ) -> Self {
         let known = Arc::new(CachedBlocks::new(caches));
-        let sink = Arc::new(BlockSink::new(triggers, known));
-        Self::new(Arc::new(NetworkConnect { policy }), sink, time, metrics)
+        let brakes = Arc::<Brakes>::default();
+        let sink = Arc::new(BlockSink::new(triggers, known, Arc::clone(&brakes)));
+        let connect = Arc::new(NetworkConnect { policy });
+        Self::new(connect, sink, brakes, time, metrics)
     }
 
-    pub(crate) fn new(
+    pub(super) fn new(
         connect: Arc<dyn Connect>,
         sink: Arc<dyn Sink>,
+        brakes: Arc<Brakes>,
         time: Time,
         metrics: Metrics,
     ) -> Self {
@@ -93,6 +98,7 @@ impl Sources {
             wanted: watch::Sender::default(),
             connect,
             sink,
+            brakes,
             time,
             metrics,
         }
@@ -112,13 +118,13 @@ impl Sources {
 
     /// The bounds of the brakes on lifts, and the annotation that releases brakes.
     pub fn set_brake(&self, settings: Brake, released: Option<String>) {
-        self.sink.brakes().set(settings, released);
+        self.brakes.set(settings, released);
     }
 
     /// What the brakes on lifts hold, in words.
     #[must_use]
     pub fn held(&self) -> Vec<String> {
-        let held = self.sink.brakes().held();
+        let held = self.brakes.held();
         held.iter().map(ToString::to_string).collect()
     }
 
@@ -137,8 +143,7 @@ impl Sources {
             tasks.retain(|name, (source, _)| {
                 let stays = is_wanted(source);
                 if !stays {
-                    self.sink.brakes().forget(name);
-                    self.metrics.forget(name);
+                    self.forget(name);
                 }
                 stays
             });
@@ -160,9 +165,14 @@ impl Sources {
         }
         // Another replica pulls now.
         for name in tasks.keys() {
-            self.sink.brakes().forget(name);
-            self.metrics.forget(name);
+            self.forget(name);
         }
+    }
+
+    fn forget(&self, name: &str) {
+        self.brakes.forget(name);
+        self.sink.forget(name);
+        self.metrics.forget(name);
     }
 
     fn pull(&self, source: Source) -> impl Future<Output = ()> + Send + 'static {

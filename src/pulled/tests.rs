@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use reeve_clock::Clock;
 use tokio_util::sync::CancellationToken;
 
+use super::brake::Brakes;
 use super::sink::{BlockSink, Known};
 use super::*;
 use crate::api::{IPBlock, Phase, write_time};
@@ -137,10 +138,17 @@ impl World {
         let server = Arc::new(Server::default());
         *server.list.lock() = (200, list.to_owned());
         let known = Arc::new(Current(Arc::clone(&blocks)));
-        let sink = BlockSink::new(Arc::new(triggers), known);
+        let brakes = Arc::<Brakes>::default();
+        let sink = BlockSink::new(Arc::new(triggers), known, Arc::clone(&brakes));
         let metrics = Metrics::default();
         let connect = Arc::new(ToServer(Arc::clone(&server)));
-        let sources = Sources::new(connect, Arc::new(sink), time.clone(), metrics.clone());
+        let sources = Sources::new(
+            connect,
+            Arc::new(sink),
+            brakes,
+            time.clone(),
+            metrics.clone(),
+        );
         Self {
             blocks,
             server,
