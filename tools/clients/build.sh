@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Builds Helm and the newest kubectl once, from the Go modules beside this script, and prints the lines that make the tests
+# Builds Helm and the kubectl of the newest minor versions once, from the Go modules beside this script, and prints the lines that make the tests
 # use them:
 #
 #     eval "$(tools/clients/build.sh)" && cargo test -p reeve-interop --test walk
 #
-# Only those lines go to stdout. Needs Go and the module proxy. It takes about eight minutes on one core; Helm alone takes about
+# Only those lines go to stdout. Needs Go and the module proxy. It takes about 15 minutes on one core; Helm alone takes about
 # four.
 #
-#   tools/clients/build.sh [NAME...]   the programs to build: kubectl-1.36, kubectl-1.37, helm (default: all)
+#   tools/clients/build.sh [NAME...]   the programs to build: kubectl-1.34 to kubectl-1.37, helm (default: all)
 #
 #   REEVE_CLIENTS_DIR   the folder to build into (default: ${XDG_CACHE_HOME:-$HOME/.cache}/reeve/clients)
 #   REEVE_CLIENTS_JOBS  how many packages to compile at once (default: Go's default, one for each core)
@@ -49,6 +49,8 @@ build() {
     fi
     printf 'export %s=%q\n' "$variable" "$program"
 }
+build KUBECTL_1_34 kubectl-1.34 kubectl-1.34.mod ./kubectl
+build KUBECTL_1_35 kubectl-1.35 kubectl-1.35.mod ./kubectl
 build KUBECTL_1_36 kubectl-1.36 kubectl-1.36.mod ./kubectl
 build KUBECTL_1_37 kubectl-1.37 go.mod ./kubectl
 build REEVE_HELM helm go.mod helm.sh/helm/v4/cmd/helm

@@ -4,8 +4,8 @@
 //! For each version of kubectl, `recorded-*.txt` and `commands-*.txt` have its output on the real server, with placeholders
 //! for ages, uids and versions. Both servers are compared with it.
 //!
-//! The environment names kubectl 1.29 to 1.33, 1.36 and 1.37 (`KUBECTL_1_29`, …), otherwise they come from the usual
-//! folders; tools/clients/build.sh builds the last two. A missing version is skipped or fails, see `reeve_apiserver::assets`. `REEVE_RECORD=1` with
+//! The environment names kubectl 1.29 to 1.37 (`KUBECTL_1_29`, …), otherwise they come from the usual
+//! folders; tools/clients/build.sh builds the last four. A missing version is skipped or fails, see `reeve_apiserver::assets`. `REEVE_RECORD=1` with
 //! `KUBEBUILDER_ASSETS` writes the record again.
 
 mod commands;
@@ -53,6 +53,8 @@ of_each_version! {
     kubectl_1_31: "1.31",
     kubectl_1_32: "1.32",
     kubectl_1_33: "1.33",
+    kubectl_1_34: "1.34",
+    kubectl_1_35: "1.35",
     kubectl_1_36: "1.36",
     kubectl_1_37: "1.37",
 }
@@ -64,6 +66,10 @@ of_each_version! {
     kubectl_1_31: "1.31",
     kubectl_1_32: "1.32",
     kubectl_1_33: "1.33",
+    kubectl_1_34: "1.34",
+    kubectl_1_35: "1.35",
+    kubectl_1_36: "1.36",
+    kubectl_1_37: "1.37",
 }
 
 /// What kubectl runs.
