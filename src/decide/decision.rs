@@ -16,6 +16,7 @@ use super::coverage::{Assert, kept_by, later};
 use super::facts::{Facts, Problem as SpecProblem, Request, World, effective_hash, end, span};
 use super::plan::{
     Call, Cause, Change, INVALID_SPEC, LIFT_BRAKED, Operation, Patch, Plan, Problem, Purpose,
+    RESOLVED_BRAKED,
 };
 use super::run::Run;
 use super::settled::GATEWAY_GONE_PATIENCE;
@@ -76,8 +77,7 @@ impl Decision<'_> {
                 if let Some(source) = self.world.rails.shadow {
                     return self.show(request, source);
                 }
-                let (began, until) = self.granted(request);
-                self.keep(request, began, until, None)
+                self.keep_unresolved(request)
             }
             _ if stale && self.facts.attempted => self.give_up(request),
             Some(Phase::Expired) if !self.address_changed(request) => self.rest(),
@@ -221,7 +221,7 @@ impl Decision<'_> {
         let known = ready.map_or("", |ready| ready.reason.as_str());
         let known_problem = match &problem {
             Some(problem) => problem.reason == known,
-            None => ![INVALID_SPEC, LIFT_BRAKED].contains(&known),
+            None => ![INVALID_SPEC, LIFT_BRAKED, RESOLVED_BRAKED].contains(&known),
         };
         if facts.block.is_held()
             && facts.intent.is_some()
@@ -507,6 +507,7 @@ impl Decision<'_> {
             place: self.world.place.ok().cloned(),
             named: self.facts.named(),
             foreign: self.facts.foreign,
+            resolved: false,
             engines: Vec::new(),
         }
     }

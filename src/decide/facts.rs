@@ -67,6 +67,8 @@ pub struct Rails<'a> {
     pub escalates_active: bool,
     /// Why bans that are refused now are not lifted before their end.
     pub keeps_refused: Option<&'a str>,
+    /// Why a ban whose alerts are resolved is not lifted before its end.
+    pub keeps_resolved: Option<&'a str>,
 }
 
 /// The object's side of a decision.

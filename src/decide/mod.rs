@@ -8,7 +8,7 @@
 //! 4. allowlisted, protected or too wide: lift, skip; a trigger never passes this. While the brake on lifts holds, a
 //!    standing ban stays until its end;
 //! 5. `spec.trigger` (or the annotation, or a ban whose outcome is unknown): ban again;
-//! 6. active: lift when due, otherwise keep; asserted again when due, changed or moved;
+//! 6. active: lift when due, otherwise keep, and while a brake holds the lifts of resolved alerts keep until its end; asserted again when due, changed or moved;
 //! 7. settled otherwise: nothing, and deleted when it was kept for long enough;
 //! 8. a ban that did not come about within its own time: given up, and lifted in case it did;
 //! 9. ban; a source in shadow mode is only shown, and what a cap or the brake on bans holds waits within its own time.
@@ -50,7 +50,7 @@ pub(crate) use facts::inexpressible;
 pub use facts::{
     Rails, World, effective_hash, recorded_claim, recorded_standings, targets, unfollowed,
 };
-pub(crate) use plan::LIFT_BRAKED;
 pub use plan::{Announcement, Call, Cause, Effect, Failure, Notice, Operation, Patch, Report};
+pub(crate) use plan::{LIFT_BRAKED, RESOLVED_BRAKED};
 pub use run::{Outcome, Run, Step, Wake};
 pub use settled::uninstalled;

@@ -40,6 +40,8 @@ pub(super) struct Plan {
     pub(super) named: Vec<Place>,
     /// The status was written by the original operator.
     pub(super) foreign: bool,
+    /// Lifts a ban before the end that was granted, because its alerts are resolved.
+    pub(super) resolved: bool,
     /// What the engines that follow the set of bans do about this one, once they have confirmed it.
     pub(super) engines: Vec<EngineStatus>,
 }
@@ -156,6 +158,7 @@ pub(super) struct Problem {
 /// The reasons of [`Problem`]s.
 pub(super) const INVALID_SPEC: &str = "InvalidSpec";
 pub(crate) const LIFT_BRAKED: &str = "LiftBraked";
+pub(crate) const RESOLVED_BRAKED: &str = "ResolvedBraked";
 
 /// What changes about a standing ban.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,6 +274,7 @@ impl Plan {
             place: None,
             named: Vec::new(),
             foreign: false,
+            resolved: false,
             engines: Vec::new(),
         }
     }

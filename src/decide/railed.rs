@@ -10,7 +10,7 @@ use crate::guard::Hold;
 
 use super::decision::Decision;
 use super::facts::{Request, end, span};
-use super::plan::{LIFT_BRAKED, Patch, Plan, Problem, Purpose};
+use super::plan::{LIFT_BRAKED, Patch, Plan, Problem, Purpose, RESOLVED_BRAKED};
 
 // === impl Decision ===
 
@@ -45,6 +45,25 @@ impl Decision<'_> {
             return self.keep(request, began, until, Some(problem));
         }
         self.lift_for(|lifted, _| purpose(lifted))
+    }
+
+    /// Keeps an active block, until its end while a brake holds the lifts of resolved alerts.
+    pub(super) fn keep_unresolved(&self, request: Request) -> Plan {
+        let (began, until) = self.granted(request);
+        let granted = self.facts.status.expires_at();
+        let early = self.facts.is_resolved()
+            && until.is_some_and(|until| until <= self.now)
+            && granted.is_none_or(|granted| granted > self.now);
+        if let Some(why) = self.world.rails.keeps_resolved.filter(|_| early) {
+            let problem = Problem {
+                reason: RESOLVED_BRAKED,
+                message: format!("its alerts are resolved; {why}"),
+            };
+            return self.keep(request, began, granted, Some(problem));
+        }
+        let mut plan = self.keep(request, began, until, None);
+        plan.resolved = early && plan.ends();
+        plan
     }
 
     /// Shows what would happen to a block whose source is in shadow mode.

@@ -191,6 +191,12 @@ impl Run {
         matches!(self.plan.purpose, Purpose::Hold { .. })
     }
 
+    /// Whether a ban is lifted before the end that was granted, because its alerts are resolved.
+    #[must_use]
+    pub fn lifts_resolved(&self) -> bool {
+        self.plan.resolved
+    }
+
     /// The step to perform now.
     #[must_use]
     pub fn step(&self) -> &Step {

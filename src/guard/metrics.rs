@@ -58,7 +58,7 @@ impl Metrics {
         );
         registry.register(
             "ipblock_brake",
-            "Whether a brake is engaged: bans, lifts, sources, or the clock",
+            "Whether a brake is engaged: bans, lifts, alerts, sources, or the clock",
             self.brake.clone(),
         );
         registry.register(
@@ -81,7 +81,7 @@ impl Metrics {
             "Times that a gateway was found without bans that it had taken",
             self.losses.clone(),
         );
-        for kind in ["bans", "lifts", "sources", "clock"] {
+        for kind in ["bans", "lifts", "alerts", "sources", "clock"] {
             self.brake(kind, false);
         }
         for reason in ["active", "rate", "brake"] {

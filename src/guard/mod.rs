@@ -7,15 +7,16 @@
 //!
 //! [`Limiter`] answers each new ban, a pure function of its own windows, the [counts](crate::decide::Coverage) and the
 //! time. [`Guard`] is the shell around it: one lock, metrics, and the blocks that wait. [`brake`] judges what a policy
-//! would lift, before the policy is in force. [`Discovery`] follows the addresses of the cluster, which are never banned. [`escalation`] computes the length of repeated bans.
+//! would lift, before the policy is in force; `resolved` counts
+//! what resolved alerts lift. [`Discovery`] follows the addresses of the cluster, which are never banned. [`escalation`] computes the length of repeated bans.
 //!
 //! # What is never held
-//! Due lifts, lifts by hand and deletions pass no guard. Neither do assertions of bans that stand and attempts of a ban
+//! Lifts of bans whose own time is over, lifts by hand and deletions pass no guard. Neither do assertions of bans that stand and attempts of a ban
 //! that was admitted before: a block with a claim is not asked again.
 //!
 //! # What a restart does
 //! The bans of the last minute are counted again from the blocks' times, so a restart gives no second burst. A brake on
-//! bans is found again in the blocks that it held.
+//! bans, and one on lifts by resolved alerts, is found again in the blocks that it held.
 
 pub mod brake;
 mod cluster;
@@ -25,6 +26,7 @@ mod held;
 mod limiter;
 mod metrics;
 mod queue;
+mod resolved;
 mod settings;
 mod shell;
 mod window;

@@ -15,7 +15,8 @@ use super::held::{Ask, Held, Hold, Scope};
 use super::limiter::Limiter;
 use super::metrics::Metrics;
 use super::queue::{All, Queue, Waiting};
-use super::settings::Settings;
+use super::resolved::Resolved;
+use super::settings::{Brake, Settings};
 use crate::config::Config;
 use crate::decide::{Coverage, fingerprint};
 
@@ -48,6 +49,8 @@ struct State {
     releasing: bool,
     /// The bans that a brake on lifts held for an earlier process.
     recalled: usize,
+    /// The brakes on lifts by resolved alerts.
+    resolved: Resolved,
     /// What was read before there was a configuration.
     early: Early,
 }
@@ -190,6 +193,9 @@ impl Guard {
     }
 
     fn forget_in(&self, state: &mut State, key: &str) {
+        if state.resolved.forget(key) {
+            self.metrics.brake("alerts", state.resolved.is_engaged());
+        }
         let Some(waiting) = state.waiting.remove(key) else {
             return;
         };
@@ -334,6 +340,45 @@ impl Guard {
         self.state.lock().recalled += 1;
     }
 
+    /// Counts the lift of block `key`, whose alerts of `trigger` are resolved, if it may be lifted now.
+    ///
+    /// # Errors
+    /// Why its ban stays until its end.
+    pub fn admit_lift(
+        &self,
+        key: &str,
+        trigger: &str,
+        brake: Brake,
+        coverage: &Coverage,
+        now: Timestamp,
+    ) -> Result<(), String> {
+        let standing = coverage.count(&Scope::Source(trigger.to_owned()));
+        let mut state = self.state.lock();
+        let time = || now.as_second().to_string();
+        let resolved = &mut state.resolved;
+        let admitted = resolved.admit(key, trigger, standing, brake, Instant::now(), time);
+        if admitted.is_err() {
+            self.metrics.brake("alerts", true);
+        }
+        admitted
+    }
+
+    /// A brake on lifts by resolved alerts held block `key` before this process led. `message` has what releases it.
+    pub fn recall_resolved(&self, key: &str, message: &str) {
+        let mut state = self.state.lock();
+        let State {
+            resolved, released, ..
+        } = &mut *state;
+        resolved.recall(key, message, released.as_deref(), Instant::now());
+        self.metrics.brake("alerts", resolved.is_engaged());
+    }
+
+    /// What the brakes on lifts by resolved alerts hold, in words.
+    #[must_use]
+    pub fn resolved(&self) -> Vec<String> {
+        self.state.lock().resolved.held()
+    }
+
     /// The coverage has the bans that stand: judges what the configuration would lift.
     pub fn seeded(&self, coverage: &Coverage, config: Option<&Config>) {
         self.state.lock().seeded = true;
@@ -355,7 +400,7 @@ impl Guard {
         content: String,
         released: Option<String>,
     ) -> bool {
-        let mut freed = false;
+        let (mut freed, mut freed_lifts) = (false, false);
         let rejudge = {
             let mut state = self.state.lock();
             let state = &mut *state;
@@ -368,6 +413,12 @@ impl Guard {
                 && brake::releases(released.as_deref(), &id)
             {
                 freed |= state.limiter.release(&id, now);
+            }
+            if state
+                .resolved
+                .release(released.as_deref(), config.guard.brake, now)
+            {
+                freed_lifts = true;
             }
             let early = std::mem::take(&mut state.early);
             // The run that reads the blocks may have read an earlier configuration, and judges by that one.
@@ -390,7 +441,11 @@ impl Guard {
         if freed {
             self.metrics.brake("bans", false);
         }
-        rejudge && self.judge(coverage, config) || freed
+        if freed_lifts {
+            let engaged = self.state.lock().resolved.is_engaged();
+            self.metrics.brake("alerts", engaged);
+        }
+        rejudge && self.judge(coverage, config) || freed || freed_lifts
     }
 
     /// The configuration of the last [`Guard::configured`] is in force: releases the brake on lifts if it does.

@@ -231,6 +231,7 @@ fn configuration(sources: &Sources) -> Configuration {
             lifts.refused, lifts.standing, lifts.id
         ));
     }
+    problems.extend(guard.resolved());
     problems.extend(pulled.held());
     let Some(config) = live.config() else {
         return Configuration {

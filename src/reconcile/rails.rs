@@ -10,9 +10,12 @@ use super::block::BlockReconciler;
 use super::sweep::request_named;
 use crate::api::{IPBlock, Phase, condition};
 use crate::config::Config;
-use crate::decide::{Claim, ClaimChange, LIFT_BRAKED, Rails, Run, World, decide};
+use crate::decide::{Claim, ClaimChange, LIFT_BRAKED, RESOLVED_BRAKED, Rails, Run, World, decide};
 use crate::guard::{self, Ask, source_of};
 use crate::trigger::Repeat;
+
+/// The brake on lifts of bans whose trigger is not configured.
+const OTHERS: &str = "others";
 
 /// The times of this process and of the API server may differ by so much.
 const SAME_TIME: SignedDuration = SignedDuration::from_secs(60);
@@ -36,6 +39,7 @@ impl BlockReconciler {
             escalation: settings.escalation.as_ref(),
             escalates_active: config.repeated_alert == Repeat::Escalate,
             keeps_refused,
+            keeps_resolved: None,
         }
     }
 
@@ -56,6 +60,11 @@ impl BlockReconciler {
         if status.is(&Phase::Active) && ready.is_some_and(|ready| ready.reason == LIFT_BRAKED) {
             self.parts.guard.recall_lift();
         }
+        let resolved = ready.filter(|ready| ready.reason == RESOLVED_BRAKED);
+        if let Some(ready) = resolved.filter(|_| status.is(&Phase::Active)) {
+            let guard = &self.parts.guard;
+            guard.recall_resolved(&block.key(), &ready.message);
+        }
         let ago = status.blocked_at().map(|at| now.duration_since(at));
         if let Some(Ok(ago)) = ago.map(Duration::try_from) {
             self.parts.guard.recall(ask(block), settings, ago);
@@ -73,12 +82,25 @@ impl BlockReconciler {
         let now = self.parts.time.now();
         let run = decide(block, world, now);
         let guard = &self.parts.guard;
+        if run.lifts_resolved()
+            && let Err(why) = self.admit_lift(block, key, config)
+        {
+            let world = World {
+                rails: Rails {
+                    keeps_resolved: Some(&why),
+                    ..world.rails
+                },
+                ..world.clone()
+            };
+            return decide(block, &world, now);
+        }
         let (Some((standing, until)), Some(config)) = (run.new_ban(), config) else {
             guard.forget(key);
             return run;
         };
         let mut coverage = self.parts.coverage.lock();
         if coverage.claim(key).is_some() {
+            guard.forget(key);
             return run;
         }
         let admitted = guard.admit(key, ask(block), &config.guard, &coverage, now);
@@ -109,6 +131,29 @@ impl BlockReconciler {
             ..world.clone()
         };
         decide(block, &world, now)
+    }
+
+    /// Whether a ban whose alerts are resolved may be lifted before its end. A list that is pulled has a brake of its own.
+    fn admit_lift(
+        &self,
+        block: &IPBlock,
+        key: &str,
+        config: Option<&Config>,
+    ) -> Result<(), String> {
+        let source = source_of(block);
+        let sources = config.map_or(&[][..], |config| &config.sources);
+        if sources.iter().any(|pulled| pulled.name == source) {
+            return Ok(());
+        }
+        // Users choose the sources of blocks, and the brakes are as many as the triggers.
+        let triggers = config.map_or(&[][..], |config| &config.triggers);
+        let is_trigger = config.is_none() || triggers.iter().any(|it| it.name == source);
+        let trigger = if is_trigger { source } else { OTHERS };
+        let brake = config.map_or_else(guard::Brake::default, |config| config.guard.brake);
+        let coverage = self.parts.coverage.lock();
+        let now = self.parts.time.now();
+        let guard = &self.parts.guard;
+        guard.admit_lift(key, trigger, brake, &coverage, now)
     }
 
     /// After the end of a ban: requests the blocks that waited for it.

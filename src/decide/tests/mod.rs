@@ -206,6 +206,7 @@ struct Case {
     escalation: Option<Escalation>,
     escalates_active: bool,
     keeps_refused: Option<&'static str>,
+    keeps_resolved: Option<&'static str>,
 }
 
 impl Case {
@@ -237,6 +238,7 @@ impl Case {
             escalation: None,
             escalates_active: false,
             keeps_refused: None,
+            keeps_resolved: None,
         }
     }
 
@@ -247,6 +249,7 @@ impl Case {
             escalation: self.escalation.as_ref(),
             escalates_active: self.escalates_active,
             keeps_refused: self.keeps_refused,
+            keeps_resolved: self.keeps_resolved,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Caps, brakes, shadow mode and escalation.
 
 use super::*;
-use crate::api::condition;
+use crate::api::{RESOLVED, condition};
 
 fn hold() -> Hold {
     Hold {
@@ -164,6 +164,54 @@ fn alerts_do_not_lengthen_a_refused_ban_that_the_brake_keeps_and_may_shorten_it(
     assert_eq!(operations(&plan), [ban("192.0.2.7", Some(240))]);
     case.apply(&plan, now());
     assert_eq!(length(&case.status()), 300);
+}
+
+#[test]
+fn a_ban_whose_alerts_are_resolved_stays_until_its_end_while_the_brake_holds_such_lifts() {
+    let mut case = Case::active("192.0.2.7", "10m", 60);
+    case.annotate(RESOLVED, &now().to_string());
+    case.block.spec.duration = Some("60s".into());
+    let plan = case.decide();
+    assert!(plan.0.lifts_resolved());
+    assert_eq!(operations(&plan), [unban("192.0.2.7")]);
+    case.keeps_resolved = Some("the brake holds the lifts");
+    let settled = case.apply(&case.decide(), now());
+    assert_eq!(reasons(&settled), ["ResolvedBraked"]);
+    assert_eq!(settled.wake, Some(RESYNC));
+    let status = case.status();
+    assert_eq!((phase(&settled), length(&status)), (Phase::Active, 600));
+    let message = status.message.unwrap();
+    assert!(
+        message.ends_with("its alerts are resolved; the brake holds the lifts"),
+        "{message}"
+    );
+    assert!(case.decide().is_rest(), "it is written once");
+    let end = case.at(now() + seconds(540));
+    assert_eq!(operations(&end), [unban("192.0.2.7")], "its own end");
+    assert!(!end.0.lifts_resolved());
+    // The alert fires again: the trigger asks for the ban.
+    let mut again = case.clone();
+    again.block.spec.duration = Some("20m".into());
+    let settled = again.apply(&again.decide(), now());
+    assert_eq!(length(&settled.status.unwrap()), 1200);
+    case.keeps_resolved = None;
+    assert_eq!(operations(&case.decide()), [unban("192.0.2.7")], "released");
+}
+
+#[test]
+fn a_lift_by_hand_and_an_edited_duration_are_no_lifts_of_resolved_alerts() {
+    let mut case = Case::active("192.0.2.7", "10m", 60);
+    case.block.spec.duration = Some("60s".into());
+    assert!(!case.decide().0.lifts_resolved(), "edited");
+    case.annotate(RESOLVED, &(now() - seconds(61)).to_string());
+    assert!(!case.decide().0.lifts_resolved(), "of an earlier ban");
+    case.annotate(RESOLVED, &now().to_string());
+    assert!(case.decide().0.lifts_resolved());
+    case.keeps_resolved = Some("the brake holds the lifts");
+    case.block.spec.unblock = Some(true);
+    let plan = case.decide();
+    assert!(!plan.0.lifts_resolved());
+    assert_eq!(operations(&plan), [unban("192.0.2.7")]);
 }
 
 /// The address of a braked ban is edited, as servers without CEL let it be.

@@ -62,7 +62,9 @@ impl ConfigurationReconciler {
         let sources = self.consumers.sources.held();
         guard.metrics().brake("sources", !sources.is_empty());
         let sources = sources.into_iter().map(|note| ("SourceLiftsBraked", note));
-        let engaged = engaged.into_iter().flatten().chain(sources);
+        let resolved = guard.resolved().into_iter();
+        let resolved = resolved.map(|note| ("ResolvedLiftsBraked", note));
+        let engaged = engaged.into_iter().flatten().chain(resolved).chain(sources);
         let engaged: Vec<(&'static str, String)> = engaged.collect();
         let before = std::mem::replace(&mut self.memory.lock().brakes, engaged.clone());
         for (reason, note) in engaged.iter().filter(|brake| !before.contains(brake)) {
