@@ -3,8 +3,6 @@
 use super::*;
 use crate::audit::{self, Action, Line};
 
-const MINUTE: Duration = Duration::from_secs(60);
-
 #[tokio::test(start_paused = true)]
 async fn a_life_of_blocks_is_written_line_by_line_and_to_its_end() {
     let path = std::env::temp_dir().join(format!("operator-audit-{}", std::process::id()));

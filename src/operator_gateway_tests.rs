@@ -4,7 +4,6 @@ use super::*;
 use crate::reconcile::Record;
 
 const NEXT: &str = "192.0.2.251:9521";
-const MINUTE: Duration = Duration::from_secs(60);
 
 impl World {
     fn resolves_to(&self, address: &str) {
@@ -260,4 +259,117 @@ async fn a_ban_that_moves_is_made_at_the_new_gateway_at_once_though_the_answer_t
         .await;
     assert_eq!(lost.hits(), 1);
     world.banned_becomes(GATEWAY, &[], 20 * SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_moved_gateway_takes_every_ban_with_it() {
+    let world = World::configured().await;
+    world.create("a", "192.0.2.7", "1h").await;
+    world.create("b", "192.0.2.8", "1h").await;
+    world.until("a", "active", 5 * SECOND).await;
+    world.until("b", "active", 5 * SECOND).await;
+    let before = world.status("a").await;
+    world
+        .configure(&[("gatewayHost", "192.0.2.251:9521")])
+        .await;
+    let both = ["192.0.2.7", "192.0.2.8"];
+    world
+        .banned_becomes("192.0.2.251:9521", &both, 5 * SECOND)
+        .await;
+    world.banned_becomes(GATEWAY, &[], 5 * SECOND).await;
+    tokio::time::sleep(SECOND).await;
+    let after = world.status("a").await;
+    assert_eq!(after.expires_at, before.expires_at, "moving is no new ban");
+    assert_eq!(after.ban_count, Some(1));
+    let delete = DeleteParams::default();
+    world.blocks.delete("a", &delete).await.unwrap();
+    world
+        .banned_becomes("192.0.2.251:9521", &["192.0.2.8"], 5 * SECOND)
+        .await;
+}
+
+const STRANGE: &str = "10.0.0.7:80";
+
+fn strange_intent(target: &str, attempt: i64) -> String {
+    let place = Place::new("iptables", STRANGE);
+    api::Intent::new(target.parse().unwrap(), place, attempt).to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_only_an_annotation_names_is_never_called() {
+    let mut world = World::configured().await;
+    // A user of blocks tries to have an address called: before the first ban, while active, and to lift.
+    let spec = IPBlockSpec {
+        ip: "192.0.2.1".into(),
+        unblock: Some(true),
+        ..IPBlockSpec::default()
+    };
+    let mut block = IPBlock::new("born", spec);
+    let annotations = block.metadata.annotations.get_or_insert_default();
+    annotations.insert(INTENT.into(), strange_intent("192.0.2.1", 1));
+    let create = PostParams::default();
+    world.blocks.create(&create, &block).await.unwrap();
+    tokio::time::sleep(5 * SECOND).await;
+    let message = world.status("born").await.message.unwrap();
+    assert!(message.contains("formerGateways"), "{message}");
+    let released = Patch::Merge(json!({"metadata": {"annotations": {RELEASE_ANNOTATION: "true"}}}));
+    let params = PatchParams::default();
+    world
+        .blocks
+        .patch("born", &params, &released)
+        .await
+        .unwrap();
+    world.until("born", "expired", 5 * SECOND).await;
+
+    world.create("active", "192.0.2.7", "1h").await;
+    world.until("active", "active", 5 * SECOND).await;
+    world
+        .annotate("active", &strange_intent("192.0.2.7", 5))
+        .await;
+    let mut also: api::Intent = strange_intent("192.0.2.7", 1).parse().unwrap();
+    also.also = vec![also.standing.clone()];
+    also.standing.place = Place::new("iptables", GATEWAY);
+    tokio::time::sleep(5 * SECOND).await;
+    world.annotate("active", &also.to_string()).await;
+    tokio::time::sleep(5 * SECOND).await;
+    world.banned_becomes(GATEWAY, &["192.0.2.7"], SECOND).await;
+
+    // A new leader reads the objects, and an object may be gone without its finalizer.
+    world.kill();
+    world
+        .annotate("active", &strange_intent("192.0.2.7", 1))
+        .await;
+    world.start().await;
+    tokio::time::sleep(5 * SECOND).await;
+    world
+        .annotate("active", &strange_intent("192.0.2.7", 1))
+        .await;
+    let delete = DeleteParams::default();
+    world.blocks.delete("active", &delete).await.unwrap();
+    world.banned_becomes(GATEWAY, &[], 5 * SECOND).await;
+    tokio::time::sleep(60 * SECOND).await;
+    assert!(world.blocks.get_opt("active").await.unwrap().is_some());
+    world
+        .blocks
+        .patch("active", &params, &released)
+        .await
+        .unwrap();
+    tokio::time::sleep(5 * SECOND).await;
+    assert!(world.blocks.get_opt("active").await.unwrap().is_none());
+    assert!(!world.called(STRANGE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_replaced_while_nothing_runs_is_still_called_to_lift_what_stands_there() {
+    let mut world = World::configured().await;
+    world.create("a", "192.0.2.7", "1h").await;
+    world.until("a", "active", 5 * SECOND).await;
+    world.kill();
+    let next = "192.0.2.251:9521";
+    world.configure(&[("gatewayHost", next)]).await;
+    world.start().await;
+    world
+        .banned_becomes(next, &["192.0.2.7"], 15 * SECOND)
+        .await;
+    world.banned_becomes(GATEWAY, &[], 15 * SECOND).await;
 }

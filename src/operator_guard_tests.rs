@@ -2,8 +2,6 @@
 
 use super::*;
 
-const MINUTE: Duration = Duration::from_secs(60);
-
 #[tokio::test(start_paused = true)]
 async fn an_entry_of_the_allowlist_that_ends_protects_until_then_and_is_reported_a_day_ahead() {
     let mut world = World::new().await;

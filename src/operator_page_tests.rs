@@ -8,8 +8,6 @@ use crate::page::tests::get;
 use crate::page::{self, State};
 use crate::why::{Answer, Verdict};
 
-const MINUTE: Duration = Duration::from_secs(60);
-
 fn at(address: &str) -> page::Settings {
     page::Settings {
         address: address.parse().unwrap(),

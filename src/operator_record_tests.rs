@@ -228,7 +228,7 @@ async fn a_ban_from_just_before_its_gateway_was_replaced_is_lifted_though_the_no
     let mut world = World::new().await;
     world.configure(&[]).await;
     let node = Clock::simulated(world.clock.now() - SignedDuration::from_mins(5), 5);
-    let server = super::ends::At(world.clock.clone());
+    let server = super::clocks::At(world.clock.clone());
     world
         .start_with(|settings| {
             settings.clock = node;
@@ -310,4 +310,66 @@ async fn a_block_of_a_withdrawn_gateway_lifts_nothing_at_the_next_one_before_it_
     tokio::time::sleep(30 * SECOND).await;
     assert!(world.blocks.get_opt("a").await.unwrap().is_none());
     world.banned_becomes(NEXT, &["192.0.2.7"], SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_record_a_ban_at_a_replaced_gateway_is_lifted_once_the_gateway_is_named() {
+    for end in ["stands", "deleted", "due"] {
+        let mut world = World::configured().await;
+        world.create("a", "192.0.2.7", "10m").await;
+        world.until("a", "active", 5 * SECOND).await;
+        world.kill();
+        // As after an upgrade from a version that kept no record.
+        let delete = DeleteParams::default();
+        world.maps.delete(RECORD, &delete).await.unwrap();
+        let next = "192.0.2.251:9521";
+        world.configure(&[("gatewayHost", next)]).await;
+        world.start().await;
+        world
+            .banned_becomes(next, &["192.0.2.7"], 15 * SECOND)
+            .await;
+        if end == "deleted" {
+            world.blocks.delete("a", &delete).await.unwrap();
+        }
+        if end == "due" {
+            tokio::time::sleep(700 * SECOND).await;
+        }
+        let here: &[&str] = if end == "stands" { &["192.0.2.7"] } else { &[] };
+        world.banned_becomes(next, here, 5 * SECOND).await;
+        tokio::time::sleep(60 * SECOND).await;
+        let left = BTreeSet::from(["192.0.2.7".to_owned()]);
+        assert_eq!(world.banned(GATEWAY).await, left, "{end}");
+        assert!(world.blocks.get_opt("a").await.unwrap().is_some(), "{end}");
+        let former = format!("iptables {GATEWAY}");
+        let edit = [("gatewayHost", next), ("formerGateways", former.as_str())];
+        world.configure(&edit).await;
+        // Standing bans are asserted, and lifted where they should not be, every five minutes.
+        world.banned_becomes(GATEWAY, &[], 400 * SECOND).await;
+        match end {
+            "stands" => drop(world.until("a", "active", SECOND).await),
+            "due" => drop(world.until("a", "expired", 5 * SECOND).await),
+            _ => {
+                tokio::time::sleep(5 * SECOND).await;
+                assert!(world.blocks.get_opt("a").await.unwrap().is_none());
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_record_and_beside_a_wrong_configuration_what_is_due_is_lifted() {
+    let mut world = World::configured().await;
+    world.create("due", "192.0.2.7", "1m").await;
+    world.create("standing", "192.0.2.8", "1h").await;
+    world.until("due", "active", 5 * SECOND).await;
+    world.until("standing", "active", 5 * SECOND).await;
+    world.kill();
+    let delete = DeleteParams::default();
+    world.maps.delete(RECORD, &delete).await.unwrap();
+    world.configure(&[("whitelist", "203.0.113.0/33")]).await;
+    tokio::time::sleep(90 * SECOND).await;
+    world.start().await;
+    world.until("due", "expired", 15 * SECOND).await;
+    world.banned_becomes(GATEWAY, &["192.0.2.8"], SECOND).await;
+    world.until("standing", "active", SECOND).await;
 }

@@ -5,8 +5,6 @@ use reeve_apiserver::rights::Rights;
 use super::*;
 use crate::target::object_name;
 
-const MINUTE: Duration = Duration::from_secs(60);
-
 /// The end-to-end tests show that the rules suffice there; this one shows which of them a life of blocks uses.
 #[tokio::test(start_paused = true)]
 async fn the_stored_access_rules_allow_the_requests_of_the_operator() {

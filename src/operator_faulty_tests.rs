@@ -1,0 +1,109 @@
+//! Engines that take a while, do not answer, or refuse connections.
+
+use super::*;
+use crate::engine::{Ban, Capabilities, Error, Remaining, Unban};
+use crate::outbound;
+use crate::target::Target;
+
+/// Engines that take a while, or do not answer at some places.
+#[derive(Debug, Default)]
+pub(super) struct Faulty {
+    pub(super) places: Arc<Places>,
+    pub(super) takes: Duration,
+    pub(super) dead: Mutex<BTreeSet<String>>,
+    /// Where connections are refused.
+    pub(super) refuses: Mutex<BTreeSet<String>>,
+    /// The gateways have no list, as XDP.
+    pub(super) unlisted: bool,
+}
+
+#[derive(Debug)]
+struct FaultyEngine {
+    inner: Arc<dyn Engine>,
+    place: Place,
+    faults: Arc<Faulty>,
+}
+
+/// As a connector.
+#[derive(Debug)]
+pub(super) struct Connect(pub(super) Arc<Faulty>);
+
+impl Connector for Connect {
+    fn connect(
+        &self,
+        place: &Place,
+        config: Option<&EngineConfig>,
+    ) -> Result<Arc<dyn Engine>, ConnectError> {
+        Ok(Arc::new(FaultyEngine {
+            inner: self.0.places.connect(place, config)?,
+            place: place.clone(),
+            faults: Arc::clone(&self.0),
+        }))
+    }
+}
+
+impl FaultyEngine {
+    async fn answers(&self) -> Result<(), Error> {
+        tokio::time::sleep(self.faults.takes).await;
+        if self.faults.refuses.lock().contains(&self.place.endpoint) {
+            return Err(Error::NoAnswer {
+                gateway: self.place.endpoint.clone(),
+                cause: outbound::Error::Refused,
+            });
+        }
+        if self.faults.dead.lock().contains(&self.place.endpoint) {
+            return Err(Error::Failed {
+                gateway: self.place.endpoint.clone(),
+                detail: "dead".into(),
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Engine for FaultyEngine {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn endpoint(&self) -> &str {
+        &self.place.endpoint
+    }
+
+    fn ban<'a>(
+        &'a self,
+        target: &'a Target,
+        remaining: Option<Remaining>,
+    ) -> BoxFuture<'a, Result<Ban, Error>> {
+        Box::pin(async move {
+            self.answers().await?;
+            self.inner.ban(target, remaining).await
+        })
+    }
+
+    fn unban<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Unban, Error>> {
+        Box::pin(async move {
+            self.answers().await?;
+            self.inner.unban(target).await
+        })
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Option<BTreeSet<Target>>, Error>> {
+        if self.faults.unlisted {
+            return Box::pin(async { Ok(None) });
+        }
+        self.inner.list()
+    }
+}
+
+impl World {
+    pub(super) fn faulty(&self, takes: Duration) -> Arc<Faulty> {
+        Arc::new(Faulty {
+            places: Arc::clone(&self.places),
+            takes,
+            dead: Mutex::default(),
+            refuses: Mutex::default(),
+            unlisted: false,
+        })
+    }
+}
