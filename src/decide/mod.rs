@@ -33,6 +33,7 @@
 
 mod coverage;
 mod decision;
+mod draft;
 mod facts;
 mod plan;
 mod railed;

@@ -1,6 +1,8 @@
 //! The reconciler of the ConfigMap: reads it, puts it in force, keeps the last good one.
 
+mod chosen;
 mod guarded;
+mod memory;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,22 +15,21 @@ use reeve_controller::source::Sender;
 use reeve_controller::{Context, Outcome, Reconciler, Request, reconcile};
 use tokio::sync::watch;
 
+use self::chosen::Chosen;
+use self::memory::Memory;
 use super::engines::Engines;
-use super::gateway::{self, Answers, Resolver};
+use super::gateway::{self, Resolver};
 use super::live::{Live, State};
 use super::record::{Record, is_forbidden};
 use super::sweep::Affected;
-use crate::config::{self, Changes, ChannelConfig, Config, Errors, Options, allowlist, keys};
+use crate::config::{Changes, ChannelConfig, Config, Options, allowlist};
 use crate::decide::Coverage;
 use crate::guard::{Discovery, Guard};
 use crate::metrics::Metrics;
-use crate::mounted::Stamp;
 use crate::notify::{Channel, Notifications};
 use crate::outbound::Outbound;
-use crate::policy::Allowed;
 use crate::pulled::Sources;
 use crate::sets::{self, Sets};
-use crate::target::Target;
 use crate::time::Time;
 use crate::trigger::{self, Triggers};
 
@@ -88,88 +89,6 @@ pub struct ConfigurationReconciler {
     namespace: String,
     consumers: Consumers,
     memory: Mutex<Memory>,
-}
-
-/// What came of the ConfigMap so far.
-#[derive(Debug, Default)]
-struct Memory {
-    /// The record was read.
-    recalled: bool,
-    /// The content of the last configuration that was right, of this run or of an earlier one.
-    good: Option<BTreeMap<String, String>>,
-    /// The version that was read last.
-    version: Option<String>,
-    /// The version that was refused last; `Some(None)`: the ConfigMap is gone.
-    refused: Option<Option<String>>,
-    /// The problems of the last run.
-    problems: Vec<String>,
-    /// That no range of Pods is known was reported.
-    podless: bool,
-    /// The blocks that the configuration affects could not be requested.
-    unqueued: bool,
-    /// The notifier could not be connected: its files have to be read again.
-    unconnected: bool,
-    /// What the notifier's files were when it was connected.
-    stamps: Vec<Stamp>,
-    /// The addresses that the gateway's name had lately.
-    answers: Answers,
-    /// The entries of the allowlist whose end was reported.
-    ending: Vec<(Target, Allowed)>,
-    /// The brakes that were engaged at the last run, by the reason of their Event.
-    brakes: Vec<(&'static str, String)>,
-}
-
-/// A configuration to put in force.
-struct Chosen {
-    data: BTreeMap<String, String>,
-    config: Config,
-    /// It is the ConfigMap's, not the last good one.
-    right: bool,
-}
-
-// === impl Memory ===
-
-impl Memory {
-    /// Whether this version of the ConfigMap was not read before.
-    fn is_new(&mut self, version: Option<&str>) -> bool {
-        let new = self.version.is_none() || self.version.as_deref() != version;
-        self.version = version.map(str::to_owned);
-        new
-    }
-
-    /// The changes to put in force, with the notifier if it was not connected or its files changed since.
-    fn with_notifier(&mut self, mut changes: Changes, stamps: Vec<Stamp>) -> Changes {
-        changes.notify |= self.unconnected || self.stamps != stamps;
-        self.stamps = stamps;
-        changes
-    }
-
-    /// The ConfigMap is right. Whether the edit before it was not, which is news though nothing changes with it.
-    fn accept(&mut self) -> bool {
-        self.refused.take().is_some()
-    }
-
-    /// The ConfigMap is wrong. Whether that is news.
-    fn refuse(&mut self, version: Option<&str>) -> bool {
-        let version = Some(version.map(str::to_owned));
-        let news = self.refused != version;
-        self.refused = version;
-        news
-    }
-
-    /// Those of `ending` that were not reported yet.
-    fn ending_news(&mut self, ending: &[(Target, Allowed)]) -> Vec<(Target, Allowed)> {
-        let known = std::mem::replace(&mut self.ending, ending.to_vec());
-        let news = ending.iter().filter(|entry| !known.contains(entry));
-        news.cloned().collect()
-    }
-
-    /// Whether `problems` differ from those of the last run: a problem that lasts is reported once.
-    fn are_news(&mut self, problems: &[String]) -> bool {
-        let news = self.problems != problems;
-        self.problems = problems.to_vec();
-        news
-    }
 }
 
 // === impl ConfigurationReconciler ===
@@ -307,86 +226,6 @@ impl ConfigurationReconciler {
         Ok(None)
     }
 
-    /// The configuration to put in force: the ConfigMap's when it is right, otherwise the last good one. Protection is
-    /// never dropped because an object was deleted or an edit was wrong.
-    fn choose(&self, ctx: &Context, map: Option<&ConfigMap>) -> Option<Chosen> {
-        let version = map.and_then(|map| map.metadata.resource_version.as_deref());
-        let good = self.memory.lock().good.clone();
-        let mut why = match map {
-            None => format!(
-                "the ConfigMap {} does not exist; create it with engine and gatewayHost",
-                self.request
-            ),
-            Some(map) => {
-                let data = map.data.clone().unwrap_or_default();
-                match self.parse(&data, good.as_ref()) {
-                    Ok(config) => {
-                        self.consumers.live.refuses(None);
-                        if self.memory.lock().is_new(version) {
-                            self.consumers.metrics.config_read(true);
-                        }
-                        let right = true;
-                        return Some(Chosen {
-                            data,
-                            config,
-                            right,
-                        });
-                    }
-                    Err(errors) => errors.to_string(),
-                }
-            }
-        };
-        let last = good.and_then(|data| match config::parse_first(&data, &self.options) {
-            Ok(config) => Some(Chosen {
-                data,
-                config,
-                right: false,
-            }),
-            Err(errors) => {
-                let record = self.consumers.record.key();
-                why = format!("{why}; the last good one in {record} cannot be read: {errors}");
-                None
-            }
-        });
-        self.consumers.live.refuses(Some(why.clone()));
-        if self.memory.lock().refuse(version) {
-            self.refuse(ctx, map, &why, last.is_some());
-        }
-        if last.is_none() {
-            self.trust_gateways(map);
-            let why = match map {
-                Some(_) => format!("the ConfigMap {} is wrong: {why}", self.request),
-                None => why,
-            };
-            self.consumers.live.set(State::Missing(why.into()));
-        }
-        last
-    }
-
-    /// An error elsewhere in the ConfigMap does not make its gateway a stranger: bans that stand there are lifted.
-    fn trust_gateways(&self, map: Option<&ConfigMap>) {
-        let mut data = map.and_then(|map| map.data.clone()).unwrap_or_default();
-        data.retain(|key, _| keys::ABOUT_GATEWAY.contains(&key.as_str()));
-        if let Ok(config) = config::parse_first(&data, &self.options) {
-            self.consumers.record.trust_gateways(&config);
-        }
-    }
-
-    /// In a takeover, leniently what was put in force first, and again after a restart; an edit is never read so.
-    fn parse(
-        &self,
-        data: &BTreeMap<String, String>,
-        good: Option<&BTreeMap<String, String>>,
-    ) -> Result<Config, Errors> {
-        let config = if good.is_none_or(|good| good == data) {
-            config::parse_first(data, &self.options)?
-        } else {
-            config::parse(data, &self.options)?
-        };
-        let lost = good.and_then(|good| config::unprotected(good, data));
-        lost.map_or(Ok(config), Err)
-    }
-
     /// Records what is about to be put in force, before any call can be made because of it. Returns why it is not
     /// recorded, which is tried again.
     async fn record(
@@ -465,24 +304,6 @@ impl ConfigurationReconciler {
         if again {
             self.event(ctx, map, EventType::Normal, "ConfigLoaded", note);
         }
-    }
-
-    fn refuse(&self, ctx: &Context, map: Option<&ConfigMap>, why: &str, last: bool) {
-        if map.is_some() {
-            self.consumers.metrics.config_read(false);
-        }
-        let note = match (map, last) {
-            (Some(_), true) => {
-                format!("the configuration is wrong, the last good one stays in force: {why}")
-            }
-            (Some(_), false) => format!(
-                "the configuration is wrong, and there was none before, so nothing is banned: {why}"
-            ),
-            (None, true) => "the ConfigMap is gone; its last content stays in force".to_owned(),
-            (None, false) => why.to_owned(),
-        };
-        tracing::error!(configmap = %self.request, "{note}");
-        self.warn(ctx, map, "ConfigInvalid", &note);
     }
 
     fn warn(&self, ctx: &Context, map: Option<&ConfigMap>, reason: &'static str, note: &str) {
@@ -570,56 +391,5 @@ impl Reconciler for ConfigurationReconciler {
             return Ok(Outcome::done());
         }
         self.read(&ctx).await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_version_that_is_put_in_force_again_is_no_new_reading() {
-        let mut memory = Memory::default();
-        assert!(memory.is_new(Some("1")));
-        assert!(!memory.is_new(Some("1")), "a listener is tried again");
-        assert!(memory.is_new(Some("2")));
-    }
-
-    #[test]
-    fn the_way_back_from_a_wrong_edit_is_reported_once() {
-        let mut memory = Memory::default();
-        assert!(!memory.accept());
-        assert!(memory.refuse(Some("1")));
-        assert!(!memory.refuse(Some("1")), "it is reported once a version");
-        assert!(memory.refuse(Some("2")) && memory.refuse(None));
-        assert!(memory.accept());
-        assert!(!memory.accept());
-    }
-
-    #[test]
-    fn a_problem_is_reported_once_until_it_changes() {
-        let mut memory = Memory::default();
-        let busy = ["address in use".to_owned()];
-        assert!(!memory.are_news(&[]));
-        assert!(memory.are_news(&busy));
-        assert!(!memory.are_news(&busy));
-        assert!(memory.are_news(&[]));
-        assert!(memory.are_news(&busy), "it came back");
-    }
-
-    #[test]
-    fn a_notifier_is_made_again_when_its_files_could_not_be_read_and_when_they_changed() {
-        let mut memory = Memory::default();
-        let nothing = Changes::default();
-        assert!(memory.with_notifier(nothing, vec![None]).notify);
-        assert_eq!(memory.with_notifier(nothing, vec![None]), nothing);
-        memory.unconnected = true;
-        assert!(memory.with_notifier(nothing, vec![None]).notify);
-        memory.unconnected = false;
-        assert!(memory.with_notifier(nothing, vec![Some((None, 7))]).notify);
-        assert_eq!(
-            memory.with_notifier(nothing, vec![Some((None, 7))]),
-            nothing
-        );
     }
 }

@@ -1,0 +1,351 @@
+//! A status in the making, and what is announced with it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::facts::{effective_hash, end, span};
+use super::plan::{Announcement, Cause, Change, Effect, INVALID_SPEC, Notice, Problem};
+use crate::api::ConditionStatus::{self, False, True};
+use crate::api::condition::{ALLOWLISTED, ENFORCED, READY, SHADOW};
+use crate::api::{IPBlockStatus, Phase, ResultCode, Standing, UNBLOCKED, write_time};
+use crate::policy::RefusalKind;
+
+/// A status in the making.
+pub(super) struct Draft<'a> {
+    pub(super) base: &'a IPBlockStatus,
+    /// The address, for messages.
+    pub(super) subject: &'a str,
+    pub(super) at: Timestamp,
+    pub(super) status: IPBlockStatus,
+    pub(super) announcements: Vec<Announcement>,
+    pub(super) effect: Effect,
+    /// The end was reported with the status: what is lifted now was not banned since, or its intent could not be
+    /// removed.
+    pub(super) ended: bool,
+}
+
+// === impl Draft ===
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(base: &'a IPBlockStatus, subject: &'a str, at: Timestamp) -> Self {
+        Self {
+            base,
+            subject,
+            at,
+            status: base.clone(),
+            announcements: Vec::new(),
+            effect: Effect::None,
+            ended: base.is_over() && base.observed_generation.is_some(),
+        }
+    }
+
+    fn set(&mut self, phase: Phase, result: ResultCode, message: &str) {
+        let over = self.status.is_over();
+        self.status.phase = Some(phase);
+        if !over && self.status.is_over() {
+            // The retention counts from the time of this condition: an earlier reason not to be ready does not count.
+            self.status.remove_condition(READY);
+        }
+        self.status.result = Some(result);
+        self.status.message = Some(message.to_owned());
+    }
+
+    /// Nothing is enforced from now on; `lifted`: until now something was.
+    pub(super) fn end(&mut self, phase: Phase, result: ResultCode, message: &str, lifted: bool) {
+        self.set(phase, result, message);
+        self.status.expires_at = None;
+        self.status.engines.clear();
+        if lifted {
+            self.status.unblocked_at = Some(write_time(self.at));
+        }
+    }
+
+    pub(super) fn condition(
+        &mut self,
+        kind: &str,
+        status: ConditionStatus,
+        reason: &str,
+        message: &str,
+    ) {
+        let at = self.at;
+        self.status.set_condition(kind, status, reason, message, at);
+    }
+
+    pub(super) fn conditions(
+        &mut self,
+        ready: ConditionStatus,
+        enforced: ConditionStatus,
+        reason: &str,
+        message: &str,
+    ) {
+        self.condition(READY, ready, reason, message);
+        self.condition(ENFORCED, enforced, reason, message);
+        for other in [ALLOWLISTED, SHADOW] {
+            if self.status.condition(other).is_some() {
+                self.condition(other, False, reason, "");
+            }
+        }
+    }
+
+    pub(super) fn announce(
+        &mut self,
+        warning: bool,
+        reason: &'static str,
+        note: impl Into<String>,
+        notice: Option<Notice>,
+    ) {
+        self.announcements.push(Announcement {
+            warning,
+            reason,
+            note: note.into(),
+            notice,
+        });
+    }
+
+    pub(super) fn enforce(
+        &mut self,
+        standing: &Standing,
+        began: Timestamp,
+        until: Option<Timestamp>,
+    ) -> String {
+        let Standing { target, place } = standing;
+        let status = &mut self.status;
+        status.blocked_at = Some(write_time(began));
+        status.unblocked_at = None;
+        status.expires_at = until.map(write_time);
+        status.target = Some(target.to_string());
+        status.engine = Some(place.engine.clone());
+        status.last_spec_hash = Some(effective_hash(target, &place.engine));
+        match &status.expires_at {
+            Some(until) => format!("{target} is banned by {place} until {until}"),
+            None => format!("{target} is banned by {place} without end"),
+        }
+    }
+
+    pub(super) fn banned(&mut self, standing: &Standing, duration: Option<Duration>) {
+        // Cut to what is written, or the end would not be the start plus the duration.
+        let began = Timestamp::from_millisecond(self.at.as_millisecond()).unwrap_or(self.at);
+        let until = duration.map(|duration| end(began, duration));
+        let message = self.enforce(standing, began, until);
+        self.status.ban_count = Some(self.status.bans().saturating_add(1));
+        self.set(Phase::Active, ResultCode::Success, &message);
+        self.conditions(True, True, "Banned", &message);
+        let again = self.status.escalation.as_ref();
+        let note = match again.filter(|again| again.asked != again.granted) {
+            Some(again) => format!(
+                "{message}: {} instead of {}, because it is ban {} in a row",
+                again.granted, again.asked, again.step
+            ),
+            None => message,
+        };
+        self.announce(false, "Banned", note, Some(Notice::Ban));
+        self.effect = Effect::Banned;
+    }
+
+    pub(super) fn kept(&mut self, message: String, change: Change, problem: Option<&Problem>) {
+        self.effect = Effect::Kept;
+        if change == Change::Adopted {
+            self.status.ban_count = Some(self.status.bans().max(1));
+        }
+        let ready = self.base.condition(READY);
+        let known = ready.map_or("", |ready| ready.reason.as_str());
+        if let Some(Problem {
+            reason,
+            message: why,
+        }) = problem
+        {
+            let (result, message) = if *reason == INVALID_SPEC {
+                let message = format!("{message}; its spec is not followed: {why}");
+                (ResultCode::Failed, message)
+            } else {
+                (ResultCode::Success, format!("{message}; {why}"))
+            };
+            self.set(Phase::Active, result, &message);
+            self.conditions(False, True, reason, &message);
+            if known != *reason {
+                // The Event of the ConfigMap is for all blocks that a brake keeps.
+                let notice = (*reason == INVALID_SPEC).then_some(Notice::Trouble);
+                self.announce(true, reason, message, notice);
+            }
+            return;
+        }
+        let known_problem = known == INVALID_SPEC;
+        self.set(Phase::Active, ResultCode::Success, &message);
+        self.conditions(True, True, "Banned", &message);
+        let failed_before = self.base.result == Some(ResultCode::Failed) && !known_problem;
+        match change {
+            Change::Adopted => {
+                self.announce(false, "Adopted", format!("taken over: {message}"), None);
+            }
+            Change::Moved => self.announce(false, "Moved", message, None),
+            Change::Duration => self.announce(false, "DurationChanged", message, None),
+            Change::Nothing if failed_before => self.announce(false, "Asserted", message, None),
+            Change::Nothing => {}
+        }
+    }
+
+    pub(super) fn lifted(&mut self, cause: Cause, lifted: bool, kept_by: Option<&str>) {
+        if self.status.is(&Phase::Expired) && !lifted {
+            return;
+        }
+        let target = self.subject;
+        let mut message = match (cause, lifted) {
+            (Cause::Expired, true) => format!("the ban of {target} is lifted: its time is over"),
+            (Cause::Expired, false) => "not banned: its time is over".to_owned(),
+            (_, true) => format!("the ban of {target} is lifted: spec.unblock was set"),
+            (_, false) => "not banned: spec.unblock was set".to_owned(),
+        };
+        if let Some(other) = kept_by {
+            message.push_str("; it stays banned by ");
+            message.push_str(other);
+        }
+        let (reason, event) = match cause {
+            Cause::Expired => ("Expired", "Expired"),
+            _ => (UNBLOCKED, "Unbanned"),
+        };
+        self.end(Phase::Expired, ResultCode::Unblocked, &message, true);
+        self.conditions(True, False, reason, &message);
+        if lifted && !self.ended {
+            let due = self.base.expires_at().filter(|_| cause == Cause::Expired);
+            self.effect = Effect::Lifted(cause, due.map(|due| span(due, self.at)));
+            // An address that another block keeps banned is not resolved.
+            let notice = kept_by.is_none().then_some(Notice::Resolve);
+            self.announce(false, event, message, notice);
+        }
+    }
+
+    pub(super) fn refused(&mut self, kind: RefusalKind, message: &str, lifted: bool) {
+        let too_wide = kind == RefusalKind::TooWide;
+        let (phase, result, ready) = if too_wide {
+            (Phase::Failed, ResultCode::Failed, False)
+        } else {
+            (Phase::Skipped, ResultCode::Skipped, True)
+        };
+        let known = self.is_known(&phase, message);
+        self.end(phase, result, message, lifted);
+        self.conditions(ready, False, kind.as_str(), message);
+        if !too_wide {
+            self.condition(ALLOWLISTED, True, kind.as_str(), message);
+        }
+        let lifted = lifted && !self.ended;
+        if !known || lifted {
+            let notice = match (lifted, too_wide) {
+                (true, _) => Some(Notice::Resolve),
+                (_, true) => Some(Notice::Trouble),
+                _ => None,
+            };
+            self.announce(too_wide, kind.as_str(), message, notice);
+            self.effect = if lifted {
+                Effect::Lifted(Cause::Refused, None)
+            } else {
+                Effect::Skipped(kind)
+            };
+        }
+    }
+
+    /// `asked`: by a trigger, which counts also when the message is known.
+    pub(super) fn shadowed(&mut self, message: &str, lifted: bool, asked: bool) {
+        let known = self.is_known(&Phase::Skipped, message);
+        self.end(Phase::Skipped, ResultCode::Skipped, message, lifted);
+        self.conditions(True, False, "Shadow", message);
+        self.condition(SHADOW, True, "Shadow", message);
+        let lifted = lifted && !self.ended;
+        if !known || lifted {
+            self.announce(false, "Shadow", message, lifted.then_some(Notice::Resolve));
+        }
+        if lifted {
+            self.effect = Effect::Lifted(Cause::Refused, None);
+        } else if !known || asked {
+            self.effect = Effect::Shadowed;
+        }
+    }
+
+    /// One write and one Event, whichever of several caps it is that holds the ban from one question to the next.
+    pub(super) fn held(&mut self, reason: &'static str, message: &str) {
+        let ready = self.status.condition(READY);
+        let waits = ready.is_some_and(|ready| ready.reason == reason);
+        let known = waits && self.status.is(&Phase::Pending);
+        // A brake has one message at a time, with the text that releases it.
+        let current = reason != "Braked" || self.status.message.as_deref() == Some(message);
+        if known && current {
+            return;
+        }
+        self.set(Phase::Pending, ResultCode::Other(String::new()), message);
+        self.conditions(False, False, reason, message);
+        if !known {
+            self.announce(true, reason, message, None);
+        }
+    }
+
+    pub(super) fn rejected(&mut self, reason: &'static str, message: &str, lifted: bool) {
+        let known = self.is_known(&Phase::Failed, message);
+        self.end(Phase::Failed, ResultCode::Failed, message, lifted);
+        self.conditions(False, False, reason, message);
+        let lifted = lifted && !self.ended;
+        if !known || lifted {
+            let notice = if lifted {
+                Notice::Resolve
+            } else {
+                Notice::Trouble
+            };
+            self.announce(true, reason, message, Some(notice));
+            self.effect = if lifted {
+                Effect::Lifted(Cause::Rejected, None)
+            } else {
+                Effect::Rejected
+            };
+        }
+    }
+
+    fn is_known(&self, phase: &Phase, message: &str) -> bool {
+        self.status.is(phase) && self.status.message.as_deref() == Some(message)
+    }
+
+    pub(super) fn waiting(&mut self, reason: &'static str, message: &str, foreign: bool) {
+        let known = self.status.message.as_deref() == Some(message);
+        // Phases under which a ban may stand are kept.
+        let enforced =
+            self.status.is(&Phase::Active) || (foreign && self.status.is(&Phase::Failed));
+        self.status.message = Some(message.to_owned());
+        self.condition(READY, False, reason, message);
+        if !enforced {
+            self.status.phase = Some(Phase::Pending);
+            self.condition(ENFORCED, False, reason, message);
+        }
+        if !known {
+            self.announce(true, reason, message, None);
+        }
+    }
+
+    pub(super) fn released(&mut self, lifted: bool, forced: bool) {
+        let target = self.subject;
+        if forced {
+            let note = format!(
+                "released without lifting the ban of {target}, as its annotation requests; the gateway may still enforce it"
+            );
+            self.announce(true, "Released", note, Some(Notice::Trouble));
+        } else if lifted && !self.ended {
+            let note = format!("the ban of {target} is lifted: the object was deleted");
+            self.announce(false, "Unbanned", note, Some(Notice::Resolve));
+            self.effect = Effect::Lifted(Cause::Deleted, None);
+        }
+    }
+
+    pub(super) fn left_behind(&mut self, standings: &[Standing]) {
+        let places: Vec<String> = standings
+            .iter()
+            .map(|standing| format!("{} at {}", standing.target, standing.place))
+            .collect();
+        let note = format!("an earlier ban could not be lifted: {}", places.join(", "));
+        let ready = self.base.condition(READY);
+        let known = ready.is_some_and(|ready| ready.message.contains(&note));
+        if let Some(ready) = self.status.condition(READY).cloned() {
+            let message = format!("{}; {note}", ready.message);
+            self.condition(READY, ready.status, &ready.reason, &message);
+        }
+        if !known {
+            self.announce(true, "LeftBehind", note, None);
+        }
+    }
+}
