@@ -1,20 +1,20 @@
 //! The operator put together: a manager with the reconcilers, the triggers and the notifications.
 
+mod outside;
+mod runnables;
+
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::BoxStream;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube_core::PartialObjectMeta;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
-use reeve_controller::cache::{CacheOptions, Caches, KindOptions, Selected, StoreForm, View};
+use reeve_controller::cache::{CacheOptions, KindOptions, Selected, StoreForm};
 use reeve_controller::options::LogLevels;
-use reeve_controller::source::{Sender, Source, Wanted};
+use reeve_controller::source::Source;
 use reeve_controller::{
     Client, Controller, Manager, MetricsServer, Request, Runnable, controller, leader_election,
     manager, metrics, predicate, source,
@@ -23,10 +23,14 @@ use reeve_serve::access::Access;
 use reeve_workqueue::ItemExponentialFailure;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{BlockList, IPBlock};
+use self::outside::Outside;
+use self::runnables::{
+    compared, ending, ends, followed_lists, jumps, list_controller, pulling, set_freshness,
+};
+use crate::api::IPBlock;
 use crate::audit;
 use crate::config::{self, CONFIG_MAP};
-use crate::decide::{Announcement, Coverage, Notice};
+use crate::decide::Coverage;
 use crate::engine::{self, GuardSettings};
 use crate::guard::{Discovery, Guard};
 use crate::inbound;
@@ -34,15 +38,15 @@ use crate::lists::{self, ListReconciler};
 use crate::lock::KeyedLocks;
 use crate::metrics::Metrics;
 use crate::mounted::{self, Directory};
-use crate::notify::{self, Event, Notification, Notifications};
+use crate::notify::{self, Notifications};
 use crate::outbound::{self, AddressPolicy, Http};
 use crate::page;
 use crate::policy::Protected;
 use crate::pulled::{self, Sources};
 use crate::reconcile::{
-    Announcer, BlockReconciler, Checks, ConfigurationReconciler, Connector, Consumers,
-    Dependencies, Engines, FIRST_RETRY, Gateways, LONGEST_RETRY, LiftsFirst, Live, Losses,
-    MirrorReconciler, Record, Resolver, Standby, SystemResolver, alarm, request_all,
+    BlockReconciler, Checks, ConfigurationReconciler, Connector, Consumers, Dependencies, Engines,
+    FIRST_RETRY, Gateways, LONGEST_RETRY, LiftsFirst, Live, Losses, MirrorReconciler, Record,
+    Resolver, Standby, SystemResolver,
 };
 use crate::sets::{self, Sets};
 use crate::target::Target;
@@ -57,10 +61,6 @@ const REQUESTS: usize = 4096;
 
 /// Blocks that stay decoded in the cache: a run reads its block twice.
 const DECODED: NonZeroUsize = NonZeroUsize::new(256).unwrap();
-
-/// When the wall clock moves by more than this, every block is requested.
-const JUMP: Duration = Duration::from_millis(500);
-const JUMP_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How the operator runs.
 #[derive(Clone, Debug)]
@@ -540,46 +540,6 @@ fn assemble(
     })
 }
 
-/// Follows the lists, on each replica.
-fn list_controller(
-    reconciler: ListReconciler,
-    again: &Sender<Request>,
-    requests: BoxStream<'static, Wanted<Request>>,
-) -> Result<Controller, Error> {
-    // Requested once even when there is no list: set engines wait for the first reading.
-    again.try_send(Request::cluster("first"))?;
-    Ok(Controller::builder("lists")
-        .for_view(View::<PartialObjectMeta<BlockList>>::metadata())
-        .optional()
-        .with_predicate(predicate::generation_changed())
-        .watches_source(requests)
-        .without_leader_election()
-        .complete(reconciler)?)
-}
-
-/// Requests lists after an edit of the configuration, and when this replica begins to lead.
-fn followed_lists(reconciler: ListReconciler, again: Sender<Request>) -> Runnable {
-    Runnable::new("edits for lists", move |stop| async move {
-        reconciler.follow(again, stop).await;
-        Ok::<_, std::convert::Infallible>(())
-    })
-    .without_leader_election()
-}
-
-/// Serves lists only while the blocks are followed.
-fn set_freshness(sets: Arc<Sets>, caches: Caches) -> Runnable {
-    Runnable::new("freshness of sets", move |stop| async move {
-        let fails = || {
-            let blocks = caches.lister::<IPBlock>().ok();
-            let health = blocks.and_then(|blocks| blocks.health());
-            health.is_some_and(|health| health.failure.is_some())
-        };
-        sets.watch_cache(fails, stop).await;
-        Ok::<_, std::convert::Infallible>(())
-    })
-    .without_leader_election()
-}
-
 /// Serves the page beside the manager, if it is asked for. Returns its address.
 async fn serve_page(
     manager: &Manager,
@@ -607,108 +567,6 @@ async fn serve_page(
     let serving = Runnable::new("page", move |stop| server.run(stop)).as_server();
     manager.add(serving)?;
     Ok(Some(address))
-}
-
-/// Compares the clock with the API server's.
-fn compared(
-    time: Time,
-    server: Arc<dyn ServerTime>,
-    coverage: Arc<Mutex<Coverage>>,
-    metrics: Metrics,
-) -> Runnable {
-    Runnable::new("clock of the API server", move |stop| async move {
-        time.watch(server, coverage, metrics, stop).await;
-        Ok::<_, std::convert::Infallible>(())
-    })
-    .without_leader_election()
-}
-
-/// Puts blocks in front when their bans end.
-fn ends(coverage: Arc<Mutex<Coverage>>, time: Time, again: Sender<Request>) -> Runnable {
-    Runnable::new("ends of bans", move |stop| async move {
-        alarm(coverage, time, again, stop).await;
-        Ok::<_, std::convert::Infallible>(())
-    })
-}
-
-/// Requests every block when the wall clock was set, and sets the alarms of all ends again: after a clock was set back,
-/// an end that was due is ahead.
-fn jumps(manager: &Manager, coverage: Arc<Mutex<Coverage>>, again: Sender<Request>) -> Runnable {
-    let clock = manager.clock().clone();
-    let caches = manager.caches().clone();
-    Runnable::new("wall clock", move |stop| async move {
-        // One watcher for all calls: a jump while the blocks of another are sent is reported, too.
-        let mut watcher = clock.watch_jumps(JUMP, JUMP_CHECK_INTERVAL);
-        loop {
-            let jump = tokio::select! {
-                biased;
-                () = stop.cancelled() => return Ok::<_, std::convert::Infallible>(()),
-                jump = watcher.jumped() => jump,
-            };
-            tracing::warn!(by = ?jump.by, "the wall clock was set; requesting every block");
-            coverage.lock().rearm();
-            let Ok(lister) = caches.lister::<IPBlock>() else {
-                continue;
-            };
-            if request_all(lister, &again).await.is_err() {
-                return Ok(());
-            }
-        }
-    })
-}
-
-/// Pulls the sources, on the leader.
-fn pulling(sources: Arc<Sources>) -> Runnable {
-    Runnable::new("sources", move |stop| async move {
-        sources.run(stop).await;
-        Ok::<_, std::convert::Infallible>(())
-    })
-}
-
-/// At the end: answers the requests in work at the triggers, sends the queued notifications, and writes the end of the
-/// audit log.
-fn ending(triggers: Arc<Triggers>, notifications: Notifications, audit: audit::Log) -> Runnable {
-    Runnable::new("triggers", move |stop| async move {
-        stop.cancelled().await;
-        triggers.stop().await;
-        notifications.flush(Duration::from_secs(3)).await;
-        audit.flush(Duration::from_secs(3)).await;
-        Ok::<_, std::convert::Infallible>(())
-    })
-    .as_server()
-}
-
-/// Turns announcements into notifications.
-#[derive(Debug)]
-struct Outside(Notifications);
-
-impl Announcer for Outside {
-    fn announce(&self, block: &IPBlock, announcement: &Announcement, at: Timestamp) {
-        let Some(notice) = announcement.notice else {
-            return;
-        };
-        let status = block.status.clone().unwrap_or_default();
-        let text = |field: &Option<String>| field.clone().unwrap_or_default();
-        self.0.send(Notification {
-            event: match notice {
-                Notice::Ban => Event::Ban,
-                Notice::Resolve => Event::Resolve,
-                Notice::Trouble => Event::Common,
-            },
-            at,
-            ip: status
-                .target
-                .clone()
-                .unwrap_or_else(|| block.spec.ip.clone()),
-            reason: text(&block.spec.reason),
-            source: text(&block.spec.source),
-            by: text(&block.spec.by),
-            duration: text(&block.spec.duration),
-            expires_at: status.expires_at(),
-            count: status.bans(),
-            message: announcement.note.clone(),
-        });
-    }
 }
 
 /// The addresses in the environment of a Pod that must never be banned.
