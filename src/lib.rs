@@ -18,6 +18,7 @@
 //! * [`guard`]: how much may be banned, how fast, and what holds back a mass of bans or lifts.
 //! * [`time`]: the clock that bans end by, compared with the API server's.
 //! * [`mounted`]: which files the ConfigMap may name.
+//! * [`names`]: the addresses behind a name.
 //! * [`engine`]: what makes an address blocked. [`outbound`]: HTTP requests, with limits and address checks.
 //! * [`sets`]: engines that follow a whole set, such as a list over HTTP.
 //! * [`audit`]: what was done for which block, as lines in a file. [`notify`]: notifications. [`metrics`]: counters.
@@ -48,6 +49,7 @@ pub mod lock;
 pub mod manifest;
 pub mod metrics;
 pub mod mounted;
+pub mod names;
 pub mod notify;
 pub mod operator;
 pub mod outbound;

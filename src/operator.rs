@@ -38,6 +38,7 @@ use crate::lists::{self, ListReconciler};
 use crate::lock::KeyedLocks;
 use crate::metrics::Metrics;
 use crate::mounted::{self, Directory};
+use crate::names::{Resolver, SystemResolver};
 use crate::notify::{self, Notifications};
 use crate::outbound::{self, AddressPolicy, Http};
 use crate::page;
@@ -46,7 +47,7 @@ use crate::pulled::{self, Sources};
 use crate::reconcile::{
     BlockReconciler, Checks, ConfigurationReconciler, Connector, Consumers, Dependencies, Engines,
     FIRST_RETRY, Gateways, LONGEST_RETRY, LiftsFirst, Live, Losses, MirrorReconciler, Record,
-    Resolver, Standby, SystemResolver,
+    Standby,
 };
 use crate::sets::{self, Sets};
 use crate::target::Target;
@@ -99,7 +100,7 @@ pub struct Settings {
     pub metrics: metrics::Metrics,
     /// How gateways are reached; unset, over HTTP.
     pub connector: Option<Arc<dyn Connector>>,
-    /// How the name of a gateway is resolved.
+    /// How the names of gateways and load balancers are resolved.
     pub resolver: Arc<dyn Resolver>,
     /// The API server's clock; unset, the date of its answers.
     pub server_time: Option<Arc<dyn ServerTime>>,
@@ -449,7 +450,7 @@ fn assemble(
     // Requested once even when there is none: other parts wait for the first configuration.
     let (first, requested) = source::channel::<Request>(1);
     first.try_send(config_map.clone())?;
-    let discovery = Discovery::new(counts.guard().clone());
+    let discovery = Discovery::new(counts.guard().clone(), Arc::clone(&settings.resolver));
     let (refresh, refreshed) = source::channel::<Request>(1);
     manager.add(discovery.runnable(
         reeve_controller::Client::new(client.clone()),

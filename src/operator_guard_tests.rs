@@ -428,6 +428,64 @@ async fn an_engine_that_cannot_express_most_bans_lifts_none_until_the_brake_is_r
     world.until("b-1", "failed", 5 * SECOND).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_with_a_name_alone_is_never_banned_at_the_addresses_that_it_has_lately() {
+    let mut world = World::new().await;
+    let services: Api<k8s_openapi::api::core::v1::Service> =
+        Api::namespaced(world.server.client(), "default");
+    let service = json!({
+        "metadata": {"name": "front"},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+    });
+    let service = serde_json::from_value(service).unwrap();
+    let create = PostParams::default();
+    services.create(&create, &service).await.unwrap();
+    let named = json!({"status": {"loadBalancer": {"ingress": [{"hostname": "lb.example"}]}}});
+    let params = PatchParams::default();
+    let patch = Patch::Merge(&named);
+    services
+        .patch_status("front", &params, &patch)
+        .await
+        .unwrap();
+    let resolves_to = |address: Option<&str>| {
+        *world.names.0.lock() = address.map(|address| address.parse().unwrap());
+    };
+    resolves_to(Some("198.51.100.1"));
+    world.configure(&[]).await;
+    world.start().await;
+    world.create("first", "198.51.100.1", "1h").await;
+    let status = world.until("first", "skipped", 5 * SECOND).await;
+    let message = status.message.unwrap();
+    assert!(
+        message.contains("Service default/front (lb.example)"),
+        "{message}"
+    );
+    assert!(!world.called(GATEWAY), "not for a moment");
+    world.create("next", "198.51.100.2", "1h").await;
+    world.until("next", "active", 5 * SECOND).await;
+    let resolves_to = |address: Option<&str>| {
+        *world.names.0.lock() = address.map(|address| address.parse().unwrap());
+    };
+    resolves_to(Some("198.51.100.2"));
+    world.until("next", "skipped", 35 * SECOND).await;
+    resolves_to(None);
+    tokio::time::sleep(2 * MINUTE).await;
+    world.until("next", "skipped", SECOND).await;
+    assert!(
+        world
+            .announced("ConfigPartly", "cannot resolve lb.example")
+            .await
+    );
+    let failing = "ipblock_discovery_failing{kind=\"names\"}";
+    assert_eq!(world.metric(failing), 1.0);
+    services
+        .delete("front", &DeleteParams::default())
+        .await
+        .unwrap();
+    world.until("next", "active", 5 * SECOND).await;
+    assert_eq!(world.metric(failing), 0.0);
+}
+
 impl World {
     /// Bans `count` addresses, each from a block of the trigger `am`.
     async fn banned_by_alerts(&self, count: usize) {

@@ -32,8 +32,9 @@ use crate::api::{
 };
 use crate::config::{CONFIG_MAP, EngineConfig};
 use crate::engine::{DryRun, Engine};
+use crate::names::Resolver;
 use crate::outbound::BoxFuture;
-use crate::reconcile::{ConnectError, Connector, RECORD, Resolver};
+use crate::reconcile::{ConnectError, Connector, RECORD};
 use crate::sets::Sets;
 
 #[path = "operator_audit_tests.rs"]

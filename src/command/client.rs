@@ -7,7 +7,7 @@ use reeve_controller::client::location::Location;
 use reeve_controller::metrics::Metrics;
 use reeve_controller::options::Program;
 
-use crate::reconcile::resolve;
+use crate::names::resolve;
 
 /// The `User-Agent`.
 const PROGRAM: Program = Program::new("ipblock-operator", env!("CARGO_PKG_VERSION"));

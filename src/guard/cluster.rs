@@ -17,6 +17,11 @@ pub(crate) trait OwnAddresses: reeve_controller::client::Object {
     /// The ranges that belong to the object. What is no address is left out.
     fn ranges(&self) -> Vec<Protected>;
 
+    /// The names of hosts that stand for addresses of the object.
+    fn names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What is not kept of the object: the large fields that [`OwnAddresses::ranges`] does not read.
     const SKIPPED: &'static [&'static str];
 }
@@ -79,6 +84,19 @@ impl OwnAddresses for Service {
         texts
             .filter_map(|text| host(text))
             .map(|target| protected(target, format!("Service {namespace}/{name}")))
+            .collect()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let status = self.status.as_ref();
+        let balancer = status.and_then(|status| status.load_balancer.as_ref()?.ingress.as_ref());
+        // One with an address is known by it.
+        let named = balancer
+            .into_iter()
+            .flatten()
+            .filter(|ingress| ingress.ip.as_ref().is_none_or(String::is_empty));
+        named
+            .filter_map(|ingress| ingress.hostname.clone())
             .collect()
     }
 }
@@ -161,8 +179,10 @@ mod tests {
             "metadata": {"namespace": "web", "name": "front"},
             "spec": {"clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7", "fd00::7"],
                 "externalIPs": ["203.0.113.7"], "ports": [{"port": 80}]},
-            "status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.7"}, {"hostname": "lb.example"}]}},
+            "status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.7", "hostname": "ip.example"}, {"hostname": "lb.example"}]}},
         });
+        let named: Service = serde_json::from_value(service.clone()).unwrap();
+        assert_eq!(named.names(), ["lb.example"]);
         let all = ranges::<Service>(service);
         for address in ["10.96.0.7", "fd00::7", "203.0.113.7", "198.51.100.7"] {
             let entry = format!("{address}: Service web/front");

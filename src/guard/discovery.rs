@@ -3,7 +3,8 @@
 //! # When a kind cannot be read
 //! It is tried again every half minute. Its known addresses stay protected, the problem is an Event and a metric, and the
 //! replica stays ready: the right may come with the next manifests. A kind that the server does not have is no
-//! problem. A first configuration waits a moment for the first lists, so that no node is banned at a start.
+//! problem. A first configuration waits a moment for the first lists, so that no node is banned at a start. Load balancers
+//! may have names instead of addresses: see [`super::balancers`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,8 +23,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::balancers::{Balancers, RESOLVE_AGAIN};
 use super::cluster::OwnAddresses;
-use super::metrics::Metrics;
+use super::metrics::{Metrics, NAMES};
+use crate::names::Resolver;
 use crate::policy::Protected;
 use crate::prefix::Prefixes;
 
@@ -54,6 +57,7 @@ struct Shared {
     enabled: watch::Sender<bool>,
     /// How many kinds were listed, or cannot be.
     settled: watch::Sender<usize>,
+    balancers: Balancers,
     metrics: Metrics,
 }
 
@@ -72,15 +76,16 @@ const KINDS: usize = 3;
 // === impl Discovery ===
 
 impl Discovery {
-    /// Nothing is read before it is enabled.
+    /// Nothing is read before it is enabled. `resolver` has the addresses of load balancers with names.
     #[must_use]
-    pub fn new(metrics: Metrics) -> Self {
+    pub fn new(metrics: Metrics, resolver: Arc<dyn Resolver>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 found: Mutex::default(),
                 changed: Notify::new(),
                 enabled: watch::Sender::new(false),
                 settled: watch::Sender::new(0),
+                balancers: Balancers::new(resolver),
                 metrics,
             }),
         }
@@ -190,6 +195,7 @@ impl Discovery {
                 self.follow::<Node>(&client, &caches),
                 self.follow::<Service>(&client, &caches),
                 self.follow::<ServiceCIDR>(&client, &caches),
+                self.follow_names(),
                 self.pass_on(&refresh, &configuration),
             );
         };
@@ -226,6 +232,7 @@ impl Discovery {
                         if synced {
                             self.works(K::KIND);
                             self.retain::<K>(caches);
+                            self.resolve_names().await;
                         }
                         self.settle(&mut first);
                         self.stands::<K>(caches, registration, synced, &mut enabled)
@@ -258,9 +265,14 @@ impl Discovery {
         let shared = Arc::clone(&self.shared);
         let handler = move |event: Event<K>| match event {
             Event::Added { object, .. } | Event::Updated { new: object, .. } => {
-                shared.set(K::KIND, key_of(&*object), object.ranges());
+                let key = key_of(&*object);
+                shared.balancers.set(&key, object.names());
+                shared.set(K::KIND, key, object.ranges());
             }
-            Event::Deleted { key, .. } => shared.set(K::KIND, key, Vec::new()),
+            Event::Deleted { key, .. } => {
+                shared.balancers.set(&key, Vec::new());
+                shared.set(K::KIND, key, Vec::new());
+            }
         };
         let registered = caches.add_handler(&View::<K>::typed(), "cluster addresses", handler);
         registered.map_err(|error| error.to_string())
@@ -272,6 +284,9 @@ impl Discovery {
             return;
         };
         let present: BTreeSet<ObjectKey> = present.iter().map(|object| key_of(&**object)).collect();
+        if K::KIND == Service::KIND {
+            self.shared.balancers.retain(|key| present.contains(key));
+        }
         let gone: Vec<ObjectKey> = {
             let found = self.shared.found.lock();
             let known = found.ranges.keys().filter(|(kind, _)| *kind == K::KIND);
@@ -312,6 +327,39 @@ impl Discovery {
         }
     }
 
+    /// Resolves the names of load balancers again and again, and new ones after a moment.
+    async fn follow_names(&self) {
+        let mut enabled = self.shared.enabled.subscribe();
+        loop {
+            if enabled.wait_for(|enabled| *enabled).await.is_err() {
+                return;
+            }
+            let new = tokio::select! {
+                () = tokio::time::sleep(RESOLVE_AGAIN) => false,
+                () = self.shared.balancers.changed.notified() => true,
+                _ = enabled.wait_for(|enabled| !*enabled) => {
+                    self.shared.balancers.retain(|_| false);
+                    false
+                }
+            };
+            if new {
+                tokio::time::sleep(COLLECT).await;
+            }
+            self.resolve_names().await;
+        }
+    }
+
+    async fn resolve_names(&self) {
+        let resolved = self.shared.balancers.resolve().await;
+        for (name, ranges) in resolved.ranges {
+            self.shared.set(NAMES, ObjectKey::cluster(name), ranges);
+        }
+        match resolved.problem {
+            None => self.works(NAMES),
+            Some(problem) => self.report(NAMES, problem),
+        }
+    }
+
     fn settle(&self, first: &mut bool) {
         if std::mem::take(first) {
             self.shared.settled.send_modify(|count| *count += 1);
@@ -327,6 +375,10 @@ impl Discovery {
         let problem = format!(
             "operator cannot follow {kind} to protect their addresses from bans: {why}; grant list and watch on {kind}, or set protectCluster to false"
         );
+        self.report(kind, problem);
+    }
+
+    fn report(&self, kind: &'static str, problem: String) {
         self.shared.metrics.discovery(kind, true);
         let mut found = self.shared.found.lock();
         if found.problems.insert(kind, problem).is_none() {

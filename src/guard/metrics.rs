@@ -8,6 +8,9 @@ use prometheus_client::registry::Registry;
 
 use super::held::Held;
 
+/// The kind of addresses that are found by the names of load balancers.
+pub(super) const NAMES: &str = "names";
+
 /// The metrics of the guard rails. Clones count together. Labels hold sources only that the configuration names.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
@@ -73,7 +76,7 @@ impl Metrics {
         );
         registry.register(
             "ipblock_discovery_failing",
-            "Whether a kind whose addresses are protected cannot be read",
+            "Whether a kind whose addresses are protected cannot be read, or a name of a load balancer cannot be resolved",
             self.discovery_failing.clone(),
         );
         registry.register(
@@ -92,7 +95,7 @@ impl Metrics {
             };
             drop(self.limited.get_or_create(&labels));
         }
-        for kind in ["nodes", "services", "servicecidrs"] {
+        for kind in ["nodes", "services", "servicecidrs", NAMES] {
             self.ranges(kind, 0);
             self.discovery(kind, false);
         }

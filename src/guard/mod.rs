@@ -18,6 +18,7 @@
 //! The bans of the last minute are counted again from the blocks' times, so a restart gives no second burst. A brake on
 //! bans, and one on lifts by resolved alerts, is found again in the blocks that it held.
 
+mod balancers;
 pub mod brake;
 mod cluster;
 mod discovery;

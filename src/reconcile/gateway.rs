@@ -1,60 +1,20 @@
 //! The addresses behind a gateway that is given by name.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::net::IpAddr;
-use std::time::Duration;
-
-use tokio::time::Instant;
 
 use crate::config::Config;
-use crate::outbound::BoxFuture;
+use crate::names;
 use crate::policy::Protected;
 use crate::target::Target;
-
-/// How long the name of a gateway may take to be resolved.
-const RESOLVE: Duration = Duration::from_secs(2);
-
-/// How long an address stays protected after the last answer that named it. Names of load balancers take turns among
-/// their addresses, and connections to an earlier one live on.
-const ADDRESS_MEMORY: Duration = Duration::from_secs(60 * 60);
-
-/// Addresses of one name that are remembered; beyond it the one that was not named for longest is forgotten.
-const MOST_ADDRESSES: usize = 1024;
 
 /// The gateway's name in a refusal.
 const GATEWAY: &str = "the gateway";
 
-/// Finds the addresses of a name.
-pub trait Resolver: Send + Sync + fmt::Debug {
-    /// The addresses of `host`, or why there are none.
-    fn resolve<'a>(
-        &'a self,
-        host: &'a str,
-        port: u16,
-    ) -> BoxFuture<'a, Result<Vec<IpAddr>, String>>;
-}
-
-/// Resolves by the system.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemResolver;
-
-impl Resolver for SystemResolver {
-    fn resolve<'a>(
-        &'a self,
-        host: &'a str,
-        port: u16,
-    ) -> BoxFuture<'a, Result<Vec<IpAddr>, String>> {
-        Box::pin(resolve(host, port))
-    }
-}
-
-/// The addresses that the name of the gateway had within [`ADDRESS_MEMORY`].
+/// The addresses that the name of the gateway had lately.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     host: String,
-    /// With the time of the last answer that named each.
-    seen: BTreeMap<IpAddr, Instant>,
+    seen: names::Answers,
 }
 
 /// Host and port of a gateway that is given by name; by number it is protected already.
@@ -85,12 +45,12 @@ impl Answers {
         if self.host != host {
             *self = Self {
                 host: host.to_owned(),
-                seen: BTreeMap::new(),
+                seen: names::Answers::default(),
             };
         }
         let problem = match answer {
             Ok(addresses) => {
-                self.remember(addresses);
+                self.seen.remember(addresses);
                 None
             }
             // Addresses stay protected while their name is not resolved.
@@ -98,44 +58,19 @@ impl Answers {
                 "operator cannot resolve the gateway {host} to protect its addresses from bans: {error}"
             )),
         };
-        let resolved = self.seen.keys().map(|address| Protected {
-            target: Target::host(*address),
+        let resolved = self.seen.addresses().map(|address| Protected {
+            target: Target::host(address),
             what: GATEWAY.into(),
         });
         config.policy.resolved = resolved.collect();
         problem
     }
-
-    fn remember(&mut self, addresses: Vec<IpAddr>) {
-        let now = Instant::now();
-        self.seen
-            .extend(addresses.into_iter().map(|address| (address, now)));
-        self.seen
-            .retain(|_, seen| now.duration_since(*seen) <= ADDRESS_MEMORY);
-        while self.seen.len() > MOST_ADDRESSES {
-            let oldest = self.seen.iter().min_by_key(|(_, seen)| **seen);
-            let Some(oldest) = oldest.map(|(address, _)| *address) else {
-                break;
-            };
-            self.seen.remove(&oldest);
-        }
-    }
-}
-
-/// The addresses of `host`, sorted. Takes two seconds at most.
-pub(crate) async fn resolve(host: &str, port: u16) -> Result<Vec<IpAddr>, String> {
-    let found = tokio::time::timeout(RESOLVE, tokio::net::lookup_host((host, port)))
-        .await
-        .map_err(|_| "the name was not resolved in time".to_owned())?
-        .map_err(|error| error.to_string())?;
-    let mut addresses: Vec<IpAddr> = found.map(|address| address.ip().to_canonical()).collect();
-    addresses.sort_unstable();
-    addresses.dedup();
-    Ok(addresses)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::config::{self, Options};
 
@@ -163,12 +98,6 @@ mod tests {
         answers.protect(&mut config, host, Ok(addresses(answer)));
         let resolved = config.policy.resolved.iter();
         resolved.map(|(target, _)| target.to_string()).collect()
-    }
-
-    #[tokio::test]
-    async fn the_system_resolves_a_name() {
-        let found = SystemResolver.resolve("localhost", 8080).await.unwrap();
-        assert!(found.iter().all(IpAddr::is_loopback) && !found.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -202,20 +131,5 @@ mod tests {
         assert_eq!(config.policy.resolved.len(), 1);
         let why = answers.protect(&mut config, "other.example", Err("no such name".into()));
         assert!(why.is_some() && config.policy.resolved.is_empty());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_number_of_remembered_addresses_is_bounded() {
-        let mut answers = Answers::default();
-        let latest = || "198.51.100.1".parse::<IpAddr>().unwrap();
-        for n in 0..2 * u32::try_from(MOST_ADDRESSES).unwrap() {
-            tokio::time::advance(Duration::from_millis(10)).await;
-            answers.remember(vec![
-                IpAddr::from((0x0a00_0000 + n).to_be_bytes()),
-                latest(),
-            ]);
-        }
-        assert_eq!(answers.seen.len(), MOST_ADDRESSES);
-        assert!(answers.seen.contains_key(&latest()), "every answer has it");
     }
 }

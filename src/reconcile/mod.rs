@@ -31,8 +31,6 @@ pub use block::{Announcer, BlockReconciler, Dependencies};
 pub(crate) use block::{FIRST_RETRY, LONGEST_RETRY};
 pub use configuration::{ConfigurationReconciler, Consumers};
 pub use engines::{ConnectError, Connector, Credentials, Engines, Gateways};
-pub(crate) use gateway::resolve;
-pub use gateway::{Resolver, SystemResolver};
 pub use live::{Live, State};
 pub(crate) use loss::Checks;
 pub use loss::Losses;
