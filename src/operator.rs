@@ -104,6 +104,8 @@ pub struct Settings {
     pub resolver: Arc<dyn Resolver>,
     /// The API server's clock; unset, the date of its answers.
     pub server_time: Option<Arc<dyn ServerTime>>,
+    /// Where notices of bans and lifts go; unset, to the configured channels.
+    pub announcer: Option<Arc<dyn Announcer>>,
     /// The audit log.
     pub audit: audit::Log,
     /// How the page is served, if it is.
@@ -187,6 +189,7 @@ impl Settings {
             connector: None,
             resolver: Arc::new(SystemResolver),
             server_time: None,
+            announcer: None,
             audit: audit::Log::off(),
             page: None,
         }
@@ -359,6 +362,8 @@ fn assemble(
         .clone()
         .unwrap_or_else(|| server_time(client.clone()));
     let notifications = Notifications::start(settings.clock.clone(), notify_counts);
+    let channels = || Arc::new(Outside(notifications.clone())) as Arc<dyn Announcer>;
+    let announcer = settings.announcer.clone().unwrap_or_else(channels);
     let triggers = Arc::new(Triggers::new(
         trigger::Dependencies {
             blocks: Arc::new(KubeBlocks::new(client.clone()).cached(manager.caches().clone())),
@@ -403,7 +408,7 @@ fn assemble(
             locks: kept.locks.clone(),
             time: time.clone(),
             again: again.clone(),
-            announcer: Arc::new(Outside(notifications.clone())),
+            announcer,
             audit: settings.audit.clone(),
             metrics: counts.clone(),
             record: Arc::clone(&record),
