@@ -298,7 +298,7 @@ impl<K: Kernel, S: Source> Agent<K, S> {
         }
         if let Some(why) = outcome.restored {
             self.metrics.table_restored.inc();
-            tracing::warn!(why, "made the table with its sets, chain and rules");
+            tracing::warn!(why, "made or repaired the table");
         }
         if outcome.drift > 0 {
             self.metrics

@@ -56,7 +56,7 @@ enum Command {
 /// The table and its chain.
 #[derive(Clone, Debug, clap::Args)]
 struct TableArguments {
-    /// The table of the family inet that the agent owns. All else in it is removed when the agent repairs it.
+    /// The table of the family inet that the agent owns. Its other chains are removed when the agent repairs it.
     #[arg(long, default_value = "ipblock", value_name = "NAME", value_parser = table_name)]
     table: String,
 

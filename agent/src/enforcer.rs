@@ -12,7 +12,7 @@ use crate::guard::{Guard, Refusal};
 use crate::interval::{Family, Timed};
 use crate::list::{self, Ask, List, Received};
 use crate::netlink::Error;
-use crate::nft::{Change, Counter, Kernel, Layout, Observed};
+use crate::nft::{Change, Counter, Kernel, Layout, Observed, Rebuild};
 use crate::plan::{Brake, BrakeSettings, Plan, lifted, with_kept};
 
 /// How often a change is planned again because an element ended or appeared meanwhile.
@@ -51,6 +51,8 @@ pub struct Enforcer<K> {
     compared: Option<Instant>,
     /// Whether changes are due that were not made.
     behind: bool,
+    /// Whether the kernel refused to replace the chain alone.
+    thorough: bool,
 }
 
 /// What a look or a change found and did.
@@ -89,6 +91,7 @@ impl<K: Kernel> Enforcer<K> {
             generation: None,
             compared: None,
             behind: true,
+            thorough: false,
         }
     }
 
@@ -179,14 +182,21 @@ impl<K: Kernel> Enforcer<K> {
         let standing = self.kernel.standing()?;
         let (restored, counters) = match standing.layout {
             Layout::Missing => (Some("the table is missing"), None),
-            Layout::Damaged(what) => (Some(what), None),
+            Layout::Damaged { what, .. } => (Some(what), None),
             Layout::Intact { v4, v6 } => (None, Some([v4, v6])),
+        };
+        let rebuild = match standing.layout {
+            Layout::Intact { .. } => Rebuild::Nothing,
+            Layout::Damaged { repair, .. } if !self.thorough => repair,
+            Layout::Damaged { .. } | Layout::Missing => Rebuild::Table,
         };
         let observed = match (standing.layout, self.kernel.observe()) {
             (Layout::Missing, _) => Observed::default(),
             // The sets may be what is damaged.
-            (Layout::Damaged(_), observed) => observed.unwrap_or_default(),
-            (Layout::Intact { .. }, observed) => observed?,
+            (Layout::Damaged { .. }, observed) if rebuild == Rebuild::Table => {
+                observed.unwrap_or_default()
+            }
+            (Layout::Damaged { .. } | Layout::Intact { .. }, observed) => observed?,
         };
         let addresses = self.kernel.addresses()?;
         let guard = Guard::new(&addresses, &self.operator, &self.settings.protected);
@@ -205,16 +215,24 @@ impl<K: Kernel> Enforcer<K> {
             }
         };
         let none = Observed::default();
-        let before = if restored.is_some() { &none } else { &observed };
+        let before = if rebuild == Rebuild::Table {
+            &none
+        } else {
+            &observed
+        };
         let change = Change {
-            rebuild: restored.is_some(),
+            rebuild,
             v4: Plan::between(&before.v4, &wanted.v4),
             v6: Plan::between(&before.v6, &wanted.v6),
         };
         outcome.elements = [wanted.v4.len(), wanted.v6.len()];
         outcome.changed = change.len();
         if !change.is_empty() {
-            self.kernel.apply(&change)?;
+            let applied = self.kernel.apply(&change);
+            // Something else in the table refers to the chains, as a map does: the next look makes the whole table.
+            let refused = applied.as_ref().is_err_and(|error| !error.is_stale());
+            self.thorough = refused && rebuild != Rebuild::Nothing;
+            applied?;
         }
         Ok(outcome)
     }

@@ -98,7 +98,7 @@ impl Metrics {
         );
         registry.register(
             "ipblock_agent_table_restored",
-            "How often the table was missing or damaged and was made again",
+            "How often the table was missing or damaged, and it or its chain was made again",
             self.table_restored.clone(),
         );
         registry.register(

@@ -25,7 +25,7 @@ pub fn print(
                 false,
             ));
         }
-        Layout::Damaged(what) => {
+        Layout::Damaged { what, .. } => {
             line(
                 &mut text,
                 format_args!("table inet {table}: damaged ({what})"),

@@ -9,7 +9,7 @@ use super::*;
 use crate::enforcer::Settings;
 use crate::interval::{Left, Span, Timed};
 use crate::list::Entry;
-use crate::nft::{Change, Layout, Observed, Standing};
+use crate::nft::{Change, Layout, Observed, Rebuild, Standing};
 use crate::plan::BrakeSettings;
 
 mod doubles;
@@ -296,6 +296,38 @@ async fn the_node_and_the_operator_are_never_banned() {
         test.metric("ipblock_agent_refused{reason=\"special\"}"),
         1.0
     );
+    test.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn damage_is_repaired_without_the_sets_and_with_them_where_the_kernel_refuses_that() {
+    let operator = Operator::default();
+    operator.set(&[("192.0.2.7", None)]);
+    let test = Test::start(Memory::default(), operator);
+    seconds(1).await;
+    test.kernel.outside(|state| state.damaged = true);
+    seconds(3).await;
+    // EBUSY: a map of the table refers to one of the chains.
+    test.kernel.outside(|state| {
+        state.damaged = true;
+        state.errors.push_back(16);
+    });
+    seconds(5).await;
+    test.kernel.outside(|state| state.damaged = true);
+    seconds(3).await;
+    let rebuilt = test.kernel.0.lock().rebuilt.clone();
+    assert_eq!(
+        rebuilt,
+        [
+            Rebuild::Table,
+            Rebuild::Chain,
+            Rebuild::Table,
+            Rebuild::Chain
+        ]
+    );
+    assert!(test.ready());
+    assert_eq!(test.kernel.targets(), ["192.0.2.7"]);
+    assert_eq!(test.metric("ipblock_agent_table_restored_total"), 4.0);
     test.stop().await;
 }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{
@@ -20,8 +21,10 @@ const DONE: u16 = 3;
 /// `NLM_F_DUMP_INTR`: the tables changed during the dump.
 const CHANGED: u16 = 0x10;
 
-/// The buffers that are asked for. The kernel limits one transaction to that of the sender.
-const BUFFER: usize = 16 << 20;
+/// The limit of one transaction that is requested of the kernel, which allocates nothing for it in advance.
+const SEND_BUFFER: usize = 256 << 20;
+/// The buffer for answers.
+const RECEIVE_BUFFER: usize = 16 << 20;
 /// How long an answer may take that is not there when `send` returns.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a dump is begun again while the tables change.
@@ -60,11 +63,11 @@ impl Socket {
         bind(&descriptor, &SocketAddrNetlink::new(0, 0))?;
         sockopt::set_socket_timeout(&descriptor, Timeout::Recv, Some(PATIENCE))?;
         // Beyond net.core.wmem_max only with CAP_NET_ADMIN of the machine: in a container's user namespace the limit stays.
-        if sockopt::set_socket_send_buffer_size_force(&descriptor, BUFFER).is_err() {
-            sockopt::set_socket_send_buffer_size(&descriptor, BUFFER)?;
+        if sockopt::set_socket_send_buffer_size_force(&descriptor, SEND_BUFFER).is_err() {
+            sockopt::set_socket_send_buffer_size(&descriptor, SEND_BUFFER)?;
         }
-        if sockopt::set_socket_recv_buffer_size_force(&descriptor, BUFFER).is_err() {
-            sockopt::set_socket_recv_buffer_size(&descriptor, BUFFER)?;
+        if sockopt::set_socket_recv_buffer_size_force(&descriptor, RECEIVE_BUFFER).is_err() {
+            sockopt::set_socket_recv_buffer_size(&descriptor, RECEIVE_BUFFER)?;
         }
         Ok(Self {
             descriptor,
@@ -111,6 +114,8 @@ impl Socket {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // More messages were refused than the buffer has room for; the first ones are there.
+                Err(error) if error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error()) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -217,7 +222,7 @@ impl Socket {
                     ));
                 }
                 Ok((length, _)) => return Ok(length),
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -4,12 +4,13 @@ use std::net::IpAddr;
 
 use rustix::net::netlink;
 
-use super::{Body, FIXED, Hook, INET, Layout, SUBSYSTEM, elements, fixed, kind, name};
+use super::{Body, FIXED, Hook, INET, Layout, Rebuild, SUBSYSTEM, elements, fixed, kind, name};
 use crate::interval::{Family, Timed};
 use crate::netlink::{ACK, Error, Message, REQUEST, Socket, Writer};
 use crate::plan::{Group, Plan};
 
-/// The elements of one transaction, in bytes. A larger one holds the kernel's lock on all tables for longer.
+/// The elements of one transaction, in bytes, unless it makes the table. A larger one holds the kernel's lock on all tables
+/// for longer.
 const TRANSACTION: usize = 2 << 20;
 /// `RTM_GETADDR`.
 const GET_ADDRESSES: u16 = 22;
@@ -37,8 +38,8 @@ pub struct Observed {
 /// What to change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Whether to make a new table; the plans then start from empty sets.
-    pub rebuild: bool,
+    /// What to make again before. With [`Rebuild::Table`] the plans start from empty sets.
+    pub rebuild: Rebuild,
     /// IPv4.
     pub v4: Plan,
     /// IPv6.
@@ -59,7 +60,8 @@ pub trait Kernel: Send + 'static {
     /// When the kernel does not answer, or a set is missing.
     fn observe(&mut self) -> Result<Observed, Error>;
 
-    /// Makes a change: all of it, or in several transactions when it is large, each of which is in force or not.
+    /// Makes a change: all of it, or in several transactions when it is large, each of which is in force or not. A new table
+    /// comes with all its elements at once, as far as the socket takes them.
     ///
     /// # Errors
     /// The kernel's first error. Transactions before it are in force.
@@ -119,7 +121,7 @@ impl Change {
     /// Whether nothing is to be changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !self.rebuild && self.v4.is_empty() && self.v6.is_empty()
+        self.rebuild == Rebuild::Nothing && self.v4.is_empty() && self.v6.is_empty()
     }
 
     /// How many elements are deleted and added.
@@ -201,14 +203,24 @@ impl Kernel for Nftables {
     }
 
     fn apply(&mut self, change: &Change) -> Result<(), Error> {
-        let limit = TRANSACTION.min(self.tables.limit()? / 2);
+        let mut limit = self.tables.limit()? / 2;
+        if change.rebuild != Rebuild::Table {
+            limit = limit.min(TRANSACTION);
+        }
         let (table, hook) = (self.table.clone(), self.hook.clone());
         let socket = &mut self.tables;
+        let chains = match change.rebuild {
+            Rebuild::Chain => Layout::chains(socket, &table)?,
+            Rebuild::Nothing | Rebuild::Table => Vec::new(),
+        };
         let mut transaction = Transaction::begin(socket);
-        if change.rebuild {
-            Layout::write(&table, &hook, &mut |kind, flags, body| {
-                transaction.add(socket, kind, flags, body);
-            });
+        let add_to = &mut |kind, flags, body: &Body<'_>| {
+            transaction.add(socket, kind, flags, body);
+        };
+        match change.rebuild {
+            Rebuild::Nothing => {}
+            Rebuild::Chain => Layout::replace_chains(&table, &hook, &chains, add_to),
+            Rebuild::Table => Layout::write_table(&table, &hook, add_to),
         }
         for family in Family::ALL {
             let groups = change.of(family).groups();

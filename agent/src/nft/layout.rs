@@ -51,7 +51,12 @@ pub enum Layout {
     /// There is no table.
     Missing,
     /// Something in the table is missing, or is not as the agent makes it.
-    Damaged(&'static str),
+    Damaged {
+        /// What it is.
+        what: &'static str,
+        /// What to make again.
+        repair: Rebuild,
+    },
     /// As it was made.
     Intact {
         /// The counter of the rule for IPv4.
@@ -59,6 +64,19 @@ pub enum Layout {
         /// The counter of the rule for IPv6.
         v6: Counter,
     },
+}
+
+/// What of the table is made again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rebuild {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The chain with its rules, in place of all chains of the table. The sets stay with their elements, so that no packet of
+    /// a banned address passes meanwhile.
+    Chain,
+    /// The table, with empty sets.
+    Table,
 }
 
 // === impl Hook ===
@@ -134,7 +152,7 @@ impl Family {
 impl Layout {
     /// Writes the messages that make a new table, without elements. Where the table exists, it is replaced in the same
     /// transaction.
-    pub(super) fn write(table: &str, hook: &Hook, message: &mut Sink<'_>) {
+    pub(super) fn write_table(table: &str, hook: &Hook, message: &mut Sink<'_>) {
         let named = |writer: &mut Writer| {
             fixed(writer, INET, 0);
             writer.text(1, table);
@@ -153,6 +171,35 @@ impl Layout {
                 writer.number(10, id);
             });
         }
+        Self::write_chain(table, hook, message);
+    }
+
+    /// Writes the messages that replace `chains`, which are all chains of the table, by the agent's.
+    pub(super) fn replace_chains(
+        table: &str,
+        hook: &Hook,
+        chains: &[String],
+        message: &mut Sink<'_>,
+    ) {
+        // The rules of all chains first: a rule of one may jump to another.
+        for delete in [kind::DELETE_RULE, kind::DELETE_CHAIN] {
+            let attribute = if delete == kind::DELETE_RULE { 2 } else { 3 };
+            for chain in chains {
+                message(delete, 0, &|writer| {
+                    fixed(writer, INET, 0);
+                    writer.text(1, table);
+                    writer.text(attribute, chain);
+                });
+            }
+        }
+        Self::write_chain(table, hook, message);
+    }
+
+    fn write_chain(table: &str, hook: &Hook, message: &mut Sink<'_>) {
+        let named = |writer: &mut Writer| {
+            fixed(writer, INET, 0);
+            writer.text(1, table);
+        };
         message(kind::NEW_CHAIN, CREATE, &|writer| {
             named(writer);
             writer.text(3, CHAIN);
@@ -189,7 +236,7 @@ impl Layout {
         let awake = |table: Attributes<'_>| table.number(2).unwrap_or_default() & DORMANT == 0;
         match exists(socket, kind::GET_TABLE, table, None, awake)? {
             (false, _) => return Ok(Self::Missing),
-            (true, false) => return Ok(Self::Damaged("the table")),
+            (true, false) => return Ok(Self::damaged("the table", Rebuild::Table)),
             (true, true) => {}
         }
         for family in Family::ALL {
@@ -200,7 +247,7 @@ impl Layout {
             };
             let name = Some((2, family.name()));
             if exists(socket, kind::GET_SET, table, name, intact)? != (true, true) {
-                return Ok(Self::Damaged("a set"));
+                return Ok(Self::damaged("a set", Rebuild::Table));
             }
         }
         let intact = |chain: Attributes<'_>| {
@@ -219,19 +266,10 @@ impl Layout {
                 && chain.text(7) == Some("filter")
         };
         if exists(socket, kind::GET_CHAIN, table, Some((3, CHAIN)), intact)? != (true, true) {
-            return Ok(Self::Damaged("the chain"));
+            return Ok(Self::damaged("the chain", Rebuild::Chain));
         }
-        let chains = socket.dump(
-            kind::GET_CHAIN,
-            |writer| fixed(writer, INET, 0),
-            |message, chains| {
-                let chain = message.attributes(FIXED);
-                chains.extend((chain.text(1) == Some(table)).then_some(()));
-                Ok(())
-            },
-        )?;
-        if chains.len() > 1 {
-            return Ok(Self::Damaged("a further chain"));
+        if Self::chains(socket, table)?.len() > 1 {
+            return Ok(Self::damaged("a further chain", Rebuild::Chain));
         }
         let rules = socket.dump(
             kind::GET_RULE,
@@ -251,8 +289,29 @@ impl Layout {
         )?;
         Ok(match rules.as_slice() {
             [Some((Family::V4, v4)), Some((Family::V6, v6))] => Self::Intact { v4: *v4, v6: *v6 },
-            _ => Self::Damaged("the rules"),
+            _ => Self::damaged("the rules", Rebuild::Chain),
         })
+    }
+
+    fn damaged(what: &'static str, repair: Rebuild) -> Self {
+        Self::Damaged { what, repair }
+    }
+
+    /// The names of all chains of the table.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn chains(socket: &mut Socket, table: &str) -> Result<Vec<String>, Error> {
+        socket.dump(
+            kind::GET_CHAIN,
+            |writer| fixed(writer, INET, 0),
+            |message, chains| {
+                let chain = message.attributes(FIXED);
+                let name = chain.text(3).filter(|_| chain.text(1) == Some(table));
+                chains.extend(name.map(str::to_owned));
+                Ok(())
+            },
+        )
     }
 }
 

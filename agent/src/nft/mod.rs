@@ -14,7 +14,7 @@ mod kernel;
 mod layout;
 
 pub use kernel::{Change, Kernel, Nftables, Observed, Standing};
-pub use layout::{Counter, Hook, Layout};
+pub use layout::{Counter, Hook, Layout, Rebuild};
 
 use crate::netlink::Writer;
 
@@ -44,8 +44,10 @@ mod kind {
     pub(super) const DELETE_TABLE: u16 = SUBSYSTEM << 8 | 2;
     pub(super) const NEW_CHAIN: u16 = SUBSYSTEM << 8 | 3;
     pub(super) const GET_CHAIN: u16 = SUBSYSTEM << 8 | 4;
+    pub(super) const DELETE_CHAIN: u16 = SUBSYSTEM << 8 | 5;
     pub(super) const NEW_RULE: u16 = SUBSYSTEM << 8 | 6;
     pub(super) const GET_RULE: u16 = SUBSYSTEM << 8 | 7;
+    pub(super) const DELETE_RULE: u16 = SUBSYSTEM << 8 | 8;
     pub(super) const NEW_SET: u16 = SUBSYSTEM << 8 | 9;
     pub(super) const GET_SET: u16 = SUBSYSTEM << 8 | 10;
     pub(super) const NEW_ELEMENT: u16 = SUBSYSTEM << 8 | 12;
@@ -64,8 +66,10 @@ fn name(kind: u16) -> &'static str {
         kind::DELETE_TABLE => "NFT_MSG_DELTABLE",
         kind::NEW_CHAIN => "NFT_MSG_NEWCHAIN",
         kind::GET_CHAIN => "NFT_MSG_GETCHAIN",
+        kind::DELETE_CHAIN => "NFT_MSG_DELCHAIN",
         kind::NEW_RULE => "NFT_MSG_NEWRULE",
         kind::GET_RULE => "NFT_MSG_GETRULE",
+        kind::DELETE_RULE => "NFT_MSG_DELRULE",
         kind::NEW_SET => "NFT_MSG_NEWSET",
         kind::GET_SET => "NFT_MSG_GETSET",
         kind::NEW_ELEMENT => "NFT_MSG_NEWSETELEM",

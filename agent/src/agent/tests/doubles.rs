@@ -9,6 +9,10 @@ pub(super) struct Memory(pub(super) Arc<Mutex<State>>);
 #[derive(Default)]
 pub(super) struct State {
     pub(super) table: bool,
+    /// Whether a chain or a rule is damaged.
+    pub(super) damaged: bool,
+    /// What was made again.
+    pub(super) rebuilt: Vec<Rebuild>,
     pub(super) generation: u32,
     /// Family, span and end.
     pub(super) elements: Vec<(Family, Span, Option<Instant>)>,
@@ -67,12 +71,16 @@ impl Kernel for Memory {
             packets: state.packets,
             bytes: 0,
         };
-        let layout = match state.table {
-            true => Layout::Intact {
+        let layout = match (state.table, state.damaged) {
+            (true, false) => Layout::Intact {
                 v4: counter,
                 v6: Counter::default(),
             },
-            false => Layout::Missing,
+            (true, true) => Layout::Damaged {
+                what: "the rules",
+                repair: Rebuild::Chain,
+            },
+            (false, _) => Layout::Missing,
         };
         Ok(Standing {
             layout,
@@ -110,9 +118,12 @@ impl Kernel for Memory {
         state.expire();
         state.generation += 1;
         state.applied += 1;
-        if change.rebuild {
-            state.table = true;
+        if change.rebuild != Rebuild::Nothing {
+            state.rebuilt.push(change.rebuild);
+            (state.table, state.damaged) = (true, false);
             state.packets = 0;
+        }
+        if change.rebuild == Rebuild::Table {
             state.elements.clear();
         }
         for family in Family::ALL {
