@@ -42,12 +42,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
-{{- define "ipblock-operator.image" -}}
-{{- if .Values.image.digest }}
-{{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
-{{- else }}
-{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
+{{/* The image of {"image": values, "key": their place, "version": without a tag}. */}}
+{{- define "ipblock-operator.imageOf" -}}
+{{- if eq (toString .image.tag) "latest" }}
+{{- fail (printf "%s.tag: latest names another image each day; name a version or a digest" .key) }}
 {{- end }}
+{{- if .image.digest }}
+{{- printf "%s@%s" .image.repository .image.digest }}
+{{- else }}
+{{- printf "%s:%s" .image.repository (default .version .image.tag) }}
+{{- end }}
+{{- end }}
+
+{{- define "ipblock-operator.image" -}}
+{{- include "ipblock-operator.imageOf" (dict "image" .Values.image "key" "image" "version" .Chart.AppVersion) }}
 {{- end }}
 
 {{/* The triggers as a list, also when config.trigger is YAML text. */}}
@@ -68,27 +76,30 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- dict "list" ($engines | default list) | toJson }}
 {{- end }}
 
-{{/* The ports of triggers, set engines and extraPorts as {"list": [{"name", "port"}]}, each port once. */}}
+{{/* The ports of triggers, set engines and extraPorts as {"list": [{"name", "port", "of"}]}, each port once. */}}
 {{- define "ipblock-operator.ports" -}}
 {{- $ports := list }}
 {{- $seen := dict }}
 {{- range (include "ipblock-operator.triggers" . | fromJson).list }}
 {{- $port := .addr | toString | splitList ":" | last }}
 {{- if and (regexMatch "^[0-9]+$" $port) (not (hasKey $seen $port)) }}
-{{- $ports = append $ports (dict "name" (ternary "trigger" (printf "trigger-%s" $port) (empty $seen)) "port" (int $port)) }}
+{{- $ports = append $ports (dict "name" (ternary "trigger" (printf "trigger-%s" $port) (empty $seen)) "port" (int $port) "of" "triggers") }}
 {{- $_ := set $seen $port true }}
 {{- end }}
 {{- end }}
 {{- range (include "ipblock-operator.engines" . | fromJson).list }}
 {{- $port := .addr | default "" | toString | splitList ":" | last }}
 {{- if and (regexMatch "^[0-9]+$" $port) (not (hasKey $seen $port)) }}
-{{- $ports = append $ports (dict "name" (printf "engine-%s" $port) "port" (int $port)) }}
+{{- /* The first port of a type has its name: list, crowdsec. */}}
+{{- $name := ternary (printf "%s-%s" .type $port) (toString .type) (hasKey $seen (toString .type)) }}
+{{- $ports = append $ports (dict "name" $name "port" (int $port) "of" "engines") }}
 {{- $_ := set $seen $port true }}
+{{- $_ := set $seen (toString .type) true }}
 {{- end }}
 {{- end }}
 {{- range .Values.service.extraPorts }}
 {{- if not (hasKey $seen (toString .port)) }}
-{{- $ports = append $ports (dict "name" .name "port" (int .port)) }}
+{{- $ports = append $ports (dict "name" .name "port" (int .port) "of" "triggers") }}
 {{- $_ := set $seen (toString .port) true }}
 {{- end }}
 {{- end }}
@@ -133,6 +144,42 @@ secret:
   optional: {{ .Values.secrets.optional }}
   # 0440
   defaultMode: 288
+{{- end }}
+
+{{- define "ipblock-operator.agentName" -}}
+{{- printf "%s-agent" (include "ipblock-operator.fullname" .) }}
+{{- end }}
+
+{{- define "ipblock-operator.agentMatchLabels" -}}
+app.kubernetes.io/name: {{ include "ipblock-operator.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: agent
+{{- end }}
+
+{{/* The URL that agents poll: agent.listUrl, or that of an engine of type list in config.engines. */}}
+{{- define "ipblock-operator.listUrl" -}}
+{{- $agent := .Values.agent }}
+{{- $url := $agent.listUrl }}
+{{- if not $url }}
+{{- $engine := dict }}
+{{- range (include "ipblock-operator.engines" . | fromJson).list }}
+{{- if and (eq (toString .type) "list") (empty $engine) (or (not $agent.engine) (eq $agent.engine .name)) }}
+{{- $engine = . }}
+{{- end }}
+{{- end }}
+{{- if not $engine }}
+{{- fail (printf "agent.enabled: config.engines has no engine of type list%s; add it, or set agent.listUrl" (ternary (printf " with the name %s" $agent.engine) "" (not (empty $agent.engine)))) }}
+{{- end }}
+{{- if $engine.clientCAFile }}
+{{- fail (printf "agent.enabled: the engine %s asks its readers for certificates (clientCAFile), and agents have none" $engine.name) }}
+{{- end }}
+{{- $port := $engine.addr | default "" | toString | splitList ":" | last }}
+{{- $url = printf "%s://%s.%s:%s%s" (ternary "https" "http" (not (empty $engine.tlsCertFile))) .Values.listService.name .Release.Namespace $port ($engine.path | default "/bans") }}
+{{- end }}
+{{- if and (hasPrefix "http://" $url) $agent.secrets.tokenKey (not $agent.allowBearerOverHttp) }}
+{{- fail (printf "agent.allowBearerOverHttp: %s sends the token in plain text; give the engine tlsCertFile and tlsKeyFile, or allow it" $url) }}
+{{- end }}
+{{- $url }}
 {{- end }}
 
 {{/* Objects of `helm uninstall` alone: no account has their rights before it. */}}

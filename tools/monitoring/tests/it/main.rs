@@ -185,6 +185,10 @@ fn the_chart_has_the_alerts_and_the_dashboards() {
             "manifests/monitoring/prometheusrule.yaml",
         ),
         (
+            "prometheusrule-agent.yaml",
+            "manifests/agent/monitoring/prometheusrule.yaml",
+        ),
+        (
             "prometheusrule-programs.yaml",
             "controller/monitoring/prometheusrule.yaml",
         ),
