@@ -308,6 +308,8 @@ fn every_selector_of_a_metric_on_the_dashboard_matches_a_sample() {
     let variables = r#"namespace=~"$namespace", job=~"$job""#;
     let queries: Vec<String> = targets
         .map(|target| target["expr"].as_str().expect("a query"))
+        // Those of the agents are checked by the agent's tests.
+        .filter(|query| !query.contains("ipblock_agent_"))
         .map(|query| {
             query
                 .replace(&format!("{variables}, "), "")

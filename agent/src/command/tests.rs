@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use super::*;
 
 fn parsed(flags: &[&str]) -> Result<RunArguments, String> {
@@ -111,6 +113,43 @@ fn the_daemon_set_starts_the_program_with_one_capability() {
     assert_eq!(security["allowPrivilegeEscalation"], false);
 }
 
+/// The names of all metrics, as queries have them.
+fn metrics() -> BTreeSet<String> {
+    let mut registry = Registry::default();
+    let metrics = Metrics::new();
+    metrics.error("connect");
+    metrics.register(&mut registry);
+    let text = reeve_serve::metrics::encode(&registry);
+    let names: BTreeSet<String> = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split(['{', ' ']).next())
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(names.len(), 10, "{names:?}");
+    names
+}
+
+#[test]
+fn the_dashboard_shows_every_metric_and_the_alerts_name_existing_ones() {
+    let used = |page: &str| -> BTreeSet<String> {
+        let found = page.match_indices("ipblock_agent_");
+        let names = found.filter_map(|(at, _)| {
+            page[at..]
+                .split(|c: char| c != '_' && !c.is_ascii_lowercase())
+                .next()
+        });
+        names.map(str::to_owned).collect()
+    };
+    let dashboard = include_str!("../../../manifests/monitoring/dashboard.json");
+    assert_eq!(used(dashboard), metrics());
+    let alerts = used(include_str!(
+        "../../../manifests/agent/monitoring/prometheusrule.yaml"
+    ));
+    assert_eq!(alerts.difference(&metrics()).next(), None);
+    assert!(alerts.len() > 3, "{alerts:?}");
+}
+
 #[test]
 fn the_guide_has_every_flag_and_every_metric() {
     let guide = include_str!("../../../docs/agent.md");
@@ -121,17 +160,7 @@ fn the_guide_has_every_flag_and_every_metric() {
             assert!(flag == "--help" || guide.contains(&flag), "{flag}");
         }
     }
-    let mut registry = Registry::default();
-    let metrics = Metrics::new();
-    metrics.error("connect");
-    metrics.register(&mut registry);
-    let text = reeve_serve::metrics::encode(&registry);
-    let names: Vec<&str> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
-        .collect();
-    assert_eq!(names.len(), 10, "{names:?}");
-    for name in names {
-        assert!(guide.contains(name), "{name}");
+    for name in metrics() {
+        assert!(guide.contains(&name), "{name}");
     }
 }

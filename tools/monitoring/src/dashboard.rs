@@ -113,6 +113,8 @@ fn selecting(query: &str) -> String {
             &format!(r#"{PROGRAM}, controller=~"$controller""#),
         )
         .replace("$program", PROGRAM)
+        // Agents are scraped by another job.
+        .replace("$namespaced", r#"namespace=~"$namespace""#)
 }
 
 // === impl Dashboard ===

@@ -1,8 +1,9 @@
 //! The panels of the dashboards: their titles, queries and units.
 //!
 //! `$program` and `$selected` stand for the label matchers of a dashboard's variables: namespace and job, and with the
-//! controller.
+//! controller; `$namespaced` for that of the namespace alone.
 
+mod agents;
 mod controllers;
 mod health;
 mod informers;
@@ -24,12 +25,13 @@ pub const ROWS: [Row; 7] = [
 ];
 
 /// The rows of the operator's own dashboard, from the top.
-pub const OPERATOR_ROWS: [Row; 6] = [
+pub const OPERATOR_ROWS: [Row; 7] = [
     operator::HEALTH,
     operator::BANS,
     operator::GATEWAY,
     operator::RAILS,
     operator::ALERTS,
+    agents::AGENTS,
     operator::REPLICAS,
 ];
 
