@@ -150,6 +150,13 @@ impl Metrics {
         readers.set(count);
     }
 
+    /// How many readers an engine shows; `None`: it has no gauge.
+    #[cfg(test)]
+    pub(super) fn readers_of(&self, engine: &str) -> Option<i64> {
+        let gauge = self.readers.get(&EngineLabel::new(engine));
+        gauge.map(|it| it.get())
+    }
+
     pub(crate) fn refused(&self, engine: &str) {
         self.refused.get_or_create(&EngineLabel::new(engine)).inc();
     }

@@ -151,19 +151,9 @@ impl Sets {
         let mut listeners = self.listeners.lock().await;
         let engines = self.engines.read().clone();
         let ending = std::mem::take(&mut *self.ending.lock());
-        for running in ending {
-            let follower = &running.follower;
-            follower.close();
-            follower.end().await;
-            let name = follower.name();
-            match engines.iter().find(|it| it.follower.name() == name) {
-                None => {
-                    tracing::info!(engine = name, "set engine is not configured any more");
-                    self.parts.metrics.forget(name);
-                }
-                Some(next) if next.is_of_the_type_of(&running) => {}
-                Some(_) => self.parts.metrics.forget_agents(name),
-            }
+        for running in &ending {
+            running.follower.close();
+            running.follower.end().await;
         }
         let served = engines.iter().filter_map(|running| {
             let serve = running.definition.serve()?;
@@ -175,6 +165,18 @@ impl Sets {
             })
         });
         let mut problems = listeners.apply(served.collect::<Vec<_>>()).await;
+        // After the listeners: their requests count until then.
+        for running in ending {
+            let name = running.follower.name();
+            match engines.iter().find(|it| it.follower.name() == name) {
+                None => {
+                    tracing::info!(engine = name, "set engine is not configured any more");
+                    self.parts.metrics.forget(name);
+                }
+                Some(next) if next.is_of_the_type_of(&running) => {}
+                Some(_) => self.parts.metrics.forget_agents(name),
+            }
+        }
         self.parts.metrics.unbound(problems.len());
         problems.extend(engines.iter().filter_map(|it| it.follower.problem()));
         problems

@@ -15,7 +15,7 @@ use http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
 use http_body_util::StreamBody;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Frame;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use reeve_serve::http::{Body, ClientCertificate};
 
 use super::definition::Serve;
@@ -64,7 +64,8 @@ struct Gate {
     most: usize,
     open: AtomicUsize,
     full: Sampled,
-    metrics: Metrics,
+    /// `None`: its engine is gone, and with it its gauge.
+    metrics: Mutex<Option<Metrics>>,
 }
 
 /// A request in work.
@@ -117,25 +118,36 @@ impl Gate {
     fn enter(self: &Arc<Self>) -> Option<Reader> {
         let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
         let reader = Reader(Arc::clone(self));
-        self.metrics.readers(&self.engine, open.min(self.most));
+        self.show(open);
         if open <= self.most {
             return Some(reader);
         }
-        self.metrics.refused(&self.engine);
+        if let Some(metrics) = &*self.metrics.lock() {
+            metrics.refused(&self.engine);
+        }
         if let Some(unlogged) = self.full.pass() {
             tracing::warn!(engine = %self.engine, most = self.most, unlogged,
                 "set engine refuses readers: raise `readers`");
         }
         None
     }
+
+    fn show(&self, open: usize) {
+        if let Some(metrics) = &*self.metrics.lock() {
+            metrics.readers(&self.engine, open.min(self.most));
+        }
+    }
+
+    /// Requests that are in work still count no more.
+    fn retire(&self) {
+        *self.metrics.lock() = None;
+    }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
         let open = self.0.open.fetch_sub(1, Ordering::Relaxed) - 1;
-        self.0
-            .metrics
-            .readers(&self.0.engine, open.min(self.0.most));
+        self.0.show(open);
     }
 }
 
@@ -167,10 +179,15 @@ impl Listeners {
             (!kept).then_some(*address)
         };
         let gone: Vec<SocketAddr> = self.running.iter().filter_map(is_other).collect();
-        let gone = gone
+        let gone: Vec<Listener> = gone
             .iter()
-            .filter_map(|address| self.running.remove(address));
-        let ending: Vec<_> = gone.map(|listener| listener.running.stop()).collect();
+            .filter_map(|address| self.running.remove(address))
+            .collect();
+        for route in gone.iter().flat_map(|it| it.routes.all()) {
+            route.gate.retire();
+        }
+        let ending = gone.into_iter().map(|listener| listener.running.stop());
+        let ending: Vec<_> = ending.collect();
         futures::future::join_all(ending).await;
         let mut failed = Vec::new();
         for (address, sites) in sites {
@@ -185,6 +202,11 @@ impl Listeners {
             });
             let surfaces: BTreeMap<String, Arc<Route>> = surfaces.collect();
             if let Some(listener) = listener {
+                let kept =
+                    |gate: &Arc<Gate>| surfaces.values().any(|it| Arc::ptr_eq(&it.gate, gate));
+                for route in before.values().filter(|route| !kept(&route.gate)) {
+                    route.gate.retire();
+                }
                 *listener.routes.0.write() = surfaces;
                 continue;
             }
@@ -213,13 +235,15 @@ impl Listeners {
         let same = |gate: &&Arc<Gate>| gate.engine == site.name && gate.most == site.serve.readers;
         let gate = before.map(|route| &route.gate).filter(same).cloned();
         let gate = gate.unwrap_or_else(|| {
-            Arc::new(Gate {
+            let gate = Gate {
                 engine: site.name.clone(),
                 most: site.serve.readers,
                 open: AtomicUsize::new(0),
                 full: Sampled::every(FULL),
-                metrics: self.metrics.clone(),
-            })
+                metrics: Mutex::new(Some(self.metrics.clone())),
+            };
+            gate.show(0);
+            Arc::new(gate)
         });
         Route {
             surface: site.surface,
@@ -240,6 +264,10 @@ impl Listeners {
 // === impl Routes ===
 
 impl Routes {
+    fn all(&self) -> Vec<Arc<Route>> {
+        self.0.read().values().cloned().collect()
+    }
+
     /// The surface at the longest path that `path` begins with, and the rest.
     fn find(&self, path: &str) -> Option<(Arc<Route>, String)> {
         let routes = self.0.read();
@@ -430,6 +458,39 @@ mod tests {
         assert_eq!(third.headers()[CONNECTION], "close");
         assert!(third.headers().contains_key(RETRY_AFTER));
         assert_eq!(gate().open.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_outlasts_its_engine_does_not_bring_back_its_gauge() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let waiting = Arc::new(Waiting::default());
+        let surface = || Arc::clone(&waiting) as Arc<dyn Surface>;
+        let site = |name: &str| Site {
+            name: name.into(),
+            ..Site::open(loopback(), &format!("/{name}"), surface())
+        };
+        let metrics = Metrics::default();
+        let mut listeners = Listeners::new(metrics.clone());
+        assert!(listeners.apply([site("a"), site("b")]).await.is_empty());
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let get = |name: &str| {
+            let url = format!("http://{}/{name}", listeners.addresses()[0]);
+            tokio::spawn(client.get(url).send())
+        };
+        let requests = [get("a"), get("b")];
+        while metrics.readers_of("a") != Some(1) || metrics.readers_of("b") != Some(1) {
+            tokio::task::yield_now().await;
+        }
+        // The listener stays: it takes as many readers as before.
+        assert!(listeners.apply([site("a"), site("c")]).await.is_empty());
+        metrics.forget("b");
+        waiting.0.notify_waiters();
+        for request in requests {
+            assert_eq!(request.await.unwrap().unwrap().status(), StatusCode::OK);
+        }
+        assert_eq!(metrics.readers_of("a"), Some(0));
+        assert_eq!(metrics.readers_of("b"), None);
+        assert_eq!(metrics.readers_of("c"), Some(0));
     }
 
     #[tokio::test]
