@@ -24,6 +24,7 @@ use super::serve::{Listeners, Site, Surface};
 use super::set::{Entry, TargetSet, Until};
 use crate::api::{EngineStatus, Place, Standing};
 use crate::decide::{Call, Failure, Operation};
+use crate::sampled::Sampled;
 use crate::target::Target;
 use crate::time::Time;
 
@@ -32,6 +33,9 @@ const EXPIRE_AGAIN: Duration = Duration::from_millis(100);
 
 /// How soon a former engine that could not be emptied is tried again.
 const CLEAR_AGAIN: Duration = Duration::from_secs(10);
+
+/// How often it is logged that a former engine cannot be emptied.
+const CLEAR_FAILED: Duration = Duration::from_secs(600);
 
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
@@ -261,8 +265,11 @@ impl Sets {
                 if leading.wait_for(|leads| *leads).await.is_err() {
                     return;
                 }
+                let failed = Sampled::every(CLEAR_FAILED);
                 while let Err(error) = engine.clear().await {
-                    tracing::warn!(engine = %own, %error, "could not empty a former set engine; trying again");
+                    if let Some(unlogged) = failed.pass() {
+                        tracing::warn!(engine = %own, %error, unlogged, "could not empty a former set engine; trying again");
+                    }
                     tokio::time::sleep(CLEAR_AGAIN).await;
                 }
                 tracing::info!(engine = %own, "emptied a former set engine");
