@@ -94,6 +94,13 @@ impl ObjectEngine {
         format!("{}-{number}", self.name)
     }
 
+    /// The number in the name of a group; `None`: the engine does not give this name.
+    fn number(&self, name: &str) -> Option<usize> {
+        let rest = name.strip_prefix(&self.name)?.strip_prefix('-')?;
+        let number = rest.parse().ok()?;
+        (self.group_name(number) == name).then_some(number)
+    }
+
     /// A process that lost its lease writes nothing more.
     fn check_lead(&self) -> Result<(), Error> {
         if *self.leading.borrow() {
@@ -139,9 +146,9 @@ impl ObjectEngine {
             let page = page.map_err(|error| failed("list", "its groups", &error))?;
             for object in page.items {
                 let name = object.metadata.name.unwrap_or_default();
-                let number = name.strip_prefix(&self.name);
-                let number = number.and_then(|rest| rest.strip_prefix('-')?.parse().ok());
-                let Some(number) = number else { continue };
+                let Some(number) = self.number(&name) else {
+                    continue;
+                };
                 let targets = self.settings.plugin.targets(&object.data["spec"]);
                 let targets: BTreeSet<_> = targets.into_iter().collect();
                 if !targets.is_empty() {

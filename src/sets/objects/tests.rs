@@ -392,6 +392,24 @@ async fn a_group_that_another_client_changed_is_not_deleted_unseen() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_copy_of_a_group_under_another_name_is_not_taken_for_the_group() {
+    let case = Case::new(Plugin::Cilium).await;
+    case.apply(&case.engine, FOUR).await.unwrap();
+    let api = case.api(Plugin::Cilium.group()).await;
+    let mut copy = api.get("edge-1").await.unwrap();
+    copy.metadata.name = Some("edge-01".into());
+    copy.metadata.resource_version = None;
+    copy.data["spec"] = json!({"externalCIDRs": ["203.0.113.9/32"]});
+    api.create(&PostParams::default(), &copy).await.unwrap();
+    let from = case.engine.snapshot().await.unwrap().unwrap();
+    assert_eq!(from, set(FOUR), "it is not this engine's");
+    let to = set(&FOUR[..3]);
+    case.engine.apply(&Change { from, to }).await.unwrap();
+    assert!(api.get_opt("edge-1").await.unwrap().is_none());
+    assert!(api.get_opt("edge-01").await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_field_that_was_added_to_the_policy_is_taken_out_again() {
     for (plugin, change) in [
         (
