@@ -45,6 +45,9 @@ pub(super) use self::surface::ListSurface;
 /// How many answers with changes are kept for other readers.
 const WRITTEN: usize = 2;
 
+/// Changes that are hashed before other tasks run.
+const HASHED: usize = 1024;
+
 /// The list, and its readers.
 #[derive(Debug)]
 pub(super) struct ListEngine {
@@ -154,13 +157,21 @@ impl SetEngine for ListEngine {
         Box::pin(async move {
             let mut changes = Vec::new();
             change.each(|difference| changes.push(difference));
+            // Nothing else changes the fingerprint. Neither readers nor other tasks wait for the hashes of a large batch.
+            let mut fingerprint = self.served.lock().fingerprint;
+            let before = fingerprint.versions();
+            for some in changes.chunks(HASHED) {
+                for difference in some {
+                    fingerprint.change(difference);
+                }
+                if some.len() == HASHED {
+                    tokio::task::yield_now().await;
+                }
+            }
             let mut served = self.served.lock();
-            let before = served.fingerprint.versions();
             // Before a reader has the next version: until it reports that, it is not behind.
             self.agents.lock().replace(before, Instant::now());
-            for difference in &changes {
-                served.fingerprint.change(difference);
-            }
+            served.fingerprint = fingerprint;
             served.history.push(before, changes);
             served.set = change.to.clone();
             self.changed.send_replace(Some(served.fingerprint));

@@ -191,6 +191,33 @@ async fn a_waiting_reader_is_answered_by_the_change() {
 }
 
 #[tokio::test]
+async fn other_tasks_run_while_a_large_batch_is_hashed() {
+    let time = Time::new(reeve_clock::Clock::system());
+    let engine = ListEngine::new("edge", time, Metrics::default());
+    let entries = (0..20 * HASHED).map(|number| Entry {
+        target: Target::host(std::net::Ipv4Addr::from(u32::try_from(number).unwrap()).into()),
+        until: Until::NEVER,
+    });
+    let change = Change {
+        from: TargetSet::default(),
+        to: entries.collect(),
+    };
+    let turns = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&turns);
+    let counting = tokio::spawn(async move {
+        loop {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            tokio::task::yield_now().await;
+        }
+    });
+    engine.apply(&change).await.unwrap();
+    let turns = turns.load(std::sync::atomic::Ordering::Relaxed);
+    counting.abort();
+    assert!(turns >= 10, "{turns} turns");
+    assert_eq!(engine.served.lock().set, change.to);
+}
+
+#[tokio::test]
 async fn waiting_readers_are_answered_when_the_engine_ends() {
     let case = Case::filled(ENTRIES).await;
     let (_, tag, _) = case.get("", None).await;
