@@ -270,6 +270,31 @@ impl TargetSet {
         }
     }
 
+    /// The bytes of the entries that `later` does not share.
+    pub(super) fn replaced(&self, later: &Self) -> u64 {
+        let (mut old, mut new) = (
+            self.chunks.iter().peekable(),
+            later.chunks.iter().peekable(),
+        );
+        let mut bytes = 0;
+        while let Some(chunk) = old.peek() {
+            match new.peek() {
+                Some(other) if Arc::ptr_eq(chunk, other) => {
+                    old.next();
+                    new.next();
+                }
+                Some(other) if other.first() < chunk.first() => {
+                    new.next();
+                }
+                _ => {
+                    bytes += (chunk.entries.capacity() * size_of::<Entry>()) as u64;
+                    old.next();
+                }
+            }
+        }
+        bytes
+    }
+
     /// The bytes that the entries take, with the room for more.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
@@ -429,6 +454,32 @@ mod tests {
         let differing = shared.filter(|(one, two)| !Arc::ptr_eq(one, two)).count();
         assert_eq!(differing, 1);
         assert_eq!((before.len(), after.len()), (10_000, 9_999));
+    }
+
+    #[test]
+    fn what_a_later_set_does_not_share_is_what_was_changed() {
+        let entries = (0..10_000).map(|number| Entry {
+            target: host(number),
+            until: Until::NEVER,
+        });
+        let before: TargetSet = entries.collect();
+        let chunk = |number: u32| {
+            let chunk = &before.chunks[before.position(&host(number)).unwrap()];
+            (chunk.entries.capacity() * size_of::<Entry>()) as u64
+        };
+        assert_eq!(before.replaced(&before.clone()), 0);
+        let mut after = before.clone();
+        after.remove(&host(0));
+        assert_eq!(before.replaced(&after), chunk(0));
+        after.insert(host(5_000), Until::new(Some(Timestamp::UNIX_EPOCH)));
+        after.insert(host(20_000), Until::NEVER);
+        let changed = chunk(0) + chunk(5_000) + chunk(9_999);
+        assert_eq!(before.replaced(&after), changed);
+        let all = (before.chunks.iter()).map(|it| it.entries.capacity() * size_of::<Entry>());
+        let all = all.sum::<usize>() as u64;
+        assert_eq!(before.replaced(&TargetSet::default()), all);
+        let again: TargetSet = before.iter().collect();
+        assert_eq!(before.replaced(&again), all);
     }
 
     proptest! {

@@ -23,6 +23,7 @@ mod surface;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -50,6 +51,10 @@ const KEPT: Duration = Duration::from_secs(3600);
 /// The most positions at once. Beyond them the one that was quiet for longest is forgotten.
 const MOST: usize = 1024;
 
+/// The most bytes of replaced entries that positions keep. A position that lags behind by more is forgotten, so that
+/// bouncers that ask no more do not hold the lists of an hour.
+const MOST_REPLACED: u64 = 128 * 1024 * 1024;
+
 /// In how many answers a change is sent.
 const REPEATED: usize = 3;
 
@@ -63,12 +68,22 @@ pub(super) struct CrowdSecEngine {
     desired: Desired,
     fresh: Freshness,
     ranges: bool,
+    most_replaced: u64,
     metrics: Metrics,
+}
+
+/// The decisions at one moment. Positions share it.
+#[derive(Debug, Default)]
+struct Version {
+    set: TargetSet,
+    /// The bytes of entries that batches have replaced before this version: what lies between two versions is the most
+    /// that the earlier one keeps in memory.
+    replaced: u64,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    set: TargetSet,
+    current: Arc<Version>,
     ready: bool,
     /// It is not served any more.
     closed: bool,
@@ -85,7 +100,7 @@ struct Bouncer {
 #[derive(Debug)]
 struct Position {
     /// What its last answers led to, the latest at the back.
-    sent: VecDeque<TargetSet>,
+    sent: VecDeque<Arc<Version>>,
     /// When it asked.
     at: Instant,
     /// When it was answered.
@@ -103,6 +118,7 @@ impl CrowdSecEngine {
             desired,
             fresh: Freshness::default(),
             ranges: true,
+            most_replaced: MOST_REPLACED,
             metrics,
         }
     }
@@ -120,25 +136,30 @@ impl CrowdSecEngine {
     }
 
     /// The decisions now; `None`: they are not read yet, or out of date.
-    fn set(&self) -> Option<TargetSet> {
+    fn current(&self) -> Option<Arc<Version>> {
         if self.fresh.is_stale() {
             return None;
         }
         let state = self.state.lock();
-        state.ready.then(|| state.set.clone())
+        state.ready.then(|| Arc::clone(&state.current))
     }
 
     /// What a bouncer may have, by its last answers; `None`: that is not known.
-    fn position(&self, bouncer: &Bouncer) -> Option<Vec<TargetSet>> {
+    fn position(&self, bouncer: &Bouncer) -> Option<Vec<Arc<Version>>> {
         let mut state = self.state.lock();
         let position = state.positions.get_mut(bouncer)?;
         position.at = Instant::now();
         Some(position.sent.iter().cloned().collect())
     }
 
-    /// An answer that leads to `set` was written; `whole`: from nothing.
-    fn advance(&self, bouncer: Bouncer, set: TargetSet, whole: bool) {
+    /// An answer that leads to `version` was written; `whole`: from nothing.
+    fn advance(&self, bouncer: Bouncer, version: Arc<Version>, whole: bool) {
         let mut state = self.state.lock();
+        if state.current.replaced - version.replaced > self.most_replaced {
+            // The answer took too long.
+            state.positions.remove(&bouncer);
+            return;
+        }
         let now = Instant::now();
         let positions = &mut state.positions;
         positions.retain(|_, position| now.duration_since(position.at) < KEPT);
@@ -160,7 +181,7 @@ impl CrowdSecEngine {
         if position.sent.len() >= REPEATED {
             position.sent.pop_front();
         }
-        position.sent.push_back(set);
+        position.sent.push_back(version);
     }
 }
 
@@ -181,13 +202,24 @@ impl SetEngine for CrowdSecEngine {
 
     fn apply<'a>(&'a self, change: &'a Change) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
-            self.state.lock().set = change.to.clone();
+            let mut state = self.state.lock();
+            let before = &state.current;
+            let replaced = before.replaced + before.set.replaced(&change.to);
+            state.current = Arc::new(Version {
+                set: change.to.clone(),
+                replaced,
+            });
+            let lags = |position: &Position| {
+                let oldest = position.sent.front();
+                oldest.is_some_and(|it| replaced - it.replaced > self.most_replaced)
+            };
+            state.positions.retain(|_, position| !lags(position));
             Ok(())
         })
     }
 
     fn snapshot(&self) -> BoxFuture<'_, Result<Option<TargetSet>, Error>> {
-        Box::pin(async move { Ok(Some(self.state.lock().set.clone())) })
+        Box::pin(async move { Ok(Some(self.state.lock().current.set.clone())) })
     }
 
     fn ready(&self) {
@@ -206,7 +238,8 @@ impl SetEngine for CrowdSecEngine {
                 continue;
             }
             let lately = position.answered.elapsed() < BEHIND;
-            if lately || position.sent.back() == Some(&state.set) {
+            let has = |it: &Arc<Version>| it.set == state.current.set;
+            if lately || position.sent.back().is_some_and(has) {
                 current += 1;
             } else {
                 behind += 1;

@@ -19,7 +19,7 @@ use super::super::kind::SetEngine as _;
 use super::super::serve::{Surface, in_pieces};
 use super::super::set::{Difference, Entry, TargetSet, Until};
 use super::decision::{Decision, ORIGIN, Scopes, containing};
-use super::{Bouncer, CrowdSecEngine};
+use super::{Bouncer, CrowdSecEngine, Version};
 use crate::inbound::{Answer, Budget, Request, json};
 use crate::outbound::BoxFuture;
 use crate::sampled::Sampled;
@@ -40,6 +40,9 @@ const FIREWALL: &str = "crowdsec-firewall-bouncer";
 
 /// An end that moves by so many seconds is not news.
 const SAME: u32 = 2;
+
+/// The most changes that an answer holds in memory. Beyond them it is made from the sets themselves, piece by piece.
+const MOST_NEWS: usize = 65_536;
 
 /// Entries that are written as one piece of an answer.
 const PIECE: usize = 512;
@@ -116,7 +119,7 @@ impl CrowdSecSurface {
             }
             _ => return message(StatusCode::NOT_FOUND, "no such page"),
         }
-        let Some(set) = self.engine.set() else {
+        let Some(version) = self.engine.current() else {
             let mut answer = message(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "the bans are not read yet, or cannot be followed",
@@ -130,7 +133,7 @@ impl CrowdSecSurface {
             return document(Body::whole(Bytes::new()));
         }
         if rest == "/v1/decisions" {
-            return self.decisions(&set, &query);
+            return self.decisions(&version.set, &query);
         }
         let peer = request.extensions().get::<Peer>();
         let address = peer.map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0.ip());
@@ -141,11 +144,17 @@ impl CrowdSecSurface {
             digest: query.digest(shown, agent),
             address,
         };
-        document(self.stream(bouncer, agent.starts_with(FIREWALL), set, &query))
+        document(self.stream(bouncer, agent.starts_with(FIREWALL), version, &query))
     }
 
     /// All decisions, or what changed since the last answers to this bouncer. `firewall`: see [`FIREWALL`].
-    fn stream(&self, bouncer: Bouncer, firewall: bool, set: TargetSet, query: &Query) -> Body {
+    fn stream(
+        &self,
+        bouncer: Bouncer,
+        firewall: bool,
+        version: Arc<Version>,
+        query: &Query,
+    ) -> Body {
         let now = self.engine.time.now();
         let scopes = query.scopes;
         let known = if query.startup {
@@ -153,11 +162,12 @@ impl CrowdSecSurface {
         } else {
             self.engine.position(&bouncer)
         };
-        let (engine, to, whole) = (Arc::clone(&self.engine), set.clone(), known.is_none());
+        let set = version.set.clone();
+        let (engine, whole) = (Arc::clone(&self.engine), known.is_none());
         // The last piece is made when all others were taken.
         let last = move |text: &'static str| {
             std::iter::once_with(move || {
-                engine.advance(bouncer, to, whole);
+                engine.advance(bouncer, version, whole);
                 text.to_owned()
             })
         };
@@ -178,23 +188,19 @@ impl CrowdSecSurface {
                 let had = |it: &Target| capabilities.takes(it) && scopes.has(it);
                 deleted.extend(lifted.filter(|it| had(it) && set.get(it).is_none()));
             }
-            let new = decisions(parts(set), scopes, now);
-            return in_pieces(
-                head.chain(new)
-                    .chain(middle)
-                    .chain(deletions(deleted))
-                    .chain(tail),
-            );
+            let new = decisions(parts(set), scopes, now).chain(middle);
+            let deleted = deletions(in_parts(deleted), scopes);
+            return in_pieces(head.chain(new).chain(deleted).chain(tail));
         };
-        let News { new, deleted } = News::since(&known, &set, firewall);
-        let new = decisions(in_parts(new), scopes, now);
-        let deleted = deleted.into_iter().filter(|it| scopes.has(it)).collect();
-        in_pieces(
-            head.chain(new)
-                .chain(middle)
-                .chain(deletions(deleted))
-                .chain(tail),
-        )
+        let known: Vec<TargetSet> = known.iter().map(|it| it.set.clone()).collect();
+        let Some(News { new, deleted }) = News::since(&known, &set, firewall, MOST_NEWS) else {
+            let new = decisions(parts(set.clone()), scopes, now).chain(middle);
+            let deleted = deletions(gone(known, set, firewall), scopes);
+            return in_pieces(head.chain(new).chain(deleted).chain(tail));
+        };
+        let new = decisions(in_parts(new), scopes, now).chain(middle);
+        let deleted = deletions(in_parts(deleted), scopes);
+        in_pieces(head.chain(new).chain(deleted).chain(tail))
     }
 
     /// The decisions about an address, a range or a value; without any of them all.
@@ -211,7 +217,22 @@ impl CrowdSecSurface {
             let why = format!("{asked:?} is not an address or a range");
             return message(StatusCode::BAD_REQUEST, &why);
         };
-        let inside = query.range.is_some() && !query.contains;
+        let scopes = query.scopes;
+        let shows =
+            |entry: &Entry| scopes.has(&entry.target) && Decision::new(entry, now).is_some();
+        // As the original: a client asks whether there is something at all.
+        let nothing = || document(Body::whole("null"));
+        if query.range.is_some() && !query.contains {
+            let inside = move |entry: &Entry| target.contains(&entry.target);
+            if query.excluded || !set.iter().any(|entry| inside(&entry) && shows(&entry)) {
+                return nothing();
+            }
+            let found = parts(set.clone()).map(move |mut part| {
+                part.retain(inside);
+                part
+            });
+            return document(list(found, scopes, now));
+        }
         let value = query.value.is_some() && query.ip.is_none() && query.range.is_none();
         let found: Vec<Entry> = if value {
             let until = set.get(&target);
@@ -219,19 +240,13 @@ impl CrowdSecSurface {
                 .map(|until| Entry { target, until })
                 .into_iter()
                 .collect()
-        } else if inside {
-            let inside = set.iter().filter(|entry| target.contains(&entry.target));
-            inside.collect()
         } else {
             containing(set, &target)
         };
-        let shows =
-            |entry: &Entry| query.scopes.has(&entry.target) && Decision::new(entry, now).is_some();
-        // As the original: a client asks whether there is something at all.
         if query.excluded || !found.iter().any(shows) {
-            return document(Body::whole("null"));
+            return nothing();
         }
-        document(list(in_parts(found), query.scopes, now))
+        document(list(in_parts(found), scopes, now))
     }
 }
 
@@ -296,8 +311,16 @@ impl Query {
 // === impl News ===
 
 impl News {
-    /// What differs in `set` from any of the sets that a bouncer may have. What it has already it may get again.
-    fn since(known: &[TargetSet], set: &TargetSet, firewall: bool) -> Self {
+    /// What differs in `set` from any of the sets that a bouncer may have. What it has already it may get again. `None`:
+    /// there are more than `most` changes.
+    fn since(known: &[TargetSet], set: &TargetSet, firewall: bool, most: usize) -> Option<Self> {
+        let mut count = 0;
+        for earlier in known {
+            earlier.differences(set, |_| count += 1);
+        }
+        if count > most {
+            return None;
+        }
         // Each target with its end, and whether an earlier one is deleted first.
         let mut changed: BTreeMap<Target, (Option<Until>, bool)> = BTreeMap::new();
         for earlier in known {
@@ -319,8 +342,33 @@ impl News {
             }
             news.new.extend(until.map(|until| Entry { target, until }));
         }
-        news
+        Some(news)
     }
+}
+
+/// What is deleted for a bouncer that may have any of the sets `known`, a chunk at a time: what `set` does not have, and
+/// for a firewall what has another end there.
+fn gone(
+    known: Vec<TargetSet>,
+    set: TargetSet,
+    firewall: bool,
+) -> impl Iterator<Item = Vec<Target>> + Send + 'static {
+    // Together with the set before it, whose entries were passed already.
+    let before = std::iter::once(TargetSet::default()).chain(known.clone());
+    known
+        .into_iter()
+        .zip(before)
+        .flat_map(move |(known, before)| {
+            let set = set.clone();
+            parts(known).map(move |part| {
+                let gone = part.iter().filter(|entry| {
+                    let moved = |until: Until| firewall && until.distance(entry.until) > SAME;
+                    before.get(&entry.target) != Some(entry.until)
+                        && set.get(&entry.target).is_none_or(moved)
+                });
+                gone.map(|entry| entry.target).collect()
+            })
+        })
 }
 
 /// The entries of a set, a chunk at a time.
@@ -372,8 +420,13 @@ fn decisions(
 }
 
 /// What is not banned any more.
-fn deletions(targets: Vec<Target>) -> impl Iterator<Item = String> + Send + 'static {
-    texts(in_parts(targets), |target| Some(Decision::deleted(target)))
+fn deletions(
+    parts: impl Iterator<Item = Vec<Target>> + Send + 'static,
+    scopes: Scopes,
+) -> impl Iterator<Item = String> + Send + 'static {
+    texts(parts, move |target| {
+        scopes.has(target).then(|| Decision::deleted(target))
+    })
 }
 
 /// A JSON list of decisions.
@@ -403,4 +456,43 @@ fn document(body: Body) -> Answer {
 
 fn message(status: StatusCode, message: &str) -> Answer {
     json(status, &json!({ "message": message }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(entries: &[(&str, i64)]) -> TargetSet {
+        let entries = entries.iter().map(|(target, second)| Entry {
+            target: target.parse().unwrap(),
+            until: Until::new(Some(
+                Timestamp::from_second(1_800_000_000 + second).unwrap(),
+            )),
+        });
+        entries.collect()
+    }
+
+    #[test]
+    fn many_changes_are_read_from_the_sets_and_delete_the_same() {
+        let known = [
+            set(&[("192.0.2.1", 0), ("192.0.2.2", 0), ("192.0.2.3", 0)]),
+            set(&[("192.0.2.1", 0), ("192.0.2.3", 60), ("192.0.2.4", 0)]),
+        ];
+        let now = set(&[("192.0.2.3", 60), ("192.0.2.5", 0)]);
+        for firewall in [false, true] {
+            let few = News::since(&known, &now, firewall, 100).unwrap();
+            let all: Vec<Target> = gone(known.to_vec(), now.clone(), firewall)
+                .flatten()
+                .collect();
+            let mut once = all.clone();
+            once.sort();
+            once.dedup();
+            assert_eq!(once, few.deleted, "{firewall}");
+            assert_eq!(all.len(), once.len(), "what both have is passed once");
+            assert_eq!(few.deleted.len(), if firewall { 4 } else { 3 });
+        }
+        // Three in the first set, three in the second.
+        assert!(News::since(&known, &now, false, 6).is_none());
+        assert!(News::since(&known, &now, false, 7).is_some());
+    }
 }

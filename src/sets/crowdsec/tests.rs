@@ -62,7 +62,7 @@ impl Case {
             target: target.parse().unwrap(),
             until: Until::new((!until.is_empty()).then(|| until.parse().unwrap())),
         });
-        let from = self.engine.state.lock().set.clone();
+        let from = self.engine.state.lock().current.set.clone();
         let to = to.collect();
         self.engine.apply(&Change { from, to }).await.unwrap();
     }
@@ -362,7 +362,7 @@ async fn positions_are_bounded_and_forgotten() {
         address: IpAddr::from([192, 0, 2, 1]),
     };
     for number in 0..=MOST {
-        engine.advance(bouncer(number), TargetSet::default(), false);
+        engine.advance(bouncer(number), Arc::default(), false);
         tokio::time::advance(Duration::from_millis(1)).await;
     }
     assert_eq!(engine.state.lock().positions.len(), MOST);
@@ -371,8 +371,52 @@ async fn positions_are_bounded_and_forgotten() {
         "the quietest goes first"
     );
     tokio::time::advance(KEPT).await;
-    engine.advance(bouncer(0), TargetSet::default(), false);
+    engine.advance(bouncer(0), Arc::default(), false);
     assert_eq!(engine.state.lock().positions.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_position_that_keeps_much_of_what_was_replaced_is_forgotten() {
+    let time = Time::new(reeve_clock::Clock::system());
+    let mut engine = CrowdSecEngine::new("lapi", time, Desired::new([]), Metrics::default());
+    let batch = async |engine: &CrowdSecEngine, second: i64| {
+        let until = Until::new(Some(
+            jiff::Timestamp::from_second(1_800_000_000 + second).unwrap(),
+        ));
+        let entries = ["192.0.2.7", "192.0.2.8"].map(|target| Entry {
+            target: target.parse().unwrap(),
+            until,
+        });
+        let from = engine.state.lock().current.set.clone();
+        let to = entries.into_iter().collect();
+        engine.apply(&Change { from, to }).await.unwrap();
+        Arc::clone(&engine.state.lock().current)
+    };
+    let bouncer = |number: u8| Bouncer {
+        digest: [number; 16],
+        address: IpAddr::from([192, 0, 2, 1]),
+    };
+    let first = batch(&engine, 0).await;
+    let size = batch(&engine, 1).await.replaced - first.replaced;
+    assert_eq!(size, 2 * size_of::<Entry>() as u64);
+    engine.most_replaced = 3 * size;
+    engine.advance(bouncer(0), Arc::clone(&first), true);
+    for second in 2..4 {
+        let current = batch(&engine, second).await;
+        engine.advance(bouncer(1), current, true);
+        assert!(engine.position(&bouncer(0)).is_some(), "{second}");
+    }
+    for second in 4..9 {
+        let current = batch(&engine, second).await;
+        engine.advance(bouncer(1), current, false);
+        assert!(engine.position(&bouncer(0)).is_none(), "it asks no more");
+        assert!(engine.position(&bouncer(1)).is_some(), "it follows");
+    }
+    engine.advance(bouncer(1), first, false);
+    assert!(
+        engine.position(&bouncer(1)).is_none(),
+        "its answer took too long"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -388,10 +432,10 @@ async fn a_bouncer_is_behind_when_it_was_not_answered_for_a_minute_after_a_chang
         engine.look();
         metrics.agents_of("lapi")
     };
-    engine.advance(bouncer, TargetSet::default(), true);
+    engine.advance(bouncer, Arc::default(), true);
     tokio::time::advance(BEHIND).await;
     assert_eq!(counted(), [1, 0, 0], "nothing has changed");
-    engine.advance(bouncer, TargetSet::default(), true);
+    engine.advance(bouncer, Arc::default(), true);
     let mut to = TargetSet::default();
     to.insert("192.0.2.7".parse().unwrap(), Until::NEVER);
     let from = TargetSet::default();
@@ -400,8 +444,8 @@ async fn a_bouncer_is_behind_when_it_was_not_answered_for_a_minute_after_a_chang
     tokio::time::advance(BEHIND).await;
     assert!(engine.position(&bouncer).is_some());
     assert_eq!(counted(), [0, 1, 0], "it asks, and takes no answer");
-    let set = engine.state.lock().set.clone();
-    engine.advance(bouncer, set, false);
+    let current = Arc::clone(&engine.state.lock().current);
+    engine.advance(bouncer, current, false);
     assert_eq!(counted(), [1, 0, 0]);
     tokio::time::advance(FOLLOWS).await;
     assert_eq!(counted(), [0, 0, 0]);
