@@ -279,6 +279,21 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_ban_is_a_column_of_text_and_the_address_cannot_be_edited() {
+        let crd = serde_json::to_value(api::crd()).unwrap();
+        let version = &crd["spec"]["versions"][0];
+        let columns = version["additionalPrinterColumns"].as_array().unwrap();
+        let expires = columns.iter().find(|column| column["name"] == "Expires");
+        // kubectl prints a date that is ahead as <invalid>.
+        assert_eq!(expires.unwrap()["type"], "string");
+        let spec = &version["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        let rules = &spec["properties"]["ip"]["x-kubernetes-validations"];
+        let rules = rules.as_array().unwrap().iter();
+        let texts: Vec<&str> = rules.filter_map(|rule| rule["rule"].as_str()).collect();
+        assert!(texts.contains(&"self == oldSelf"), "{texts:?}");
+    }
+
+    #[test]
     fn the_crd_has_the_columns_and_rules_users_see() {
         let crd = serde_json::to_value(api::crd()).unwrap();
         let names = &crd["spec"]["names"];

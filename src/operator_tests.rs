@@ -43,6 +43,8 @@ mod audits;
 mod clocks;
 #[path = "operator_configuration_tests.rs"]
 mod configurations;
+#[path = "operator_contract_tests.rs"]
+mod contract;
 #[path = "operator_day_tests/mod.rs"]
 mod days;
 #[path = "operator_end_tests.rs"]

@@ -456,6 +456,31 @@ mod tests {
     }
 
     #[test]
+    fn phases_and_results_are_written_in_the_words_of_the_original() {
+        for (phase, word) in [
+            (Phase::Pending, "pending"),
+            (Phase::Active, "active"),
+            (Phase::Expired, "expired"),
+            (Phase::Skipped, "skipped"),
+            (Phase::Failed, "failed"),
+        ] {
+            assert_eq!(serde_json::to_value(&phase).unwrap(), word);
+            let read: Phase = serde_json::from_value(word.into()).unwrap();
+            assert_eq!(read, phase);
+        }
+        for (result, word) in [
+            (ResultCode::Success, "success"),
+            (ResultCode::Failed, "failed"),
+            (ResultCode::Unblocked, "unblocked"),
+            (ResultCode::Skipped, "skipped"),
+        ] {
+            assert_eq!(serde_json::to_value(&result).unwrap(), word);
+            let read: ResultCode = serde_json::from_value(word.into()).unwrap();
+            assert_eq!(read, result);
+        }
+    }
+
+    #[test]
     fn a_condition_keeps_its_time_until_its_status_changes() {
         let mut status = IPBlockStatus::default();
         let (first, later) = (at("2026-01-01T00:00:00.5Z"), at("2026-01-01T01:00:00Z"));

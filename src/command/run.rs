@@ -242,6 +242,21 @@ mod tests {
     }
 
     #[test]
+    fn the_namespace_is_default_as_the_originals_unless_a_flag_names_another() {
+        let read = |flags: &[&str]| {
+            let command = Command::try_parse_from(["run"].iter().chain(flags)).unwrap();
+            command.arguments.own.namespace
+        };
+        // The environment of a Pod names its own.
+        if std::env::var_os("POD_NAMESPACE").is_none() {
+            assert_eq!(read(&[]), "default");
+        }
+        assert_eq!(read(&["--namespace=bans"]), "bans");
+        let clock = reeve_clock::Clock::system();
+        assert_eq!(Settings::new(clock).namespace, "default");
+    }
+
+    #[test]
     fn one_flag_allows_loopback_and_its_former_name_still_does() {
         let read = |flags: &[&str]| {
             let command = Command::try_parse_from(["run"].iter().chain(flags)).unwrap();

@@ -62,3 +62,51 @@ fn a_lift_of_what_the_original_gave_up_on_that_fails_is_tried_again() {
     assert_eq!(phase(&case.apply(&plan, now())), Phase::Expired);
     assert!(case.decide().is_rest());
 }
+
+#[test]
+fn the_fields_that_the_original_reads_are_kept_up_to_date_through_a_life() {
+    let mut case = Case::new("192.0.2.7", "10m");
+    case.apply(&case.decide(), now());
+    let fields = |case: &Case| {
+        let status = case.status();
+        let word = |text: Option<String>| text.unwrap_or_default();
+        (
+            word(status.phase.map(|it| it.to_string())),
+            status.result,
+            word(status.blocked_at),
+            word(status.unblocked_at),
+            status.ban_count,
+        )
+    };
+    let began = "2026-01-01T12:00:00Z".to_owned();
+    let expected = |phase: &str, result, unblocked: &str, count| {
+        let phase = phase.to_owned();
+        (
+            phase,
+            Some(result),
+            began.clone(),
+            unblocked.to_owned(),
+            Some(count),
+        )
+    };
+    assert_eq!(
+        fields(&case),
+        expected("active", ResultCode::Success, "", 1)
+    );
+    let hash = case.status().last_spec_hash;
+    assert!(hash.is_some() && case.status().message.is_some());
+    let end = now() + seconds(600);
+    case.apply(&case.at(end), end);
+    let lifted = "2026-01-01T12:10:00Z";
+    assert_eq!(
+        fields(&case),
+        expected("expired", ResultCode::Unblocked, lifted, 1)
+    );
+    case.block.spec.trigger = Some(true);
+    let again = end + seconds(60);
+    case.apply(&case.at(again), again);
+    assert_eq!(case.block.spec.trigger, Some(false));
+    let status = case.status();
+    assert_eq!((status.ban_count, status.unblocked_at), (Some(2), None));
+    assert_eq!(status.blocked_at.as_deref(), Some("2026-01-01T12:11:00Z"));
+}

@@ -66,6 +66,30 @@ fn a_range_that_is_too_wide_fails_until_the_policy_allows_it() {
     );
 }
 
+#[test]
+fn a_refused_block_has_the_condition_allowlisted_until_it_is_banned() {
+    use crate::api::condition::{ALLOWLISTED, ENFORCED, READY};
+    let shown = |case: &Case| {
+        let status = case.status();
+        let of = |kind| status.condition(kind).map(|it| it.status);
+        [READY, ENFORCED, ALLOWLISTED].map(of)
+    };
+    let (yes, no) = (Some(ConditionStatus::True), Some(ConditionStatus::False));
+    let mut case = Case::new("192.0.2.7", "10m");
+    case.policy.allowlist = allowed("192.0.2.7");
+    case.apply(&case.decide(), now());
+    assert_eq!(shown(&case), [yes, no, yes]);
+    case.policy.allowlist.clear();
+    case.apply(&case.decide(), now());
+    assert_eq!(shown(&case), [yes, yes, no]);
+    let mut never = Case::new("192.0.2.7", "10m");
+    never.apply(&never.decide(), now());
+    assert_eq!(shown(&never), [yes, yes, None]);
+    let mut wide = Case::new("198.51.0.0/16", "10m");
+    wide.apply(&wide.decide(), now());
+    assert_eq!(shown(&wide), [no, no, None], "it may be banned in parts");
+}
+
 fn xdp() -> Place {
     Place::new("xdp", "gateway:9521")
 }

@@ -61,6 +61,21 @@ async fn silence_is_a_timeout() {
     assert_eq!(error.to_string(), "no answer within 200 ms");
 }
 
+#[tokio::test(start_paused = true)]
+async fn without_settings_a_connection_has_two_seconds_and_an_answer_five() {
+    let limits = Limits::default();
+    assert_eq!(limits.connect, Duration::from_secs(2));
+    assert_eq!(limits.answer_bytes, 64 * 1024);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let http = loopback().build().unwrap();
+    let (request, accepted) = (http.send(get(&url)), listener.accept());
+    let begun = tokio::time::Instant::now();
+    let (error, _silent) = tokio::join!(request, accepted);
+    assert_eq!(error.unwrap_err(), Error::Timeout(Duration::from_secs(5)));
+    assert_eq!(begun.elapsed().as_secs(), 5);
+}
+
 #[tokio::test]
 async fn a_redirect_is_an_answer_and_is_not_followed() {
     let answer =
