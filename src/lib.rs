@@ -35,6 +35,8 @@ pub mod api;
 pub mod audit;
 pub mod command;
 pub mod config;
+#[cfg(test)]
+mod contract;
 pub mod decide;
 #[cfg(feature = "dev")]
 pub mod dev;
