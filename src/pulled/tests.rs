@@ -472,6 +472,33 @@ async fn a_list_that_lost_most_of_its_entries_lifts_none_until_the_brake_is_rele
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_first_list_after_a_restart_is_judged_against_the_bans_that_stand() {
+    let addresses: Vec<String> = (1..=150).map(|last| format!("192.0.2.{last}")).collect();
+    let mut world = World::new(&decisions(&addresses, 4));
+    let brake = crate::guard::Brake::default();
+    world.sources.set_brake(brake, None);
+    world.sources.set(&[crowdsec("")]);
+    let first = world.lead();
+    world.pass(3).await;
+    // The loss is first seen by the next process, and by the one after that.
+    let mut texts = Vec::new();
+    let mut running = first;
+    for _ in 0..2 {
+        world.stop.cancel();
+        running.await.unwrap();
+        assert!(world.sources.held().is_empty(), "another replica leads");
+        *world.server.list.lock() = (200, NO_NEWS.into());
+        world.stop = CancellationToken::new();
+        running = world.lead();
+        world.pass(3).await;
+        assert!(world.phases().values().all(|phase| phase == "active"));
+        texts.extend(world.sources.held());
+    }
+    assert_eq!(texts.len(), 2);
+    assert_eq!(texts[0], texts[1], "one release is for both");
+}
+
+#[tokio::test(start_paused = true)]
 async fn decisions_that_end_by_themselves_engage_no_brake() {
     let addresses: Vec<String> = (1..=200).map(|last| format!("192.0.2.{last}")).collect();
     let world = World::new(&decisions(&addresses, 1));
