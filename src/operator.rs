@@ -45,9 +45,9 @@ use crate::page;
 use crate::policy::Protected;
 use crate::pulled::{self, Sources};
 use crate::reconcile::{
-    BlockReconciler, Checks, ConfigurationReconciler, Connector, Consumers, Dependencies, Engines,
-    FIRST_RETRY, Gateways, LONGEST_RETRY, LiftsFirst, Live, Losses, MirrorReconciler, Record,
-    Standby,
+    Announcer, BlockReconciler, Checks, ConfigurationReconciler, Connector, Consumers,
+    Dependencies, Engines, FIRST_RETRY, Gateways, LONGEST_RETRY, LiftsFirst, Live, Losses,
+    MirrorReconciler, Record, Standby,
 };
 use crate::sets::{self, Sets};
 use crate::target::Target;
@@ -364,9 +364,12 @@ fn assemble(
     let notifications = Notifications::start(settings.clock.clone(), notify_counts);
     let channels = || Arc::new(Outside(notifications.clone())) as Arc<dyn Announcer>;
     let announcer = settings.announcer.clone().unwrap_or_else(channels);
+    let blocks = KubeBlocks::new(client.clone())
+        .cached(manager.caches().clone())
+        .recording(manager.recorder("trigger"));
     let triggers = Arc::new(Triggers::new(
         trigger::Dependencies {
-            blocks: Arc::new(KubeBlocks::new(client.clone()).cached(manager.caches().clone())),
+            blocks: Arc::new(blocks),
             locks: KeyedLocks::new(),
             time: time.clone(),
             metrics: trigger_counts,

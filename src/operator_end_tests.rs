@@ -225,6 +225,17 @@ async fn a_gateway_that_lost_its_bans_has_them_again_within_a_minute() {
             tokio::time::sleep(25 * SECOND).await;
             assert_eq!(world.banned(GATEWAY).await, all, "unlisted: {unlisted}");
         }
+        let events: Api<Event> = Api::namespaced(world.server.client(), "default");
+        let events = events.list(&ListParams::default()).await.unwrap();
+        let about = |event: &&Event| event.reason.as_deref() == Some("BansLost");
+        let lost: Vec<&Event> = events.items.iter().filter(about).collect();
+        assert!((1..=2).contains(&lost.len()), "not one a ban: {lost:?}");
+        let note = lost[0].note.as_deref().unwrap();
+        assert!(note.contains("iptables at 192.0.2.250:9521"), "{note}");
+        assert_eq!(
+            lost[0].regarding.as_ref().unwrap().name.as_deref(),
+            Some(CONFIG_MAP)
+        );
         let text = world.manager.as_ref().unwrap().metrics().encode();
         assert!(
             text.contains("ipblock_gateway_losses_total 2"),

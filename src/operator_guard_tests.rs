@@ -488,10 +488,10 @@ async fn a_load_balancer_with_a_name_alone_is_never_banned_at_the_addresses_that
 
 impl World {
     /// Bans `count` addresses, each from a block of the trigger `am`.
-    async fn banned_by_alerts(&self, count: usize) {
+    async fn banned_by_alerts(&self, count: usize, duration: &str) {
         for number in 0..count {
             let (name, ip) = (format!("a{number}"), format!("192.0.2.{number}"));
-            self.create_from("am", &name, &ip, "1h").await;
+            self.create_from("am", &name, &ip, duration).await;
         }
         for number in 0..count {
             self.until(&format!("a{number}"), "active", MINUTE).await;
@@ -524,7 +524,7 @@ async fn a_wave_of_resolved_alerts_lifts_few_bans_and_the_rest_stands_over_a_res
     let mut world = World::new().await;
     world.configure(LIFTING).await;
     world.start().await;
-    world.banned_by_alerts(6).await;
+    world.banned_by_alerts(6, "1h").await;
     tokio::time::sleep(2 * SECOND).await;
     for number in 0..6 {
         world.resolve(&format!("a{number}")).await;
@@ -566,15 +566,15 @@ async fn a_ban_that_the_brake_on_resolved_alerts_holds_ends_at_its_own_time() {
     let mut world = World::new().await;
     world.configure(LIFTING).await;
     world.start().await;
-    world.banned_by_alerts(4).await;
+    world.banned_by_alerts(4, "5m").await;
     tokio::time::sleep(2 * SECOND).await;
     for number in 0..4 {
         world.resolve(&format!("a{number}")).await;
         tokio::time::sleep(SECOND).await;
     }
-    tokio::time::sleep(40 * MINUTE).await;
+    tokio::time::sleep(4 * MINUTE).await;
     assert_eq!(world.reason("a3").await, "ResolvedBraked");
-    world.until("a3", "expired", 20 * MINUTE).await;
+    world.until("a3", "expired", MINUTE).await;
     world.until("a2", "expired", MINUTE).await;
     assert_eq!(world.metric("ipblock_brake{kind=\"alerts\"}"), 0.0);
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 const RUNBOOK: &str = include_str!("../docs/runbook.md");
 
 /// Where reasons are made.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "api",
     "decide",
     "engine",
@@ -15,15 +15,20 @@ const SOURCES: [&str; 8] = [
     "policy",
     "reconcile",
     "sets",
+    "trigger",
 ];
 
 /// Words in the form of a reason that are none.
-const NO_REASONS: [(&str, &str); 17] = [
+const NO_REASONS: [(&str, &str); 21] = [
     ("Ready", "a type of condition"),
     ("Enforced", "a type of condition"),
     ("Lifted", "a type of condition"),
     ("Reconcile", "an action of Events"),
     ("Configure", "an action of Events"),
+    ("Alert", "an action of Events"),
+    ("DatasourceError", "a rule of Grafana"),
+    ("DatasourceNoData", "a rule of Grafana"),
+    ("TestAlert", "a rule of Grafana"),
     ("Helm", "a manager of objects"),
     ("Default", "a trait"),
     ("PartialEq", "a trait"),

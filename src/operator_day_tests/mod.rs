@@ -26,8 +26,7 @@ use tokio::time::Instant;
 use users::Users;
 use world::World;
 
-const MINUTE: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(3600);
+use super::HOUR;
 
 /// How many hours a day has.
 const HOURS: u64 = if cfg!(debug_assertions) { 4 } else { 24 };

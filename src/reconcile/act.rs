@@ -3,9 +3,11 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube_core::params::{DeleteParams, Preconditions};
 use reeve_controller::client::patch::difference;
 use reeve_controller::client::{Error as ClientError, Patch as ClientPatch};
+use reeve_controller::events::EventType;
 use reeve_controller::{Context, Request};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -14,7 +16,7 @@ use super::block::{BlockReconciler, RESYNC};
 use super::engines::Answered;
 use super::record::is_forbidden;
 use crate::api::{IPBlock, IPBlockStatus};
-use crate::config::Config;
+use crate::config::{CONFIG_MAP, Config};
 use crate::decide::{Call, ClaimChange, Failure, Outcome, Run, Step, Wake};
 use crate::engine::Ban;
 use crate::guard::source_of;
@@ -203,7 +205,9 @@ impl<'a> Act<'a> {
                     parts.metrics.drift_repaired(&place.engine, 1);
                     let longest = self.config.map_or(RESYNC, |config| config.resync_interval);
                     let coverage = &parts.coverage;
-                    parts.losses.found(place, asserted, longest, coverage);
+                    if let Some(note) = parts.losses.found(place, asserted, longest, coverage) {
+                        self.report_loss(note);
+                    }
                 }
                 Outcome::Confirmed(answered.engines)
             }
@@ -218,6 +222,19 @@ impl<'a> Act<'a> {
                 }
                 Outcome::Failed(failure)
             }
+        }
+    }
+}
+
+impl Act<'_> {
+    /// One Event of the ConfigMap, whose gateway it is, for all bans that it lost.
+    fn report_loss(&self, note: String) {
+        let namespace = self.reconciler.parts.record.key().namespace.as_deref();
+        let key = Request::namespaced(namespace.unwrap_or_default(), CONFIG_MAP);
+        let maps = self.ctx.lister::<ConfigMap>().ok();
+        if let Some(Ok(Some(map))) = maps.map(|maps| maps.get(&key)) {
+            let events = self.ctx.events();
+            events.event(&*map, EventType::Warning, "BansLost", "Reconcile", note);
         }
     }
 }

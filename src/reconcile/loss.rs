@@ -78,14 +78,14 @@ impl Losses {
 
     /// The gateway at `place` had no ban that was `asserted` there. If that was after the last loss, every ban there is
     /// asserted again. From one loss to the next the pause doubles, up to `longest`; a gateway that kept its bans for twice
-    /// the pause begins again.
+    /// the pause begins again. Returns what to report; `None`: the loss is known.
     pub(super) fn found(
         &self,
         place: &Place,
         asserted: Instant,
         longest: Duration,
         coverage: &Mutex<Coverage>,
-    ) {
+    ) -> Option<String> {
         {
             let mut found = self.found.lock();
             let now = Instant::now();
@@ -93,7 +93,7 @@ impl Losses {
             if let Some(last) = found.get(place) {
                 let passed = now.duration_since(last.at);
                 if asserted < last.at || passed < last.pause {
-                    return;
+                    return None;
                 }
                 if passed < last.pause * 2 {
                     pause = (last.pause * 2).min(longest.max(CHECK));
@@ -102,10 +102,14 @@ impl Losses {
             found.insert(place.clone(), Loss { at: now, pause });
         }
         let keys = coverage.lock().suspect(place);
-        tracing::warn!(%place, bans = keys.len(), "gateway lost its bans; asserting all of them again");
+        let bans = keys.len();
+        tracing::warn!(%place, bans, "gateway lost its bans; asserting all of them again");
         self.metrics.gateway_lost();
         self.doubted.lock().extend(keys);
         self.changed.notify_one();
+        Some(format!(
+            "the gateway {place} had lost bans: it restarted, or another program removed them; all {bans} bans that stand there are made again now"
+        ))
     }
 
     fn take(&self) -> Vec<Arc<str>> {
@@ -219,9 +223,8 @@ mod tests {
             for _ in 0..checks {
                 let asserted = Instant::now();
                 tokio::time::sleep(CHECK).await;
-                losses.found(&place, asserted, longest, &coverage);
-                let last = losses.found.lock()[&place].at;
-                rounds += usize::from(last == Instant::now());
+                let news = losses.found(&place, asserted, longest, &coverage);
+                rounds += usize::from(news.is_some());
             }
             rounds
         };

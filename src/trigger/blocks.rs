@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use reeve_controller::cache::Caches;
 use reeve_controller::client::{self, Patch, optional};
+use reeve_controller::events::{EventType, Recorder};
 use reeve_controller::{Client, ObjectKey};
 use serde_json::Value;
 
@@ -39,6 +40,9 @@ pub trait Blocks: Send + Sync + fmt::Debug {
         patch: &'a Value,
     ) -> BoxFuture<'a, Result<(), BlocksError>>;
 
+    /// Records an Event of `block` for people. Never waits.
+    fn report(&self, _block: &IPBlock, _reason: &'static str, _note: &str) {}
+
     /// Whether the object was last seen with a ban that is over, and no ban was requested since. Never waits; `false` also
     /// when the object was not seen.
     fn has_ended(&self, _namespace: &str, _name: &str, _now: Timestamp) -> bool {
@@ -71,6 +75,7 @@ pub enum BlocksError {
 pub struct KubeBlocks {
     client: Client,
     caches: Option<Caches>,
+    events: Option<Recorder>,
 }
 
 // === impl KubeBlocks ===
@@ -85,7 +90,15 @@ impl KubeBlocks {
         Self {
             client,
             caches: None,
+            events: None,
         }
+    }
+
+    /// Records Events by `events`.
+    #[must_use]
+    pub fn recording(mut self, events: Recorder) -> Self {
+        self.events = Some(events);
+        self
     }
 
     /// Reads what was last seen of a block from `caches`.
@@ -132,6 +145,12 @@ impl Blocks for KubeBlocks {
         })
     }
 
+    fn report(&self, block: &IPBlock, reason: &'static str, note: &str) {
+        if let Some(events) = &self.events {
+            events.event(block, EventType::Normal, reason, "Alert", note);
+        }
+    }
+
     fn has_ended(&self, namespace: &str, name: &str, now: Timestamp) -> bool {
         let lister = self.caches.as_ref().map(Caches::lister::<IPBlock>);
         let Some(Ok(lister)) = lister else {
@@ -169,6 +188,7 @@ pub(crate) mod in_memory {
         pub(crate) writes: Mutex<Vec<String>>,
         pub(crate) faults: Mutex<VecDeque<BlocksError>>,
         pub(crate) version: Mutex<u64>,
+        pub(crate) events: Mutex<Vec<String>>,
     }
 
     impl InMemory {
@@ -223,6 +243,11 @@ pub(crate) mod in_memory {
                 self.put(block.clone());
                 Ok(())
             })
+        }
+
+        fn report(&self, block: &IPBlock, reason: &'static str, note: &str) {
+            let name = block.metadata.name.as_deref().unwrap_or_default();
+            self.events.lock().push(format!("{name} {reason}: {note}"));
         }
 
         fn has_ended(&self, _: &str, name: &str, now: Timestamp) -> bool {

@@ -12,6 +12,7 @@ use super::alerts::{Resolved, Wanted};
 use super::blocks::{Blocks, BlocksError};
 use super::debounce::Debounce;
 use super::firing::{self, Change, Firing};
+use super::graced::Graced;
 use super::metrics::Metrics;
 use super::repeat::{self, Answer, Repeat, Rules};
 use crate::api::{
@@ -85,6 +86,8 @@ pub(super) struct Shared {
     pub(super) bodies: Budget,
     /// The time that bans end by: a clock that is off must not make one look overdue.
     pub(super) time: Time,
+    /// The reports of alerts that met the grace.
+    pub(super) graced: Arc<Graced>,
 }
 
 /// Writes the objects of one trigger.
@@ -256,7 +259,15 @@ impl Intake {
             && repeat::is_graced(present, settings.unblock_grace, self.shared.time.now())
         {
             self.shared.metrics.graced.inc();
-            tracing::info!(source = %self.source, target = %wanted.target, "alert bans nothing: its address was lifted by hand a moment ago (unblockGrace)");
+            if self.shared.graced.pass(wanted.target) {
+                let source = &self.source;
+                tracing::info!(%source, target = %wanted.target, "alert bans nothing: its address was lifted by hand a moment ago (unblockGrace)");
+                let grace = duration::display(settings.unblock_grace);
+                let note = format!(
+                    "an alert of {source} bans nothing: spec.unblock lifted the ban less than {grace} ago (unblockGrace); to ban it now, set spec.trigger"
+                );
+                self.shared.blocks.report(present, "UnblockGrace", &note);
+            }
         }
         let (spec, annotations, outcome) = match answer {
             Answer::LeaveAlone => match self.joined(present, wanted, None) {

@@ -29,6 +29,7 @@ mod definition;
 mod definition_error;
 mod firing;
 mod generic;
+mod graced;
 mod grafana;
 mod intake;
 mod kind;

@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 use super::blocks::Blocks;
 use super::debounce::Debounce;
 use super::definition::{AtResolved, Definition};
+use super::graced::Graced;
 use super::intake::{Intake, Settings, Shared};
 use super::listen::listen;
 use super::metrics::Metrics;
@@ -94,6 +95,7 @@ impl Triggers {
                 metrics: dependencies.metrics,
                 bodies: Budget::mebibytes(BODIES),
                 time: dependencies.time,
+                graced: Arc::new(Graced::new()),
             },
             limits: dependencies.limits,
             listeners: Mutex::default(),

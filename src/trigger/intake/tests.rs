@@ -26,6 +26,7 @@ pub(in crate::trigger) fn intake(blocks: &Arc<InMemory>) -> Intake {
             metrics: Metrics::default(),
             bodies: Budget::mebibytes(1),
             time: Time::new(Clock::simulated(now(), 1)),
+            graced: Arc::new(Graced::new()),
         },
         debounce: Arc::new(Debounce::new(Duration::from_secs(60), 1000)),
         source: "grafana".into(),
@@ -272,11 +273,24 @@ async fn an_alert_within_the_grace_after_an_unblock_bans_nothing() {
     let intake = intake(&blocks);
     let outcome = intake.take(&wanted("1.2.3.4", None)).await;
     assert_eq!(outcome, Outcome::LeftAlone);
-    assert_eq!(intake.shared.metrics.graced.get(), 1);
+    assert_eq!(
+        intake.take(&wanted("1.2.3.4", None)).await,
+        Outcome::LeftAlone
+    );
+    assert_eq!(intake.shared.metrics.graced.get(), 2);
+    let events = blocks.events.lock().clone();
+    let [event] = events.as_slice() else {
+        panic!("{events:?}");
+    };
+    let start = "ipblock-6465ec74397c9126 UnblockGrace: an alert of grafana bans nothing";
+    assert!(
+        event.starts_with(start) && event.contains("less than 10m ago"),
+        "{event}"
+    );
     tokio::time::advance(Duration::from_secs(300)).await;
     let outcome = intake.take(&wanted("1.2.3.4", None)).await;
     assert_eq!(outcome, Outcome::Triggered, "the grace is over");
-    assert_eq!(intake.shared.metrics.graced.get(), 1);
+    assert_eq!(intake.shared.metrics.graced.get(), 2);
 }
 
 #[tokio::test(start_paused = true)]
