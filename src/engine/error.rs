@@ -131,6 +131,33 @@ impl Error {
         }
     }
 
+    /// The same without a word of the answer, for statuses that users read: the address of a gateway that is not
+    /// configured any more may belong to another service by now.
+    #[must_use]
+    pub fn without_answer(self) -> Self {
+        match self {
+            Self::Status { gateway, code, .. } => Self::Status {
+                gateway,
+                code,
+                detail: String::new(),
+            },
+            Self::Failed { gateway, .. } => Self::Failed {
+                gateway,
+                detail: String::new(),
+            },
+            Self::Undecodable { gateway, .. } => Self::Undecodable {
+                gateway,
+                detail: String::new(),
+            },
+            Self::Open { last, retry_after } => Self::Open {
+                last: Box::new(last.without_answer()),
+                retry_after,
+            },
+            // No answer was read.
+            other @ Self::NoAnswer { .. } => other,
+        }
+    }
+
     /// When the call is worth repeating, if that is known.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
@@ -209,6 +236,41 @@ mod tests {
         assert_eq!(excerpt("a\r\n\tb\u{1b}[0m  c"), "a b [0m c");
         let long = excerpt(&"é".repeat(5000));
         assert_eq!(long.chars().count(), 161);
+    }
+
+    #[test]
+    fn an_error_without_the_answer_keeps_its_reason_and_no_word_of_it() {
+        let (gateway, detail) = ("g:1".to_owned(), "canary".to_owned());
+        let status = Error::Status {
+            gateway: gateway.clone(),
+            code: 500,
+            detail: detail.clone(),
+        };
+        let failed = Error::Failed {
+            gateway: gateway.clone(),
+            detail: detail.clone(),
+        };
+        let undecodable = Error::Undecodable { gateway, detail };
+        for (error, text) in [
+            (status, "gateway g:1 answered HTTP 500"),
+            (failed, "gateway g:1 failed"),
+            (
+                undecodable,
+                "gateway g:1 gave an answer that is not understood",
+            ),
+        ] {
+            let open = Error::Open {
+                last: Box::new(error.clone()),
+                retry_after: Duration::from_secs(2),
+            };
+            for error in [error, open] {
+                assert!(error.to_string().contains("canary"));
+                let short = error.clone().without_answer();
+                assert_eq!(short.to_string(), text);
+                assert_eq!(short.reason(), error.reason());
+                assert_eq!(short.retry_after(), error.retry_after());
+            }
+        }
     }
 
     #[test]

@@ -299,12 +299,20 @@ impl Engines {
             message: error.to_string(),
             ..Failure::default()
         })?;
-        let target = &call.standing.target;
+        let (target, place) = (&call.standing.target, &call.standing.place);
+        let is_configured = configured.is_some_and(|config| config.place == *place);
         let answer = match call.operation {
             Operation::Ban(left) => engine.ban(target, left.map(Remaining::new)).await.map(Some),
             Operation::Unban => engine.unban(target).await.map(|_| None),
         };
-        answer.map_err(|error| Failure {
+        let shown = |error: engine::Error| {
+            if is_configured {
+                error
+            } else {
+                error.without_answer()
+            }
+        };
+        answer.map_err(shown).map_err(|error| Failure {
             reason: error.reason().into(),
             message: error.to_string(),
             may_have_happened: error.may_have_happened(),
@@ -369,6 +377,57 @@ mod tests {
         assert_eq!((calls(), calls()), (1, 1));
         *connector.1.lock() = Credentials(vec![None]);
         assert_eq!((calls(), calls()), (2, 2));
+    }
+
+    /// Every gateway answers each lift with a text.
+    #[derive(Debug)]
+    struct Talkative;
+
+    impl Connector for Talkative {
+        fn connect(
+            &self,
+            place: &Place,
+            _: Option<&EngineConfig>,
+        ) -> Result<Arc<dyn Engine>, ConnectError> {
+            let outbound = crate::outbound::InProcess::new(|_| async {
+                let text = r#"{"status":"failed","error":"canary"}"#;
+                Ok(http::Response::new(bytes::Bytes::from(text)))
+            });
+            let kind: Kind = place.engine.parse()?;
+            Ok(kind.connect(
+                || engine::Endpoint::parse(&place.endpoint),
+                Arc::new(outbound),
+            )?)
+        }
+    }
+
+    #[tokio::test]
+    async fn the_text_of_a_gateway_that_is_not_configured_reaches_no_status() {
+        let data = [("engine", "iptables"), ("gatewayHost", "192.0.2.250:9521")]
+            .map(|(key, text)| (key.to_owned(), text.to_owned()));
+        let config = crate::config::parse(&data.into(), &crate::config::Options::default());
+        let config = config.unwrap().engine.unwrap();
+        let engines = Engines::new(Arc::new(Talkative));
+        let message = async |endpoint: &str, configured: Option<&EngineConfig>| {
+            let call = Call {
+                standing: crate::api::Standing {
+                    target: "192.0.2.7".parse().unwrap(),
+                    place: Place::new("iptables", endpoint),
+                },
+                operation: Operation::Unban,
+                required: true,
+            };
+            let failure = engines.call(&call, configured).await.unwrap_err();
+            assert_eq!(failure.reason, "GatewayFailed");
+            failure.message
+        };
+        let here = "192.0.2.250:9521";
+        let text = format!("gateway {here} failed: canary");
+        assert_eq!(message(here, Some(&config)).await, text);
+        for (endpoint, configured) in [("192.0.2.251:9521", Some(&config)), (here, None)] {
+            let text = format!("gateway {endpoint} failed");
+            assert_eq!(message(endpoint, configured).await, text);
+        }
     }
 
     #[test]
