@@ -274,6 +274,26 @@ fn every_metric_is_documented_with_its_labels_and_every_documented_one_exists() 
 }
 
 #[test]
+fn the_metrics_that_dashboards_rely_on_have_their_names_and_labels() {
+    let exposed = signatures(&exposed());
+    for signature in [
+        "ipblock_active{engine}",
+        "ipblock_bans_total{source,result}",
+        "ipblock_unbans_total{cause}",
+        "ipblock_expiry_lag_seconds",
+        "ipblock_engine_request_seconds{engine,op,outcome}",
+        "ipblock_drift_repaired_total{engine}",
+        "ipblock_skipped_total{reason}",
+        "ipblock_webhook_requests_total{trigger,code}",
+        "ipblock_debounced_total",
+        "ipblock_notifications_total{channel,outcome}",
+        "ipblock_config_reloads_total{result}",
+    ] {
+        assert!(exposed.contains(signature), "{signature}: {exposed:#?}");
+    }
+}
+
+#[test]
 fn every_field_and_action_of_the_audit_log_is_documented_and_the_example_is_a_line() {
     let (fields, actions) = audit::documented();
     assert_eq!(first_column("| field of a line | meaning |"), fields);
