@@ -188,6 +188,34 @@ async fn an_edited_policy_is_applied_to_the_entries_of_lists() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_whose_source_is_in_shadow_mode_is_shown_and_not_enforced() {
+    let world = World::with_lists(SET).await;
+    world.feed("feed", &[("192.0.2.7", "")]).await;
+    world.feed("other", &[("192.0.2.8", "")]).await;
+    world.edit_list("feed", json!({"source": "partners"})).await;
+    world
+        .set_becomes(&["192.0.2.7", "192.0.2.8"], 5 * SECOND)
+        .await;
+    let shown = [
+        ("engine", ""),
+        ("engines", SET),
+        ("shadowSources", "partners"),
+    ];
+    world.configure(&shown).await;
+    world.set_becomes(&["192.0.2.8"], 5 * SECOND).await;
+    let status = world.list_is("feed", "Shadow", 15 * SECOND).await;
+    let message = &status.condition(ENFORCED).unwrap().message;
+    assert!(message.starts_with("would enforce 1 entries"), "{message}");
+    assert_eq!((status.entries, status.enforced), (1, 0));
+    let off = [("engine", ""), ("engines", SET), ("shadowSources", "")];
+    world.configure(&off).await;
+    world.list_is("feed", "Enforced", 15 * SECOND).await;
+    world
+        .set_becomes(&["192.0.2.7", "192.0.2.8"], 5 * SECOND)
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_set_engine_the_status_says_what_to_add_and_no_gateway_is_called() {
     let world = World::configured().await;
     world.feed("feed", &[("192.0.2.7", "")]).await;

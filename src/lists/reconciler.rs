@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::evaluate::{Counts, Evaluated, Rules, evaluate};
 use super::metrics::Metrics;
-use super::status::{Facts, status, unconfigured};
+use super::status::{Facts, Off, status, unconfigured};
 use crate::api::{BlockList, BlockListStatus, EntryRefusal};
 use crate::config::Config;
 use crate::reconcile::{Live, State};
@@ -72,7 +72,8 @@ pub(super) struct List {
     /// Its entries have to be read again, whatever its generation.
     pub(super) stale: bool,
     pub(super) read_at: Option<Instant>,
-    suspended: bool,
+    /// Why nothing of it is enforced.
+    off: Option<Off>,
     pub(super) counts: Counts,
     refusals: Vec<EntryRefusal>,
     accepted: usize,
@@ -162,7 +163,13 @@ impl ListReconciler {
             most: config.max_duration,
         };
         let evaluated = evaluate(&list, rules, self.parts.time.now());
-        let suspended = list.spec.suspended == Some(true);
+        let source = list.spec.source.as_deref();
+        let off = if list.spec.suspended == Some(true) {
+            Some(Off::Suspended)
+        } else {
+            let shadow = source.filter(|source| config.guard.is_shadow(Some(source)));
+            shadow.map(|source| Off::Shadow(source.into()))
+        };
         let Evaluated {
             accepted,
             counts,
@@ -174,7 +181,7 @@ impl ListReconciler {
             generation: list.metadata.generation,
             stale: false,
             read_at: Some(Instant::now()),
-            suspended,
+            off,
             counts,
             refusals,
             accepted: accepted.len(),
@@ -183,7 +190,7 @@ impl ListReconciler {
             ..before
         };
         let name = request.to_string();
-        loaded.change = if suspended {
+        loaded.change = if loaded.off.is_some() {
             self.parts.sets.drop_list(&name)
         } else {
             self.parts.sets.replace_list(&name, accepted)
@@ -231,10 +238,10 @@ impl ListReconciler {
         let failing = shares.iter().any(|share| share.error.is_some());
         let facts = Facts {
             generation: list.generation,
-            suspended: list.suspended,
+            off: list.off.as_ref(),
             counts: list.counts,
             refusals: &list.refusals,
-            accepted: if list.suspended { 0 } else { list.accepted },
+            accepted: if list.off.is_some() { 0 } else { list.accepted },
             standing: standing.len(),
             next_end: sets.next_end(&standing),
             shares: &shares,

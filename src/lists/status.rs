@@ -12,7 +12,8 @@ use crate::sets::Share;
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
     pub(super) generation: Option<i64>,
-    pub(super) suspended: bool,
+    /// Why nothing of it is enforced.
+    pub(super) off: Option<&'a Off>,
     pub(super) counts: Counts,
     /// The first refused entries.
     pub(super) refusals: &'a [EntryRefusal],
@@ -23,6 +24,15 @@ pub(super) struct Facts<'a> {
     pub(super) next_end: Option<Timestamp>,
     /// What each set engine has of them, in the order of the configuration.
     pub(super) shares: &'a [Share],
+}
+
+/// Why nothing of a list is enforced, though its entries may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Off {
+    /// `spec.suspended`.
+    Suspended,
+    /// The source of the list is in shadow mode.
+    Shadow(Box<str>),
 }
 
 /// The condition `Enforced`: status, reason, message.
@@ -85,9 +95,19 @@ pub(super) fn unconfigured(
 
 fn enforced(facts: &Facts<'_>) -> Verdict {
     let no = ConditionStatus::False;
-    if facts.suspended {
-        let why = "spec.suspended is true: nothing of this list is enforced";
-        return (no, "Suspended", why.into());
+    match facts.off {
+        Some(Off::Suspended) => {
+            let why = "spec.suspended is true: nothing of this list is enforced";
+            return (no, "Suspended", why.into());
+        }
+        Some(Off::Shadow(source)) => {
+            let accepted = facts.counts.entries - facts.counts.refused - facts.counts.ended;
+            let why = format!(
+                "would enforce {accepted} entries: the source {source} is in shadow mode; to enforce its lists, remove it from shadowSources"
+            );
+            return (no, "Shadow", why);
+        }
+        None => {}
     }
     if facts.shares.is_empty() {
         let why = "only set engines enforce lists, and none is configured; add one to the key engines of the ConfigMap, for example of type list";
@@ -173,7 +193,7 @@ mod tests {
     fn facts(shares: &[Share]) -> Facts<'_> {
         Facts {
             generation: Some(3),
-            suspended: false,
+            off: None,
             counts: Counts {
                 entries: 12,
                 ended: 1,
@@ -220,10 +240,16 @@ mod tests {
         };
         assert_eq!(verdict(&ended), (False, "NothingToEnforce".into()));
         let suspended = Facts {
-            suspended: true,
+            off: Some(&Off::Suspended),
             ..facts(&shares)
         };
         assert_eq!(verdict(&suspended), (False, "Suspended".into()));
+        let shadow = Off::Shadow("feed".into());
+        let shown = Facts {
+            off: Some(&shadow),
+            ..facts(&shares)
+        };
+        assert_eq!(verdict(&shown), (False, "Shadow".into()));
     }
 
     #[test]
