@@ -224,6 +224,8 @@ fn exposed() -> String {
     pulled.register(&mut registry);
     pulled.pulled("crowdsec", "failed");
     pulled.lists("crowdsec", 1, 0);
+    pulled.kept("crowdsec", 1);
+    pulled.wrote("crowdsec", "written");
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
     text

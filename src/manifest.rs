@@ -89,7 +89,8 @@ pub fn engine_rbac(plugin: Plugin, namespace: &str) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Blocks, lists and Events everywhere; the ConfigMap, the record and the Lease in the operator's own namespace.
+/// Blocks, lists and Events everywhere; the ConfigMap, the record, the Lease and the lists of sources in the operator's own
+/// namespace.
 fn rules(namespace: &str) -> [Value; 4] {
     let labels = json!({"app.kubernetes.io/name": NAME});
     let subject = json!([{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}]);
@@ -125,6 +126,7 @@ fn rules(namespace: &str) -> [Value; 4] {
             "kind": "Role",
             "metadata": {"name": NAME, "namespace": namespace, "labels": labels},
             "rules": [
+                {"apiGroups": [GROUP], "resources": ["blocklists"], "verbs": ["create", "patch", "delete"]},
                 {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [CONFIG_MAP], "verbs": ["get", "list", "watch"]},
                 {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
                 {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [RECORD], "verbs": ["get", "patch", "delete"]},
@@ -240,6 +242,8 @@ mod tests {
             // Their addresses are protected.
             ("nodes", 0, "list watch"),
             ("servicecidrs", 0, "list watch"),
+            // Those of sources that are kept as lists.
+            ("blocklists", 0, "create patch delete"),
             ("configmaps", 1, "get list watch"),
             // The operator's record; deleted by the uninstall command.
             ("configmaps", 0, "create"),

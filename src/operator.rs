@@ -391,7 +391,8 @@ fn assemble(
     };
     let caches = manager.caches().clone();
     let pulled = Arc::clone(&triggers);
-    let sources = Sources::of_blocks(caches, pulled, policy, time.clone(), source_counts);
+    let lists = reeve_controller::Client::new(client.clone());
+    let sources = Sources::over_network(lists, caches, pulled, policy, time.clone(), source_counts);
     let sources = Arc::new(sources);
     let shown_sources = Arc::clone(&sources);
     let (again, requests) = source::channel::<Request>(REQUESTS);

@@ -2,7 +2,10 @@
 //!
 //! Not `IPBlockList`: Kubernetes has that name for the list of IPBlocks, and the original's clients read it.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
+use kube_core::ObjectMeta;
 use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,6 +16,15 @@ use crate::target::Target;
 
 /// The most entries of one list.
 pub const MOST_ENTRIES: usize = 5_000;
+
+/// The label of lists that the operator writes: the name of the source that is pulled.
+pub const SOURCE_LABEL: &str = "ops.yiiong.top/source";
+
+/// The label of the manager, and its value.
+const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "ipblock-operator");
+
+/// The annotation of such a list: when its last entry ends.
+pub const LAST_END: &str = "ops.yiiong.top/last-end";
 
 /// Addresses and ranges to ban, each until its own end.
 #[derive(
@@ -171,6 +183,25 @@ impl BlockList {
             ..BlockListSpec::default()
         };
         Self::new(name, spec)
+    }
+
+    /// The labels of a list that the operator writes for `source`.
+    #[must_use]
+    pub fn labels_for(source: &str) -> BTreeMap<String, String> {
+        let labels = [MANAGED_BY, (SOURCE_LABEL, source)];
+        labels
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into()
+    }
+
+    /// The source that the operator wrote the list for; `None`: another client made it.
+    #[must_use]
+    pub fn written_for(metadata: &ObjectMeta) -> Option<&str> {
+        let labels = metadata.labels.as_ref()?;
+        let (key, value) = MANAGED_BY;
+        let managed = labels.get(key).is_some_and(|it| it == value);
+        let source = labels.get(SOURCE_LABEL).filter(|_| managed)?;
+        Some(source)
     }
 
     /// When the spec changed last, by the times of its field managers. A list without them counts as unchanged since

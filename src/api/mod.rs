@@ -18,7 +18,8 @@ pub use annotation::{
 };
 pub use ipblock::{IPBlock, IPBlockSpec};
 pub use list::{
-    BlockList, BlockListSpec, BlockListStatus, EngineShare, EntryRefusal, ListEntry, MOST_ENTRIES,
+    BlockList, BlockListSpec, BlockListStatus, EngineShare, EntryRefusal, LAST_END, ListEntry,
+    MOST_ENTRIES, SOURCE_LABEL,
 };
 pub use schema::{crd, crd_without_rules, crds, crds_without_rules};
 pub(crate) use status::write as write_time;

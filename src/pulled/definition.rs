@@ -4,16 +4,11 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::objects::{self, Objects};
 use crate::config::Options;
 use crate::duration;
 use crate::mounted::{MountedFile, Outside};
 use crate::trigger::Pointers;
-
-/// The most entries of one source. Each is an object; larger lists are for an engine that takes a list.
-const MOST_ENTRIES: usize = 5000;
-
-/// The largest answer, in bytes.
-const LARGEST: usize = 16 * 1024 * 1024;
 
 /// One entry of the ConfigMap's `sources` list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -56,10 +51,13 @@ pub struct RawSource {
     /// `crowdsec`: the texts of which a scenario must contain one. Default: any scenario.
     #[serde(default)]
     pub scenarios: Vec<String>,
-    /// Entries past this number are left out. Default 1000.
+    /// `IPBlock`, one object an entry, or `BlockList`, up to 5,000 entries an object. Default `IPBlock`.
+    #[serde(default)]
+    pub objects: Option<String>,
+    /// Entries past this number are left out. Default 1000; of BlockLists 100,000.
     #[serde(default)]
     pub max_entries: Option<usize>,
-    /// A larger answer is an error; in bytes. Default 1 MiB.
+    /// A larger answer is an error; in bytes. Default 1 MiB; of BlockLists 32 MiB.
     #[serde(default)]
     pub max_bytes: Option<usize>,
     /// Bans ranges too.
@@ -85,6 +83,8 @@ pub struct Source {
     pub secret: Option<MountedFile>,
     /// The authorities of the server.
     pub authorities: Option<MountedFile>,
+    /// What it is kept as.
+    pub objects: Objects,
     /// Entries past this number are left out.
     pub max_entries: usize,
     /// A larger answer is an error; in bytes.
@@ -216,16 +216,32 @@ impl RawSource {
             let problem = "it is shorter than twice the interval, so that bans would end while they are listed";
             return Err(wrong("duration", problem.into()));
         }
-        let max_entries = self.max_entries.unwrap_or(1000);
-        if !(1..=MOST_ENTRIES).contains(&max_entries) {
-            return Err(wrong(
-                "maxEntries",
-                format!("it is from 1 to {MOST_ENTRIES}"),
-            ));
+        let objects = self
+            .objects
+            .as_deref()
+            .map_or(Ok(Objects::default()), |it| {
+                Objects::named(it).map_err(|why| wrong("objects", why))
+            })?;
+        if objects == Objects::Lists && !objects::is_label(&name) {
+            let problem = format!(
+                "the names of BlockLists begin with the name of the source, and {name:?} has other characters than small letters, digits and - inside"
+            );
+            return Err(wrong("objects", problem));
         }
-        let max_bytes = self.max_bytes.unwrap_or(1024 * 1024);
-        if !(1024..=LARGEST).contains(&max_bytes) {
-            return Err(wrong("maxBytes", format!("it is from 1024 to {LARGEST}")));
+        let bounds = objects.bounds(crowdsec);
+        let (default, most) = bounds.entries;
+        let max_entries = self.max_entries.unwrap_or(default);
+        if !(1..=most).contains(&max_entries) {
+            let more = match objects {
+                Objects::Blocks => "; with objects: BlockList more are possible",
+                Objects::Lists => "",
+            };
+            return Err(wrong("maxEntries", format!("it is from 1 to {most}{more}")));
+        }
+        let (default, most) = bounds.bytes;
+        let max_bytes = self.max_bytes.unwrap_or(default);
+        if !(1024..=most).contains(&max_bytes) {
+            return Err(wrong("maxBytes", format!("it is from 1024 to {most}")));
         }
         let namespace = self.namespace.as_deref().unwrap_or(&options.namespace);
         if let Some(watched) = &options.watch_namespace
@@ -242,6 +258,7 @@ impl RawSource {
             interval,
             secret,
             authorities,
+            objects,
             max_entries,
             max_bytes,
             allow_ranges: self.allow_ranges,
@@ -387,6 +404,16 @@ mod tests {
     }
 
     #[test]
+    fn block_lists_have_larger_bounds() {
+        let yaml = "{name: feed, url: 'https://lists.example/bad.txt', objects: BlockList}";
+        let feed = define(yaml).unwrap();
+        assert_eq!(feed.objects, Objects::Lists);
+        assert_eq!((feed.max_entries, feed.max_bytes), (100_000, 32 << 20));
+        let yaml = yaml.replace('}', ", maxEntries: 1000000, maxBytes: 67108864}");
+        assert_eq!(define(&yaml).unwrap().max_entries, 1_000_000);
+    }
+
+    #[test]
     fn each_wrong_field_is_named_with_its_remedy() {
         let base = "name: x, url: 'https://a.example'";
         for (extra, word) in [
@@ -421,6 +448,22 @@ mod tests {
                 "type: feed, maxEntries: 5001",
                 "maxEntries: it is from 1 to 5000",
             ),
+            (
+                "type: feed, maxEntries: 5001",
+                "with objects: BlockList more are possible",
+            ),
+            (
+                "type: feed, objects: BlockList, maxEntries: 1000001",
+                "maxEntries: it is from 1 to 1000000",
+            ),
+            (
+                "type: crowdsec, apiKeyFile: /s/k, objects: BlockList, maxEntries: 100001",
+                "maxEntries: it is from 1 to 100000",
+            ),
+            (
+                "type: feed, objects: IPSet",
+                "objects: \"IPSet\" is neither IPBlock nor BlockList",
+            ),
             ("type: feed, maxBytes: 1", "maxBytes: "),
         ] {
             let error = define(&format!("{{{base}, {extra}}}")).expect_err(extra);
@@ -432,6 +475,10 @@ mod tests {
             (
                 "{name: feed, url: 'https://u:p@a.example'}",
                 "a password belongs",
+            ),
+            (
+                "{name: Bad_Hosts, type: feed, url: 'https://a', objects: BlockList}",
+                "objects: the names of BlockLists begin",
             ),
             ("{name: 'a b', type: feed, url: 'https://a'}", "no name"),
             (

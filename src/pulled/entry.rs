@@ -64,7 +64,7 @@ impl Entries {
     }
 
     #[cfg(test)]
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.targets.is_empty()
     }
 
@@ -75,7 +75,12 @@ impl Entries {
     }
 
     pub(crate) fn contains(&self, target: &Target) -> bool {
-        self.targets.binary_search(target).is_ok()
+        self.position(target).is_some()
+    }
+
+    /// The position of `target`, from 0.
+    pub(super) fn position(&self, target: &Target) -> Option<usize> {
+        self.targets.binary_search(target).ok()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Target, &Entry)> {
@@ -83,7 +88,11 @@ impl Entries {
         targets.map(|(position, target)| (target, self.at(position)))
     }
 
-    fn at(&self, position: usize) -> &Entry {
+    /// The entry at a position.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    pub(super) fn at(&self, position: usize) -> &Entry {
         match &self.each {
             Each::Same(entry) => entry,
             Each::Own(entries) => &entries[position],

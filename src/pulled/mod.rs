@@ -1,4 +1,4 @@
-//! Sources: lists of addresses that the operator pulls, and that become IPBlock objects.
+//! Sources: lists of addresses that the operator pulls, and that become IPBlock objects, or BlockLists.
 //!
 //! ```text
 //!          every interval                          the rules of alerts
@@ -6,6 +6,8 @@
 //! CrowdSec ─── stream ─────▶ decisions┴▶ Sink
 //!                                         └ banned by this source and not listed any more: lift
 //! ```
+//!
+//! There are two sinks: `sink` makes one IPBlock an entry, `lists` keeps BlockLists of up to 5,000 entries.
 //!
 //! Only the leader pulls. Each source has a task of its own, so one that hangs does not hold up another.
 //!
@@ -23,13 +25,19 @@ mod elements;
 mod entry;
 mod feed;
 mod known;
+mod lists;
 mod metrics;
+mod objects;
+mod pace;
+mod placing;
 mod puller;
 mod sink;
 mod sources;
 #[cfg(test)]
 mod tests;
+mod written;
 
 pub use definition::{Flavour, RawSource, Source, SourceError};
 pub use metrics::Metrics;
+pub use objects::Objects;
 pub use sources::{Connect, Sources};

@@ -41,6 +41,11 @@ pub(crate) trait Sink: Send + Sync + fmt::Debug {
 
     /// What is refused may not be refused any more: entries that were are requested again.
     fn recheck(&self) {}
+
+    /// Removes what former sources left, once it is over.
+    fn tidy<'a>(&'a self, _sources: &'a [Source]) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// What came of the entries that a list has no more.

@@ -5,15 +5,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reeve_controller::Caches;
+use reeve_controller::{Caches, Client};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::brake::Brakes;
 use super::definition::Source;
-use super::known::CachedBlocks;
+use super::known::Cached;
+use super::lists::ListSink;
 use super::metrics::Metrics;
+use super::objects::Objects;
 use super::puller::Puller;
 use super::sink::{BlockSink, Sink};
 use crate::guard::Brake;
@@ -42,10 +44,35 @@ struct NetworkConnect {
 pub struct Sources {
     wanted: watch::Sender<Arc<Vec<Source>>>,
     connect: Arc<dyn Connect>,
-    sink: Arc<dyn Sink>,
+    sinks: Sinks,
     brakes: Arc<Brakes>,
     time: Time,
     metrics: Metrics,
+}
+
+/// Where entries go, by the objects of their source.
+#[derive(Clone, Debug)]
+pub(super) struct Sinks {
+    pub(super) blocks: Arc<dyn Sink>,
+    pub(super) lists: Arc<dyn Sink>,
+}
+
+/// How often what former sources left is looked for.
+const TIDY: Duration = Duration::from_secs(3600);
+
+// === impl Sinks ===
+
+impl Sinks {
+    fn of(&self, source: &Source) -> Arc<dyn Sink> {
+        Arc::clone(match source.objects {
+            Objects::Blocks => &self.blocks,
+            Objects::Lists => &self.lists,
+        })
+    }
+
+    fn all(&self) -> [&Arc<dyn Sink>; 2] {
+        [&self.blocks, &self.lists]
+    }
 }
 
 // === impl NetworkConnect ===
@@ -71,25 +98,38 @@ impl Connect for NetworkConnect {
 // === impl Sources ===
 
 impl Sources {
-    /// Sources over the network, whose entries become the blocks of `triggers`; `caches` has those that exist.
+    /// Sources over the network, whose entries become the blocks of `triggers`, or BlockLists through `client`; `caches` has
+    /// those that exist.
     #[must_use]
-    pub fn of_blocks(
+    pub fn over_network(
+        client: Client,
         caches: Caches,
         triggers: Arc<Triggers>,
         policy: AddressPolicy,
         time: Time,
         metrics: Metrics,
     ) -> Self {
-        let known = Arc::new(CachedBlocks::new(caches));
+        let known = Arc::new(Cached::new(caches));
         let brakes = Arc::<Brakes>::default();
-        let sink = Arc::new(BlockSink::new(triggers, known, Arc::clone(&brakes)));
+        let blocks = BlockSink::new(Arc::clone(&triggers), known.clone(), Arc::clone(&brakes));
+        let lists = ListSink::new(
+            client,
+            known,
+            triggers,
+            Arc::clone(&brakes),
+            metrics.clone(),
+        );
+        let sinks = Sinks {
+            blocks: Arc::new(blocks),
+            lists: Arc::new(lists),
+        };
         let connect = Arc::new(NetworkConnect { policy });
-        Self::new(connect, sink, brakes, time, metrics)
+        Self::new(connect, sinks, brakes, time, metrics)
     }
 
     pub(super) fn new(
         connect: Arc<dyn Connect>,
-        sink: Arc<dyn Sink>,
+        sinks: Sinks,
         brakes: Arc<Brakes>,
         time: Time,
         metrics: Metrics,
@@ -97,7 +137,7 @@ impl Sources {
         Self {
             wanted: watch::Sender::default(),
             connect,
-            sink,
+            sinks,
             brakes,
             time,
             metrics,
@@ -130,12 +170,15 @@ impl Sources {
 
     /// The rules that refuse bans changed: entries that were refused are requested again at the next pull.
     pub fn recheck(&self) {
-        self.sink.recheck();
+        for sink in self.sinks.all() {
+            sink.recheck();
+        }
     }
 
     /// Pulls until `stop`: on the leader.
     pub async fn run(&self, stop: CancellationToken) {
         let mut wanted = self.wanted.subscribe();
+        let _tidying = AbortOnDropHandle::new(tokio::spawn(self.tidy()));
         let mut tasks: BTreeMap<String, (Source, AbortOnDropHandle<()>)> = BTreeMap::new();
         loop {
             let sources = Arc::clone(&wanted.borrow_and_update());
@@ -169,14 +212,35 @@ impl Sources {
         }
     }
 
+    fn tidy(&self) -> impl Future<Output = ()> + Send + 'static {
+        let (wanted, sinks) = (self.wanted.subscribe(), self.sinks.clone());
+        let time = self.time.clone();
+        async move {
+            loop {
+                tokio::time::sleep(time.random().jitter(TIDY, 0.1)).await;
+                let sources = Arc::clone(&wanted.borrow());
+                for sink in sinks.all() {
+                    sink.tidy(&sources).await;
+                }
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn sinks(&self) -> Sinks {
+        self.sinks.clone()
+    }
+
     fn forget(&self, name: &str) {
         self.brakes.forget(name);
-        self.sink.forget(name);
+        for sink in self.sinks.all() {
+            sink.forget(name);
+        }
         self.metrics.forget(name);
     }
 
     fn pull(&self, source: Source) -> impl Future<Output = ()> + Send + 'static {
-        let (connect, sink) = (Arc::clone(&self.connect), Arc::clone(&self.sink));
+        let (connect, sink) = (Arc::clone(&self.connect), self.sinks.of(&source));
         let (time, metrics) = (self.time.clone(), self.metrics.clone());
         Puller::new(source, connect, sink, time, metrics).run()
     }

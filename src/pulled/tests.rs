@@ -11,7 +11,8 @@ use reeve_clock::Clock;
 use tokio_util::sync::CancellationToken;
 
 use super::brake::Brakes;
-use super::sink::{BlockSink, Known};
+use super::sink::{BlockSink, Known, Sink};
+use super::sources::Sinks;
 use super::*;
 use crate::api::{IPBlock, Phase, write_time};
 use crate::config::Options;
@@ -24,8 +25,8 @@ use crate::trigger::{self, Blocks, BlocksError, Repeat, Triggers};
 
 /// What the server answers.
 #[derive(Debug, Default)]
-struct Server {
-    list: Mutex<(u16, String)>,
+pub(super) struct Server {
+    pub(super) list: Mutex<(u16, String)>,
     calls: Mutex<usize>,
 }
 
@@ -58,7 +59,7 @@ impl Known for Current {
 }
 
 #[derive(Debug)]
-struct ToServer(Arc<Server>);
+pub(super) struct ToServer(pub(super) Arc<Server>);
 
 impl Connect for ToServer {
     fn connect(&self, _: &Source) -> Result<Arc<dyn Outbound>, String> {
@@ -73,7 +74,7 @@ impl Connect for ToServer {
     }
 }
 
-fn feed(extra: &str) -> Source {
+pub(super) fn feed(extra: &str) -> Source {
     let yaml = format!(
         "{{name: list, type: feed, url: 'https://lists.example/bad', interval: 1h, duration: 24h, {extra}}}"
     );
@@ -81,7 +82,7 @@ fn feed(extra: &str) -> Source {
     raw.define(&Options::default()).unwrap()
 }
 
-fn crowdsec(extra: &str) -> Source {
+pub(super) fn crowdsec(extra: &str) -> Source {
     let yaml = format!(
         "{{name: list, type: crowdsec, url: 'https://lapi.example', apiKeyFile: /s/k, interval: 1m, {extra}}}"
     );
@@ -97,7 +98,7 @@ fn crowdsec(extra: &str) -> Source {
 }
 
 /// The decisions on these addresses, each for `hours`.
-fn decisions(addresses: &[String], hours: u32) -> String {
+pub(super) fn decisions(addresses: &[String], hours: u32) -> String {
     let new = addresses.iter().enumerate().map(|(id, address)| {
         serde_json::json!({
             "id": id, "origin": "crowdsec", "type": "ban", "scenario": "crowdsecurity/ssh-bf",
@@ -111,30 +112,39 @@ fn decisions(addresses: &[String], hours: u32) -> String {
 /// The answer of a stream without news.
 const NO_NEWS: &str = r#"{"new": null, "deleted": null}"#;
 
+/// The rules of alerts, with the defaults of the configuration.
+pub(super) fn triggers(
+    blocks: Arc<dyn Blocks>,
+    time: &Time,
+    longest: Option<Duration>,
+) -> Triggers {
+    Triggers::new(
+        trigger::Dependencies {
+            blocks,
+            locks: KeyedLocks::new(),
+            time: time.clone(),
+            metrics: trigger::Metrics::default(),
+            limits: inbound::limits(),
+        },
+        trigger::Settings {
+            namespace: "default".into(),
+            place: None,
+            default_duration: Duration::from_secs(600),
+            max_duration: longest,
+            repeated_alert: Repeat::Ignore,
+            unblock_grace: Duration::from_secs(600),
+            escalation: None,
+            shadow: std::collections::BTreeSet::new(),
+        },
+    )
+}
+
 impl World {
     fn new(list: &str) -> Self {
         let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 1);
         let time = Time::new(clock.clone());
         let blocks = Arc::new(InMemory::default());
-        let triggers = Triggers::new(
-            trigger::Dependencies {
-                blocks: Arc::clone(&blocks) as Arc<dyn Blocks>,
-                locks: KeyedLocks::new(),
-                time: time.clone(),
-                metrics: trigger::Metrics::default(),
-                limits: inbound::limits(),
-            },
-            trigger::Settings {
-                namespace: "default".into(),
-                place: None,
-                default_duration: Duration::from_secs(600),
-                max_duration: None,
-                repeated_alert: Repeat::Ignore,
-                unblock_grace: Duration::from_secs(600),
-                escalation: None,
-                shadow: std::collections::BTreeSet::new(),
-            },
-        );
+        let triggers = triggers(Arc::clone(&blocks) as Arc<dyn Blocks>, &time, None);
         let server = Arc::new(Server::default());
         *server.list.lock() = (200, list.to_owned());
         let known = Arc::new(Current(Arc::clone(&blocks)));
@@ -142,13 +152,12 @@ impl World {
         let sink = BlockSink::new(Arc::new(triggers), known, Arc::clone(&brakes));
         let metrics = Metrics::default();
         let connect = Arc::new(ToServer(Arc::clone(&server)));
-        let sources = Sources::new(
-            connect,
-            Arc::new(sink),
-            brakes,
-            time.clone(),
-            metrics.clone(),
-        );
+        let sink: Arc<dyn Sink> = Arc::new(sink);
+        let sinks = Sinks {
+            blocks: Arc::clone(&sink),
+            lists: sink,
+        };
+        let sources = Sources::new(connect, sinks, brakes, time.clone(), metrics.clone());
         Self {
             blocks,
             server,

@@ -68,6 +68,11 @@ impl PulledIntake {
         self.0.shared.time.now()
     }
 
+    /// The longest ban; `None`: no limit.
+    pub(crate) fn longest(&self) -> Option<Duration> {
+        self.0.shared.settings.read().max_duration
+    }
+
     /// Whether the ban of `block` is one of this source.
     pub(crate) fn has_banned(&self, block: &IPBlock) -> bool {
         Firing::of(block).is_some_and(|it| it.has(&self.0.source, ALERT))

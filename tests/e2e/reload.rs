@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use ipblock_operator::api::BlockList;
 use ipblock_operator::config::keys;
 use ipblock_operator::inbound;
 use ipblock_operator::target::object_name;
+use kube_client::Api;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
@@ -603,6 +605,15 @@ async fn sources(edits: &Edits<'_>) {
     let name = object_name("203.0.113.70");
     let block = edits.world.phase(&name, "active").await;
     assert_eq!(block["spec"]["source"], "partners");
+    // The same list as one object.
+    let whole = source.replace("}]", ", objects: BlockList}]");
+    edits.set(keys::SOURCES, &whole).await;
+    let lists: Api<BlockList> = Api::namespaced(edits.world.cluster.client(), "default");
+    until("the list is written", async || {
+        let list = lists.get_opt("partners-0").await.ok().flatten();
+        list.is_some_and(|list| list.spec.entries[0].target == "203.0.113.70")
+    })
+    .await;
     edits.set(keys::SOURCES, "").await;
 }
 
