@@ -1,5 +1,6 @@
 //! `ipblock-operator uninstall`: no finalizer is left when the operator is removed.
 
+mod lists;
 mod scale;
 
 use std::collections::BTreeSet;
@@ -152,6 +153,17 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     tracing::info!(blocks = all, left, bans = ?arguments.bans, "done");
     if left > 0 {
         return Err(Error::Left { left, all });
+    }
+    let namespace = arguments.watch_namespace.as_deref();
+    match lists::end(&client, namespace, arguments.bans).await {
+        Ok(lists::Ended { deleted, left: 0 }) => tracing::info!(deleted, "no BlockList is left"),
+        Ok(lists::Ended { deleted, left }) => tracing::info!(
+            deleted,
+            left,
+            "BlockLists are left; nothing enforces them now, and a later install does: kubectl get ipbl -A shows them, kubectl delete ipbl --all -n NAMESPACE deletes them"
+        ),
+        // They hold up nothing, so the command does not fail.
+        Err(error) => tracing::warn!(%error, "could not read the BlockLists"),
     }
     if arguments.watch_namespace.is_none() {
         if arguments.bans == Bans::Lift {

@@ -199,3 +199,32 @@ async fn the_objects_of_set_engines_are_deleted_also_those_that_only_the_record_
     assert_eq!(left.len(), 1, "{left:?}");
     assert_eq!(left[0]["metadata"]["name"], "strange-0");
 }
+
+#[tokio::test(start_paused = true)]
+async fn lists_of_sources_are_deleted_with_their_bans_and_those_of_others_stay() {
+    use crate::api::BlockList;
+    let server = ApiServer::builder().start().await.unwrap();
+    let client = Client::new(server.client());
+    let none = lists::end(&client, None, Bans::Lift).await.unwrap();
+    assert_eq!(none, lists::Ended::default(), "a server without the kind");
+    let create = PostParams::default();
+    let definitions: Api<CustomResourceDefinition> = Api::all(server.client());
+    let [_, definition] = crate::api::crds();
+    definitions.create(&create, &definition).await.unwrap();
+    let api: Api<BlockList> = Api::namespaced(server.client(), "default");
+    while api.list(&ListParams::default()).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let other = BlockList::of("import", []);
+    api.create(&create, &other).await.unwrap();
+    let mut own = BlockList::of("feed-0", []);
+    own.metadata.labels = Some(BlockList::labels_for("feed"));
+    api.create(&create, &own).await.unwrap();
+    let end = async |bans, deleted, left| {
+        let ended = lists::end(&client, Some("default"), bans).await.unwrap();
+        assert_eq!(ended, lists::Ended { deleted, left }, "{bans:?}");
+    };
+    end(Bans::Keep, 0, 2).await;
+    end(Bans::Lift, 1, 1).await;
+    assert!(api.get_opt("import").await.unwrap().is_some());
+}
