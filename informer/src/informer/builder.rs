@@ -40,6 +40,7 @@ pub struct Builder<S: Stored + ?Sized> {
     skip: Vec<SkipPath>,
     within: SelectByScope,
     decoded: Option<NonZeroUsize>,
+    packed: bool,
     options: ReflectorOptions,
     refusals: Refusals,
     delta_fifo: bool,
@@ -63,6 +64,7 @@ impl<S: Stored + ?Sized> Builder<S> {
             skip: Vec::new(),
             within: SelectByScope::default(),
             decoded: None,
+            packed: false,
             options: ReflectorOptions::default(),
             refusals: Refusals::default(),
             delta_fifo: false,
@@ -156,6 +158,15 @@ impl<S: Stored + ?Sized> Builder<S> {
         self
     }
 
+    /// For [`Compact`](crate::Compact): keeps the text of each object in a short form, as what it has in common with
+    /// earlier objects and what it has not. Objects that a controller writes alike take a third to a fifth of their text. For
+    /// 1.3 KB it costs about three microseconds when an object arrives, and a third of one when its text is read. A part of up to 4 KB of some
+    /// earlier objects stays in memory after they are gone. Default: off.
+    pub fn pack(mut self) -> Self {
+        self.packed = true;
+        self
+    }
+
     /// The options of lists and watches.
     pub fn reflector(mut self, options: ReflectorOptions) -> Self {
         self.options = options;
@@ -209,6 +220,7 @@ impl<S: Stored + ?Sized> Builder<S> {
                 skip: self.skip,
                 within: self.within,
                 cache: Arc::new(DecodeCache::new(self.decoded, recorder.clone())),
+                packing: self.packed.then(Arc::default),
                 delta_fifo: self.delta_fifo,
                 clock: clock.clone(),
                 recorder: recorder.clone(),

@@ -12,7 +12,7 @@ use crate::fifo::{DeltaFifo, Fifo, KnownObjects, RealFifo};
 use crate::health::HealthCell;
 use crate::indexer::Indexer;
 use crate::metrics::Recorder;
-use crate::object::{DecodeCache, EntryType, SkipPath, Stored};
+use crate::object::{DecodeCache, EntryType, Packing, SkipPath, Stored};
 use crate::reflector::{Reflector, ReflectorOptions, Refusals, Transform};
 use reeve_client::ResourceVersion;
 use reeve_client::transport::{Endpoint, Scope, Selection};
@@ -32,6 +32,7 @@ pub(super) struct Source<S: Stored + ?Sized> {
     pub(super) skip: Vec<SkipPath>,
     pub(super) within: SelectByScope,
     pub(super) cache: Arc<DecodeCache>,
+    pub(super) packing: Option<Arc<Packing>>,
     pub(super) delta_fifo: bool,
     pub(super) clock: Clock,
     pub(super) recorder: Recorder,
@@ -88,6 +89,7 @@ impl<S: Stored + ?Sized> Source<S> {
         }
         let mut reflector = reflector.build();
         reflector.entries.decoding.cache = Arc::clone(&self.cache);
+        reflector.entries.decoding.packing.clone_from(&self.packing);
         reflector.transform.clone_from(&self.transform);
         reflector.not_before = not_before;
         reflector.refusals = self.refusals.clone();

@@ -6,6 +6,9 @@
 //! that are read seldom, or by key. Nothing is interned, since nothing is copied out of the text: namespaces and labels
 //! are read in place.
 //!
+//! A packed entry ([`Builder::pack`](crate::Builder::pack)) has name, namespace, uid, version and labels as they are, and
+//! the text in a short form: [`packing`](super::packing).
+//!
 //! A reader of the same objects again and again needs a cache of those decoded last
 //! ([`Builder::cache_decoded`](crate::Builder::cache_decoded)). The store has one such cache, which is bounded: decoded
 //! objects kept with their entries would sooner or later be all of them.
@@ -25,6 +28,7 @@ use serde::de::{
 };
 use serde_json::value::RawValue;
 
+use super::body::{Body, Header, Places, Span};
 use super::decode_cache::DecodeCache;
 use super::form::{Decoding, Form};
 use super::stored::Stored;
@@ -37,31 +41,12 @@ use super::view_error::ViewError;
 /// not a `K` is stored, too: a typed read returns [`ViewError::Undecodable`], and the first one is counted
 /// ([`CacheHealth::unreadable`](crate::CacheHealth::unreadable)).
 pub struct Compact<K> {
-    json: Box<str>,
-    header: Header,
+    body: Body,
+    places: Places,
     /// Set once the failure to decode this version was reported.
     reported: AtomicBool,
     cache: Arc<DecodeCache>,
     kind: PhantomData<fn() -> K>,
-}
-
-/// A part of the text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Span {
-    from: u32,
-    to: u32,
-}
-
-/// The positions of fields in the text; empty for a missing field.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Header {
-    metadata: Span,
-    name: Span,
-    namespace: Span,
-    uid: Span,
-    resource_version: Span,
-    labels: Span,
-    owner_references: Span,
 }
 
 /// The result of reading an object on arrival.
@@ -73,28 +58,19 @@ struct Text {
     odd: Option<&'static str>,
 }
 
-// === impl Span ===
-
-impl Span {
-    fn of(self, text: &str) -> &str {
-        text.get(self.from as usize..self.to as usize)
-            .unwrap_or_default()
-    }
-}
-
 // === impl Compact ===
 
 impl<K> Compact<K> {
     /// The text: a JSON object.
     #[must_use]
-    pub fn json(&self) -> &str {
-        &self.json
+    pub fn json(&self) -> Cow<'_, str> {
+        self.body.text()
     }
 
     /// The size of the entry in bytes, without the allocator's overhead.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        size_of::<Self>() + self.json.len()
+        size_of::<Self>() + self.body.bytes()
     }
 }
 
@@ -113,7 +89,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Compact<K> {
     }
 
     fn labels(&self) -> Vec<(&str, &str)> {
-        let text = self.header.labels.of(&self.json);
+        let text = self.body.of(self.places.labels);
         self.part::<Pairs<'_>>(text, "labels").0
     }
 
@@ -140,7 +116,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Compact<K> {
     pub fn typed_as<T: DeserializeOwned + Send + Sync + 'static>(
         self: &Arc<Self>,
     ) -> Result<Arc<T>, ViewError> {
-        let decode = || self.read(&self.json, "type");
+        let decode = || self.read(&self.body.text(), "type");
         self.cache.decoded(self, decode)
     }
 }
@@ -149,29 +125,29 @@ impl<K> fmt::Debug for Compact<K> {
     /// Prints the key only: the content may be a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Compact")
-            .field("namespace", &self.header.namespace.of(&self.json))
-            .field("name", &self.header.name.of(&self.json))
-            .field("bytes", &self.json.len())
+            .field("namespace", &self.body.of(self.places.namespace()))
+            .field("name", &self.body.of(self.places.name()))
+            .field("bytes", &self.body.bytes())
             .finish_non_exhaustive()
     }
 }
 
 impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
     fn name(&self) -> &str {
-        self.header.name.of(&self.json)
+        self.body.of(self.places.name())
     }
 
     fn namespace(&self) -> Option<&str> {
-        let namespace = self.header.namespace.of(&self.json);
+        let namespace = self.body.of(self.places.namespace());
         (!namespace.is_empty()).then_some(namespace)
     }
 
     fn uid(&self) -> &str {
-        self.header.uid.of(&self.json)
+        self.body.of(self.places.uid())
     }
 
     fn resource_version(&self) -> &str {
-        self.header.resource_version.of(&self.json)
+        self.body.of(self.places.resource_version())
     }
 
     fn label(&self, name: &str) -> Option<&str> {
@@ -195,24 +171,29 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
     }
 
     fn owner_references(&self) -> Cow<'_, [OwnerReference]> {
-        let text = self.header.owner_references.of(&self.json);
-        Cow::Owned(self.part(text, "owner references"))
+        if self.places.owner_references == Span::default() {
+            return Cow::Owned(Vec::new());
+        }
+        let text = self.body.text();
+        let owners = self.places.owner_references.of(&text);
+        Cow::Owned(self.part(owners, "owner references"))
     }
 
     fn owned_bytes(&self) -> usize {
-        self.json.len()
+        self.body.bytes()
     }
 
     fn metadata(&self) -> Result<Cow<'_, ObjectMeta>, ViewError> {
-        let text = self.header.metadata.of(&self.json);
-        if text.is_empty() {
+        let text = self.body.text();
+        let metadata = self.places.metadata.of(&text);
+        if metadata.is_empty() {
             return Ok(Cow::Owned(ObjectMeta::default()));
         }
-        self.read(text, "metadata").map(Cow::Owned)
+        self.read(metadata, "metadata").map(Cow::Owned)
     }
 
     fn dynamic(&self) -> Result<DynamicObject, ViewError> {
-        self.read(&self.json, "untyped object")
+        self.read(&self.body.text(), "untyped object")
     }
 }
 
@@ -238,9 +219,14 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Form for Compact<K> {
         if u32::try_from(text.json.len()).is_err() {
             return Err(serde_json::Error::custom("the object is larger than 4 GiB"));
         }
+        let packing = decoding.packing.as_deref();
+        let (body, header) = Body::new(text.json, text.header, packing);
+        let places = header.places().ok_or_else(|| {
+            serde_json::Error::custom("a name, a uid or a version is longer than 64 KB")
+        })?;
         Ok(Self {
-            json: text.json.into_boxed_str(),
-            header: text.header,
+            body,
+            places,
             reported: AtomicBool::new(false),
             cache: Arc::clone(&decoding.cache),
             kind: PhantomData,
@@ -601,7 +587,7 @@ mod tests {
             .unwrap()
             .remove("managedFields");
         assert_eq!(
-            serde_json::from_str::<Value>(compact.json()).unwrap(),
+            serde_json::from_str::<Value>(&compact.json()).unwrap(),
             wanted
         );
         assert!(compact.bytes() > compact.json().len());
@@ -659,6 +645,42 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_entry_takes_no_more_than_88_bytes_beside_its_text() {
+        assert!(
+            size_of::<Compact<Pod>>() <= 88,
+            "{}",
+            size_of::<Compact<Pod>>()
+        );
+    }
+
+    #[test]
+    fn every_view_of_a_packed_entry_equals_that_of_the_text() {
+        let packing = Decoding {
+            packing: Some(Arc::default()),
+            ..Decoding::default()
+        };
+        let mut pod = pod();
+        for number in 0..9 {
+            pod["metadata"]["name"] = format!("pod-{number}").into();
+            let document = pod.to_string();
+            let packed = read(&document, &packing).unwrap();
+            let text = read(&document, &Decoding::default()).unwrap();
+            assert!(packed.bytes() * 2 < text.bytes(), "{packed:?} {text:?}");
+            assert_eq!(packed.json(), text.json());
+            assert_eq!(*packed.typed().unwrap(), *text.typed().unwrap());
+            assert_eq!(*packed.metadata().unwrap(), *text.metadata().unwrap());
+            assert_eq!(packed.dynamic().unwrap(), text.dynamic().unwrap());
+            assert_eq!(packed.key(), text.key());
+            assert_eq!((packed.uid(), packed.resource_version()), ("u", "5"));
+            assert_eq!(packed.owner_references(), text.owner_references());
+            assert_eq!(packed.label("app"), Some("shop"));
+            assert_eq!(labels(&*packed), labels(&*text));
+        }
+        let empty = read("{}", &packing).unwrap();
+        assert_eq!((empty.name(), &*empty.json()), ("", "{}"));
+    }
+
     proptest! {
         #![proptest_config(cases(2000))]
 
@@ -670,6 +692,7 @@ mod tests {
             name in "[a-z0-9.-]{1,10}",
             paths in proptest::collection::vec(any_path(), 0..3),
             pretty: bool,
+            packed: bool,
         ) {
             let mut object: serde_json::Map<String, Value> = fields.into_iter().collect();
             let mut metadata: serde_json::Map<String, Value> = metadata.into_iter().collect();
@@ -679,14 +702,17 @@ mod tests {
             let mut object = Value::from(object);
             let document = if pretty { format!("{object:#}") } else { object.to_string() };
             let within_metadata = [".metadata.a", ".metadata.b[*].c"].map(TestPath::of);
-            let mut decoding = Decoding::default();
+            let mut decoding = Decoding {
+                packing: packed.then(Arc::default),
+                ..Decoding::default()
+            };
             for path in paths.iter().chain(&within_metadata) {
                 decoding = decoding.skip(&path.skip());
                 path.leave_out(&mut object);
             }
             let compact = read(&document, &decoding).unwrap();
             prop_assert_eq!(compact.name(), name);
-            prop_assert_eq!(serde_json::from_str::<Value>(compact.json()).unwrap(), object);
+            prop_assert_eq!(serde_json::from_str::<Value>(&compact.json()).unwrap(), object);
         }
     }
 }

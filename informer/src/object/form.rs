@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::decode_cache::DecodeCache;
+use super::packing::Packing;
 use super::stored::Stored;
 use super::view_error::ViewError;
 
@@ -79,6 +80,7 @@ pub trait Form: Stored + Sized {
 pub struct Decoding {
     pub(crate) trimming: Trimming,
     pub(crate) cache: Arc<DecodeCache>,
+    pub(crate) packing: Option<Arc<Packing>>,
 }
 
 /// The type of the entries of a store, as a value.

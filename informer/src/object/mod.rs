@@ -3,9 +3,11 @@
 //! [`Stored`] is the trait of all entries, [`Form`] that of their types. Every Kubernetes type is an entry of itself;
 //! [`Compact`] keeps the JSON text. [`Decoding`] names what is left out while it is read.
 
+mod body;
 mod compact;
 mod decode_cache;
 mod form;
+mod packing;
 mod selector;
 mod stored;
 mod view_error;
@@ -17,6 +19,7 @@ pub use compact::Compact;
 pub(crate) use decode_cache::DecodeCache;
 pub(crate) use form::EntryReader;
 pub use form::{Decoding, EntryType, Form};
+pub(crate) use packing::Packing;
 pub use reeve_client::json::{SkipPath, SkipPathError};
 pub use selector::{FieldSelector, FieldSelectorError};
 pub(crate) use selector::{FieldTerm, retain_labelled};

@@ -143,6 +143,28 @@ async fn skipped_fields_are_in_no_form_and_decoded_objects_are_kept_by_option() 
     assert!(Arc::ptr_eq(&first, &get(&kept, "a").typed().unwrap()));
 }
 
+#[tokio::test(start_paused = true)]
+async fn packed_objects_are_read_as_others_and_the_store_counts_less_for_them() {
+    let script = || {
+        let objects: Vec<String> = (0..20)
+            .map(|number| object(&format!("o-{number}"), "7"))
+            .collect();
+        Script::new([no_streaming(), list("10", &objects), watch([])])
+    };
+    let plain = started::<Compact<ConfigMap>>(&script(), |builder| builder).await;
+    let packed = started::<Compact<ConfigMap>>(&script(), Builder::pack).await;
+    for number in 0..20 {
+        let name = format!("o-{number}");
+        let (plain, packed) = (get(&plain, &name), get(&packed, &name));
+        assert_eq!(packed.json(), plain.json());
+        assert_eq!(packed.typed().unwrap(), plain.typed().unwrap());
+        assert_eq!(packed.key(), plain.key());
+    }
+    let (plain, packed) = (plain.health().bytes, packed.health().bytes);
+    assert_eq!(packed.entries, plain.entries);
+    assert!(packed.owned < plain.owned, "{packed:?} {plain:?}");
+}
+
 /// A ConfigMap of which only one entry is stored.
 #[derive(Clone, Debug, PartialEq, Resource, Serialize, Deserialize)]
 #[resource(inherit = ConfigMap, crates(kube_core = "::kube_core"))]
