@@ -68,6 +68,7 @@ pub struct KindOptions {
     pub(super) namespaces: Option<Namespaces>,
     pub(super) store: StoreOptions,
     pub(super) decoded: Option<NonZeroUsize>,
+    pub(super) packed: bool,
 }
 
 /// The selected objects of a place, and the part of each; an unset option is inherited.
@@ -342,6 +343,13 @@ impl KindOptions {
     /// For [`StoreForm::Compact`]: keeps the `objects` that were read last as their type. Default: none.
     pub fn cache_decoded(mut self, objects: NonZeroUsize) -> Self {
         self.decoded = Some(objects);
+        self
+    }
+
+    /// For [`StoreForm::Compact`]: keeps what objects have in common once. Default: off. See
+    /// [`reeve_informer::Builder::pack`].
+    pub fn pack(mut self) -> Self {
+        self.packed = true;
         self
     }
 }

@@ -49,6 +49,7 @@ pub(super) struct Making<'a> {
     pub(super) transforms: Option<Transforms>,
     pub(super) resync: Option<Duration>,
     pub(super) decoded: Option<NonZeroUsize>,
+    pub(super) packed: bool,
 }
 
 /// The selection of a scope.
@@ -187,6 +188,9 @@ impl Store {
                 }
                 if let Some(decoded) = making.decoded {
                     builder = builder.cache_decoded(decoded);
+                }
+                if making.packed {
+                    builder = builder.pack();
                 }
                 builder
             },

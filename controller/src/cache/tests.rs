@@ -241,6 +241,28 @@ async fn an_informer_of_another_form_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_packed_kind_is_read_as_it_is_and_takes_less_memory() {
+    let cluster = Cluster::start().await;
+    for number in 0..10 {
+        cluster.create(&format!("map-{number}")).await;
+    }
+    let mut owned = Vec::new();
+    for own in [KindOptions::new(), KindOptions::new().pack()] {
+        let own = own.form(StoreForm::Compact);
+        let caches = cluster.caches_with(CacheOptions::new().for_kind::<ConfigMap>(own));
+        let lister = caches.keep(&View::<ConfigMap>::typed()).unwrap();
+        caches.start();
+        lister.wait_synced(SOON).await.unwrap();
+        let map = lister.get(&ObjectKey::namespaced("default", "map-7"));
+        let data = map.unwrap().unwrap().data.clone().unwrap();
+        assert_eq!(data["key"], "map-7");
+        owned.push(lister.health().unwrap().bytes.owned);
+        caches.stop().await;
+    }
+    assert!(owned[1] * 4 < owned[0] * 3, "{owned:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_type_is_read_of_a_kind_that_is_watched_dynamically_before_the_start_too() {
     let cluster = Cluster::start().await;
     cluster.create("a").await;

@@ -153,6 +153,7 @@ impl Caches {
             namespaces,
             resync: options.resync_of(kind).map(|period| scaled(period, jitter)),
             decoded: options.of(kind).and_then(|own| own.decoded),
+            packed: options.of(kind).is_some_and(|own| own.packed),
         }
     }
 
