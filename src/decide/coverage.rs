@@ -6,7 +6,7 @@
 
 mod places;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,8 +22,10 @@ use crate::target::Target;
 /// The ban that one block claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// What is banned, and where.
-    pub standing: Standing,
+    /// What is banned.
+    pub target: Target,
+    /// Where. Claims at one place share it.
+    pub place: Arc<Place>,
     /// Until when; `None`: indefinitely.
     pub until: Option<Timestamp>,
     /// When this process last asserted the ban.
@@ -83,12 +85,17 @@ pub enum ClaimChange {
     Remove,
 }
 
+/// Family, first address, prefix length, block. Bytes need no alignment, so a position takes 40 of them, not 48.
+type Position = (bool, [u8; 16], u8, Arc<str>);
+
 /// All claims, by block and by target.
 #[derive(Debug, Default)]
 pub struct Coverage {
     claims: HashMap<Arc<str>, Claim>,
     /// Family, first address, prefix length, block: the targets in a range are one stretch of this order.
-    order: BTreeSet<(bool, u128, u8, Arc<str>)>,
+    order: BTreeSet<Position>,
+    /// The places of the claims.
+    places: HashSet<Arc<Place>>,
     /// How many claims there are of each family and prefix length.
     lengths: HashMap<(bool, u8), usize>,
     /// How many claims there are in each namespace, and from each source.
@@ -100,6 +107,25 @@ pub struct Coverage {
     alarms: BTreeSet<(Timestamp, Arc<str>)>,
     /// Notified when the first alarm changes.
     changed: Arc<Notify>,
+}
+
+// === impl Claim ===
+
+impl Claim {
+    /// What is banned, and where.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        Standing {
+            target: self.target,
+            place: Place::clone(&self.place),
+        }
+    }
+
+    /// Whether this is the claim of `standing`.
+    #[must_use]
+    pub fn is(&self, standing: &Standing) -> bool {
+        self.target == standing.target && *self.place == standing.place
+    }
 }
 
 // === impl Coverage ===
@@ -132,7 +158,7 @@ impl Coverage {
                 fresh,
             } => {
                 let before = self.claims.get(key);
-                let moves = before.is_some_and(|claim| claim.standing.place != standing.place);
+                let moves = before.is_some_and(|claim| *claim.place != standing.place);
                 self.set(key, standing.clone(), *until);
                 if *fresh && moves {
                     self.untouched(key, &standing.place);
@@ -159,7 +185,7 @@ impl Coverage {
     /// Sets the claim of a block. The time of its assertion stays while its standing does.
     pub fn set(&mut self, key: &str, standing: Standing, until: Option<Timestamp>) {
         if let Some((key, claim)) = self.claims.get_key_value(key)
-            && claim.standing == standing
+            && claim.is(&standing)
         {
             if claim.until != until {
                 let (key, before) = (Arc::clone(key), claim.until);
@@ -177,12 +203,15 @@ impl Coverage {
         *self.namespaces.entry(namespace(&key).into()).or_default() += 1;
         self.arm(Arc::clone(&key), until);
         let (family, first, length) = coordinates(&standing.target);
-        self.order.insert((family, first, length, Arc::clone(&key)));
+        let position = (family, first.to_be_bytes(), length, Arc::clone(&key));
+        self.order.insert(position);
         *self.lengths.entry((family, length)).or_default() += 1;
+        let place = self.shared(standing.place);
         self.claims.insert(
             Arc::clone(&key),
             Claim {
-                standing,
+                target: standing.target,
+                place,
                 until,
                 asserted: None,
                 enforced: false,
@@ -237,9 +266,11 @@ impl Coverage {
     fn take(&mut self, key: &str) -> Option<Claim> {
         let (key, claim) = self.claims.remove_entry(key)?;
         self.disarm(&key, claim.until);
-        let (family, first, length) = coordinates(&claim.standing.target);
+        let (family, first, length) = coordinates(&claim.target);
         let name = Arc::clone(&key);
-        self.order.remove(&(family, first, length, key));
+        let position = (family, first.to_be_bytes(), length, key);
+        self.order.remove(&position);
+        self.release(&claim.place);
         if let Some(count) = self.lengths.get_mut(&(family, length)) {
             *count -= 1;
             if *count == 0 {
@@ -353,7 +384,7 @@ impl Coverage {
             {
                 all.push(Neighbour {
                     key: key.to_string(),
-                    standing: claim.standing.clone(),
+                    standing: claim.standing(),
                     until: claim.until,
                 });
             }
@@ -372,7 +403,7 @@ impl Coverage {
     ) -> Assert {
         // An assertion at an earlier gateway does not count here, though the intent may name this one already.
         let claim = self.claims.get(key);
-        let here = claim.filter(|claim| place.is_none_or(|place| claim.standing.place == *place));
+        let here = claim.filter(|claim| place.is_none_or(|place| *claim.place == *place));
         let here = here.filter(|claim| !claim.suspect);
         let Some(asserted) = here.and_then(|claim| claim.asserted) else {
             return Assert::Due;
@@ -391,9 +422,7 @@ impl Coverage {
     pub fn by_engine(&self) -> BTreeMap<String, i64> {
         let mut counts = BTreeMap::new();
         for claim in self.claims.values().filter(|claim| claim.enforced) {
-            *counts
-                .entry(claim.standing.place.engine.clone())
-                .or_default() += 1;
+            *counts.entry(claim.place.engine.clone()).or_default() += 1;
         }
         counts
     }
@@ -419,7 +448,7 @@ impl Coverage {
             .collect();
         shorter.sort_unstable();
         for candidate in shorter {
-            let network = first & mask(candidate);
+            let network = (first & mask(candidate)).to_be_bytes();
             let from = (family, network, candidate, Arc::<str>::from(""));
             keys.extend(
                 self.order
@@ -429,8 +458,8 @@ impl Coverage {
             );
         }
         // The target itself and what lies inside of it.
-        let last = first | !mask(length);
-        let from = (family, first, length, Arc::<str>::from(""));
+        let last = (first | !mask(length)).to_be_bytes();
+        let from = (family, first.to_be_bytes(), length, Arc::<str>::from(""));
         keys.extend(
             self.order
                 .range(from..)

@@ -79,8 +79,8 @@ pub fn judge(
     }
     let refused = coverage.claims().filter(|(_, claim)| {
         settings.is_shadow(claim.source.as_deref())
-            || policy.refusal(&claim.standing.target).is_some()
-            || place.is_some_and(|place| inexpressible(&claim.standing.target, place).is_some())
+            || policy.refusal(&claim.target).is_some()
+            || place.is_some_and(|place| inexpressible(&claim.target, place).is_some())
     });
     let refused = refused.count();
     if let Some(engaged) = engaged.filter(|_| refused > 0) {

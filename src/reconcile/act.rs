@@ -118,7 +118,7 @@ impl<'a> Act<'a> {
                 if let Some(claim) = removed {
                     self.reconciler.freed(self.key, &claim);
                     if *change == ClaimChange::Remove {
-                        self.reconciler.leave(&claim.standing.target);
+                        self.reconciler.leave(&claim.target);
                     }
                 }
             }

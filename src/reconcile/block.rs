@@ -22,7 +22,7 @@ use crate::api::{INTENT, IPBlock, Place};
 use crate::audit;
 use crate::config::Config;
 use crate::decide::{
-    Announcement, Coverage, Effect, Report, Run, Wake, World, recorded_claim, targets,
+    Announcement, Claim, Coverage, Effect, Report, Run, Wake, World, recorded_claim, targets,
 };
 use crate::engine::Kind;
 use crate::guard::{self, source_of};
@@ -220,12 +220,7 @@ impl BlockReconciler {
         config: Option<&Config>,
     ) -> Result<Outcome, reconcile::Error> {
         let key = request.to_string();
-        let standing = self
-            .parts
-            .coverage
-            .lock()
-            .claim(&key)
-            .map(|claim| claim.standing.clone());
+        let standing = self.parts.coverage.lock().claim(&key).map(Claim::standing);
         let Some(standing) = standing else {
             return Ok(Outcome::done());
         };

@@ -188,9 +188,9 @@ impl Checks {
             let coverage = self.coverage.lock();
             let here = coverage
                 .claims()
-                .filter(|(_, claim)| claim.asserted.is_some() && claim.standing.place == *place);
+                .filter(|(_, claim)| claim.asserted.is_some() && *claim.place == *place);
             let some = here.take(LONGEST_LIST + 1);
-            some.map(|(key, claim)| (Arc::clone(key), claim.standing.target))
+            some.map(|(key, claim)| (Arc::clone(key), claim.target))
                 .collect()
         };
         if asserted.is_empty() || asserted.len() > LONGEST_LIST {

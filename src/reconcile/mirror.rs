@@ -163,7 +163,7 @@ impl MirrorReconciler {
         if let Some((standing, until)) = &claim {
             standby.claims.set(&key, standing.clone(), *until);
         }
-        let before = before.map(|claim| claim.standing);
+        let before = before.map(|claim| claim.standing());
         let standings = before
             .iter()
             .chain(claim.as_ref().map(|(standing, _)| standing));

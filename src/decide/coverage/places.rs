@@ -1,4 +1,4 @@
-//! What a gateway may have lost, and where no call has taken effect.
+//! The places of claims: each once, what a gateway there may have lost, and where no call has taken effect.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -12,12 +12,30 @@ const SCANNED: usize = 4096;
 // === impl Coverage ===
 
 impl Coverage {
+    /// The place as all claims there share it.
+    pub(super) fn shared(&mut self, place: Place) -> Arc<Place> {
+        if let Some(shared) = self.places.get(&place) {
+            return Arc::clone(shared);
+        }
+        let shared = Arc::new(place);
+        self.places.insert(Arc::clone(&shared));
+        shared
+    }
+
+    /// Forgets the place of a claim that is removed, if it is the last one there.
+    pub(super) fn release(&mut self, place: &Arc<Place>) {
+        // That claim and the set itself hold it.
+        if Arc::strong_count(place) <= 2 {
+            self.places.remove(place);
+        }
+    }
+
     /// Has the bans at `place` that this process asserted asserted again: the gateway may have lost them. Returns their
     /// blocks.
     pub fn suspect(&mut self, place: &Place) -> Vec<Arc<str>> {
         let standing = self.claims.iter_mut();
         standing
-            .filter(|(_, claim)| claim.standing.place == *place && claim.asserted.is_some())
+            .filter(|(_, claim)| *claim.place == *place && claim.asserted.is_some())
             .map(|(key, claim)| {
                 claim.suspect = true;
                 Arc::clone(key)
@@ -60,8 +78,8 @@ impl Coverage {
     pub fn sample(&self, place: &Place, last: Option<&str>, count: usize) -> Vec<Arc<str>> {
         let position = last.and_then(|last| self.claims.get_key_value(last));
         let from = position.map(|(key, claim)| {
-            let (family, first, length) = coordinates(&claim.standing.target);
-            (family, first, length, Arc::clone(key))
+            let (family, first, length) = coordinates(&claim.target);
+            (family, first.to_be_bytes(), length, Arc::clone(key))
         });
         let after = from.clone().map_or(Bound::Unbounded, Bound::Excluded);
         let later = self.order.range((after, Bound::Unbounded));
@@ -70,7 +88,7 @@ impl Coverage {
             .flat_map(|from| self.order.range(..=from.clone()));
         let here = |key: &Arc<str>| {
             let claim = self.claims.get(key);
-            claim.is_some_and(|it| it.asserted.is_some() && it.standing.place == *place)
+            claim.is_some_and(|it| it.asserted.is_some() && *it.place == *place)
         };
         let keys = later.chain(earlier).map(|entry| &entry.3);
         keys.take(SCANNED)
@@ -85,5 +103,43 @@ impl Coverage {
         if let Some(claim) = self.claims.get_mut(key) {
             claim.suspect = true;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Claim, Position};
+    use super::*;
+    use crate::api::Standing;
+
+    #[test]
+    fn claims_at_one_place_share_it_and_the_last_one_takes_it_along() {
+        let mut coverage = Coverage::default();
+        let standing = |place: &str| Standing {
+            target: "192.0.2.7".parse().unwrap(),
+            place: Place::new("xdp", place),
+        };
+        for (key, place) in [("a/1", "g:1"), ("a/2", "g:1"), ("a/3", "g:2")] {
+            coverage.set(key, standing(place), None);
+        }
+        let place = |coverage: &Coverage, key| Arc::clone(&coverage.claim(key).unwrap().place);
+        assert!(Arc::ptr_eq(
+            &place(&coverage, "a/1"),
+            &place(&coverage, "a/2")
+        ));
+        assert_eq!(coverage.places.len(), 2);
+        coverage.set("a/3", standing("g:1"), None);
+        assert_eq!(coverage.places.len(), 1, "it moved");
+        coverage.remove("a/1");
+        coverage.remove("a/2");
+        assert_eq!(place(&coverage, "a/3"), Place::new("xdp", "g:1").into());
+        coverage.remove("a/3");
+        assert!(coverage.places.is_empty());
+    }
+
+    #[test]
+    fn a_claim_is_small() {
+        assert!(size_of::<Claim>() <= 96, "{}", size_of::<Claim>());
+        assert!(size_of::<Position>() <= 40, "{}", size_of::<Position>());
     }
 }

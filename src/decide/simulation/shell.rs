@@ -280,9 +280,9 @@ impl Simulation {
     fn decide(&mut self, key: &str) -> Option<Run> {
         let Some(block) = self.objects.get(key).cloned() else {
             let claim = self.coverage.claim(key)?;
-            let targets = [claim.standing.target];
+            let targets = [claim.target];
             let neighbours = self.coverage.neighbours(&targets, key);
-            return Some(Run::orphan(&claim.standing, &neighbours, self.now));
+            return Some(Run::orphan(&claim.standing(), &neighbours, self.now));
         };
         let place = self.place.clone();
         let place = place.as_ref();
