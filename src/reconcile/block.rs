@@ -163,6 +163,7 @@ impl BlockReconciler {
         let mut due = 0;
         let mut recorded = Recorded::default();
         let mut standby = self.parts.standby.lock();
+        standby.clear();
         let mut coverage = self.parts.coverage.lock();
         let mut pages = Pages::new(ctx.lister::<IPBlock>()?);
         loop {

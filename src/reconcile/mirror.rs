@@ -67,6 +67,12 @@ impl Standby {
         };
         recorded.fill(sets);
     }
+
+    /// Frees the claims before those of the leader are read. Until [`lead`](Self::lead) the sets stay as they are.
+    pub(crate) fn clear(&mut self) {
+        self.filled = false;
+        self.claims = Coverage::default();
+    }
 }
 
 // === impl Recorded ===
