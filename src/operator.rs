@@ -208,10 +208,11 @@ impl Operator {
         let configuration = KindOptions::new()
             .in_namespace(settings.namespace.as_str(), Selected::new())
             .fields(format!("metadata.name={CONFIG_MAP}"));
-        // Blocks are many, and read one at a time.
+        // Blocks are many, alike, and read one at a time.
         let blocks = KindOptions::new()
             .form(StoreForm::Compact)
-            .cache_decoded(DECODED);
+            .cache_decoded(DECODED)
+            .pack();
         let cache = CacheOptions::new()
             .for_kind::<ConfigMap>(configuration)
             .for_kind::<IPBlock>(blocks);
