@@ -12,6 +12,7 @@ use crate::command::{self, ExportFormat};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::import::value;
+use crate::lists;
 use crate::print::{self, out};
 
 /// A document that `import` reads back.
@@ -66,6 +67,7 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Export) -> Result
     let bans = bans
         .into_iter()
         .filter_map(|(entry, tags)| ban(entry, tags, now));
+    lists::note_left_out(cluster, &scope, "exported").await;
     out(&match arguments.output {
         ExportFormat::Plain => bans.map(|ban| ban.ip + "\n").collect(),
         ExportFormat::Csv => csv(bans),

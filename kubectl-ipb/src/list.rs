@@ -12,6 +12,7 @@ use crate::cluster::{Cluster, KIND, Scope};
 use crate::command::{self, Format, Order, Which};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::lists;
 use crate::print::{self, Table, note, out};
 
 /// A row of the table, small: a cluster may have 100,000 blocks.
@@ -94,6 +95,9 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::List) -> Result<E
         .await?;
     if let Some(order) = arguments.sort_by {
         rows.sort_by_cached_key(|row| row.key(order));
+    }
+    if arguments.output.is_none() || arguments.output == Some(Format::Wide) {
+        lists::note_left_out(cluster, &scope, "shown").await;
     }
     if rows.is_empty() {
         match &scope {

@@ -9,8 +9,9 @@ use kube_core::PartialObjectMeta;
 use kube_core::params::ListParams;
 use reeve_client::Error as ClientError;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Scope};
 use crate::error::is_forbidden;
+use crate::print::note;
 
 /// Lists of one answer of the server: each may have 5,000 entries.
 const PAGE: u32 = 4;
@@ -84,6 +85,25 @@ pub(crate) async fn unread(cluster: &Cluster) -> Option<String> {
     }
 }
 
+/// Notes that lists exist which a command about blocks does not show.
+pub(crate) async fn note_left_out(cluster: &Cluster, scope: &Scope, what: &str) {
+    let namespace = match scope {
+        Scope::All => None,
+        Scope::One(namespace) => Some(namespace.as_str()),
+    };
+    let lists = cluster.client.objects::<PartialObjectMeta<BlockList>>();
+    let params = ListParams::default().limit(1);
+    // Without the right to see lists there is nothing to say about them.
+    if let Ok(Some(page)) = lists.pages(namespace, &params).next().await
+        && !page.items.is_empty()
+    {
+        let namespace = namespace.map_or_else(|| "-A".to_owned(), |name| format!("-n {name}"));
+        note(&format!(
+            "note: the entries of BlockLists are not {what}; kubectl get ipbl {namespace} shows the lists"
+        ));
+    }
+}
+
 /// `None`: the cluster does not have the kind.
 fn problem(cluster: &Cluster, error: &ClientError) -> Option<String> {
     if error.is_not_served() {
@@ -133,8 +153,12 @@ fn fact(list: &BlockList, target: &Target, now: Timestamp) -> Option<String> {
     } else {
         "set engines ban it, unless the status of the list says otherwise"
     };
+    let written = BlockList::written_for(&list.metadata);
+    let written = written.map_or_else(String::new, |source| {
+        format!("; the operator writes it for the source {source}")
+    });
     Some(format!(
-        "the BlockList {namespace}/{name} has {range} {until}; {state}"
+        "the BlockList {namespace}/{name} has {range} {until}; {state}{written}"
     ))
 }
 

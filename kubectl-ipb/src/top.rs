@@ -12,6 +12,7 @@ use crate::cluster::Cluster;
 use crate::command;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::lists;
 use crate::print::{Table, note, out};
 
 /// The prefixes by which addresses are grouped.
@@ -93,13 +94,14 @@ impl Sums {
 }
 
 pub(crate) async fn run(cluster: &Cluster, arguments: command::Top) -> Result<Exit, Error> {
-    let (sums, _) = cluster
+    let (sums, scope) = cluster
         .fold_everywhere(|sums: &mut Sums, block| {
             if let Some(entry) = Entry::of(&block) {
                 sums.add(&entry);
             }
         })
         .await?;
+    lists::note_left_out(cluster, &scope, "counted").await;
     if sums.phases.is_empty() {
         note("No resources found");
         return Ok(Exit::Success);

@@ -13,6 +13,7 @@ use crate::cluster::{Cluster, KIND, refused_for};
 use crate::command;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::lists::{self, Listed};
 use crate::print::{clean, note, out};
 
 /// A block that has to do with the target.
@@ -30,6 +31,10 @@ struct Plan {
     /// Blocks on the target itself whose ban is over.
     over: Vec<Found>,
 }
+
+/// What lifts an entry of a BlockList.
+const LISTED: &str =
+    "remove the entry; of a list that the operator writes, put the address into whitelist";
 
 /// Lifts that are requested at once.
 const AT_ONCE: usize = 16;
@@ -61,8 +66,9 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Unban) -> Result<
             (target, plan)
         }
     };
+    let listed = lists::search(cluster, &target).await;
     if plan.lift.is_empty() {
-        return Err(nothing(target, &plan, cluster));
+        return Err(nothing(target, &plan, &listed, cluster));
     }
     let lifted = lift_all(cluster, &plan.lift, arguments.wait).await;
     for found in &plan.stays {
@@ -79,8 +85,14 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Unban) -> Result<
             entry.namespace
         ));
     }
+    for fact in &listed.facts {
+        note(&format!("{target} stays banned: {fact}; {LISTED}"));
+    }
+    if let Some(unknown) = &listed.unknown {
+        note(&format!("note: {unknown}"));
+    }
     lifted?;
-    Ok(if plan.stays.is_empty() {
+    Ok(if plan.stays.is_empty() && listed.facts.is_empty() {
         Exit::Success
     } else {
         Exit::Failure
@@ -156,7 +168,7 @@ fn plan(target: Target, found: Vec<Found>, all: bool) -> Plan {
     plan
 }
 
-fn nothing(target: Target, plan: &Plan, cluster: &Cluster) -> Error {
+fn nothing(target: Target, plan: &Plan, listed: &Listed, cluster: &Cluster) -> Error {
     let mut text = format!("no block bans {target}");
     if let Some(found) = plan.over.first() {
         let entry = &found.entry;
@@ -172,6 +184,9 @@ fn nothing(target: Target, plan: &Plan, cluster: &Cluster) -> Error {
             entry.key(),
             entry.target
         ));
+    }
+    for fact in &listed.facts {
+        text.push_str(&format!("; {fact}; {LISTED}"));
     }
     Error::Refused(text)
 }

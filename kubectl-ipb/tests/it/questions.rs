@@ -175,6 +175,37 @@ async fn lists_that_have_the_address_are_named_and_a_check_says_that_it_reads_no
 }
 
 #[tokio::test]
+async fn commands_about_blocks_say_that_lists_are_left_out_and_a_lift_names_those_that_ban_on() {
+    let world = World::new().await;
+    let definitions: Api<CustomResourceDefinition> = Api::all(world.server.client());
+    let [_, lists] = ipblock_operator::api::crds();
+    let create = Default::default();
+    definitions.create(&create, &lists).await.unwrap();
+    let lists: Api<BlockList> = Api::namespaced(world.server.client(), "web");
+    while lists.list(&Default::default()).await.is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    let mut list = BlockList::of("feed-0", [("192.0.2.0/24".parse().unwrap(), None)]);
+    list.metadata.labels = Some(BlockList::labels_for("feed"));
+    lists.create(&create, &list).await.unwrap();
+    for command in ["list -A", "top", "export -A"] {
+        let errors = world.ipb(command).await.errors;
+        let left_out = "note: the entries of BlockLists are not ";
+        assert!(errors.contains(left_out), "{command}: {errors}");
+    }
+    assert!(!world.ipb("list").await.errors.contains("BlockList"));
+    let nothing = world.ipb("unban 192.0.2.7").await.errors;
+    let has = "the BlockList web/feed-0 has 192.0.2.0/24 without end; set engines ban it, unless the status of the list says otherwise; the operator writes it for the source feed; ";
+    let expected = format!("no block bans 192.0.2.7; {has}");
+    assert!(nothing.contains(&expected), "{nothing}");
+    world.ok("ban 192.0.2.7 --wait").await;
+    let lifted = world.ipb("unban 192.0.2.7 --wait").await;
+    let expected = format!("192.0.2.7 stays banned: {has}");
+    assert!(lifted.errors.contains(&expected), "{}", lifted.errors);
+    assert_eq!(lifted.code, Some(1));
+}
+
+#[tokio::test]
 async fn a_wrong_configmap_is_named_and_the_last_good_rules_count() {
     let world = World::new().await;
     // The record is written with the first configuration.
