@@ -76,6 +76,25 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- dict "list" ($engines | default list) | toJson }}
 {{- end }}
 
+{{/* The ports of the URLs in config.sources, also when it is YAML text, as {"list": [8080]}. */}}
+{{- define "ipblock-operator.sourcePorts" -}}
+{{- $sources := .Values.config.sources }}
+{{- if kindIs "string" $sources }}
+{{- $sources = fromYamlArray $sources }}
+{{- end }}
+{{- $ports := list }}
+{{- range $sources }}
+{{- $ports = append $ports (include "ipblock-operator.urlPort" (.url | default "") | int) }}
+{{- end }}
+{{- dict "list" ($ports | uniq | sortAlpha) | toJson }}
+{{- end }}
+
+{{/* The port of a URL or of host:port. */}}
+{{- define "ipblock-operator.urlPort" -}}
+{{- $authority := regexReplaceAll "^[a-z]+://" (toString .) "" | splitList "/" | first }}
+{{- regexFind ":[0-9]+$" $authority | trimPrefix ":" | default (ternary "443" "80" (hasPrefix "https://" (toString .))) }}
+{{- end }}
+
 {{/* The ports of triggers, set engines and extraPorts as {"list": [{"name", "port", "of"}]}, each port once. */}}
 {{- define "ipblock-operator.ports" -}}
 {{- $ports := list }}
