@@ -397,7 +397,8 @@ async fn a_copy_of_a_group_under_another_name_is_not_taken_for_the_group() {
     case.apply(&case.engine, FOUR).await.unwrap();
     let api = case.api(Plugin::Cilium.group()).await;
     let mut copy = api.get("edge-1").await.unwrap();
-    copy.metadata.name = Some("edge-01".into());
+    // There is no group edge-7.
+    copy.metadata.name = Some("edge-07".into());
     copy.metadata.resource_version = None;
     copy.data["spec"] = json!({"externalCIDRs": ["203.0.113.9/32"]});
     api.create(&PostParams::default(), &copy).await.unwrap();
@@ -406,7 +407,7 @@ async fn a_copy_of_a_group_under_another_name_is_not_taken_for_the_group() {
     let to = set(&FOUR[..3]);
     case.engine.apply(&Change { from, to }).await.unwrap();
     assert!(api.get_opt("edge-1").await.unwrap().is_none());
-    assert!(api.get_opt("edge-01").await.unwrap().is_some());
+    assert!(api.get_opt("edge-07").await.unwrap().is_some());
 }
 
 #[tokio::test(start_paused = true)]
