@@ -19,12 +19,15 @@ pub enum Error {
         in_cluster: Box<InClusterError>,
     },
     /// A kubeconfig is invalid.
-    #[error("the kubeconfig {place} cannot be used: {}", error_chain(source))]
+    #[error(
+        "the kubeconfig {place} cannot be used: {}",
+        kubeconfig_fault(place, fault)
+    )]
     Kubeconfig {
         /// The kubeconfig.
         place: String,
-        /// The cause.
-        source: Box<KubeconfigError>,
+        /// The cause. It is not the `source`: the text has it, with the file named once.
+        fault: Box<KubeconfigError>,
     },
     /// The configuration is invalid.
     #[error(
@@ -48,4 +51,40 @@ pub enum Error {
         /// The proxy, without credentials.
         proxy: Box<Uri>,
     },
+}
+
+/// What is wrong with the kubeconfig `place`. The file is named once.
+fn kubeconfig_fault(place: &str, source: &KubeconfigError) -> String {
+    match source {
+        KubeconfigError::ReadConfig(error, path) if path.to_str() == Some(place) => {
+            error.to_string()
+        }
+        KubeconfigError::ReadConfig(error, path) => {
+            format!("cannot read {}: {error}", path.display())
+        }
+        source => error_chain(source).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kubeconfig_that_cannot_be_read_is_named_once() {
+        let fault = |place: &str| {
+            let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+            let fault = Box::new(KubeconfigError::ReadConfig(missing, "/k/config".into()));
+            let place = place.to_owned();
+            Error::Kubeconfig { place, fault }.to_string()
+        };
+        assert_eq!(
+            fault("/k/config"),
+            "the kubeconfig /k/config cannot be used: entity not found"
+        );
+        assert_eq!(
+            fault("of KUBECONFIG"),
+            "the kubeconfig of KUBECONFIG cannot be used: cannot read /k/config: entity not found"
+        );
+    }
 }

@@ -86,9 +86,9 @@ impl Location {
             ..KubeConfigOptions::default()
         };
         let place = self.place(offers);
-        let wrong = |source| Error::Kubeconfig {
+        let wrong = |fault| Error::Kubeconfig {
             place: place.to_string(),
-            source: Box::new(source),
+            fault: Box::new(fault),
         };
         let read = match &place {
             Place::ServiceAccount => return in_cluster.map_err(no_service_account),
