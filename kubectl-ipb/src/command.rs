@@ -10,7 +10,7 @@ use ipblock_operator::target::Target;
 /// Lists, bans and unbans IP addresses with IPBlock objects, and says why an address is banned.
 ///
 /// It needs the rights on ipblocks that a command uses, and for full answers the right to get the operator's ConfigMap.
-/// Exit status 1: something failed, was refused, or is not as asked.
+/// Exit status: 0 for success, 1 when something failed, was refused or is not as requested, 2 for a wrong command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "kubectl-ipb",
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Global options")]
     pub(crate) access: Access,
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct Which {
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub(crate) all_namespaces: bool,
 
-    /// Only in these phases: pending, active, expired, skipped, failed
+    /// Only in this phase; several with commas between them
     #[arg(long, value_name = "PHASE", value_delimiter = ',')]
     pub(crate) phase: Vec<PhaseName>,
 
@@ -378,7 +378,12 @@ pub fn command() -> clap::Command {
 }
 
 fn time(text: &str) -> Result<Duration, String> {
-    duration::parse(text).map_err(|error| error.to_string())
+    duration::parse(text).map_err(|error| match error {
+        duration::Error::Zero(_) | duration::Error::Negative(_) => {
+            "a time above zero is expected, for example 10s or 1m".to_owned()
+        }
+        error => error.to_string(),
+    })
 }
 
 /// A length of a ban: a duration, or `forever`.
@@ -386,7 +391,16 @@ pub(crate) fn lasting(text: &str) -> Result<Length, String> {
     if matches!(text, "forever" | "never") {
         return Ok(Length(None));
     }
-    let length = time(text).map_err(|error| format!("{error}; or forever"))?;
+    let length = duration::parse(text).map_err(|error| match error {
+        // The remedy of a block is another one: there the duration is left out.
+        duration::Error::Zero(text) => {
+            format!("duration {text} is zero; write for example 10m, or forever")
+        }
+        duration::Error::TooLong(text) => {
+            format!("duration {text} is longer than 100 years; write forever for a ban without end")
+        }
+        error => format!("{error}; or forever"),
+    })?;
     Ok(Length(Some(length)))
 }
 
@@ -408,6 +422,15 @@ mod tests {
             ("ban 192.0.2.256", "neither an IP address nor a CIDR"),
             ("ban 192.0.2.7 --for 2", "number without a unit"),
             ("ban 192.0.2.7 --for soon", "or forever"),
+            (
+                "ban 192.0.2.7 --for 0s",
+                "is zero; write for example 10m, or forever",
+            ),
+            (
+                "ban 192.0.2.7 --for 200000w",
+                "write forever for a ban without end",
+            ),
+            ("ban 192.0.2.7 --wait --timeout 0s", "a time above zero"),
             ("list -A -n web", "cannot be used with"),
             ("ban 192.0.2.7 --dry-run --wait", "cannot be used with"),
             ("list --phase banned", "possible values: pending"),

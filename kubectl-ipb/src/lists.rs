@@ -77,7 +77,7 @@ pub(crate) async fn unread(cluster: &Cluster) -> Option<String> {
     let mut pages = lists.pages(cluster.chosen.as_deref(), &params);
     match pages.next().await {
         Ok(Some(page)) if !page.items.is_empty() => Some(
-            "entries of BlockLists (kubectl get ipbl -A) are not looked at, and may ban an address"
+            "BlockLists are not checked, and an entry of one may ban an address (kubectl get ipbl -A)"
                 .to_owned(),
         ),
         Ok(_) => None,
@@ -119,7 +119,7 @@ fn problem(cluster: &Cluster, error: &ClientError) -> Option<String> {
         reeve_client::error_chain(error).to_string()
     };
     Some(format!(
-        "BlockLists are not looked at, and may ban an address: {why}"
+        "BlockLists are not checked, and may ban an address: {why}"
     ))
 }
 

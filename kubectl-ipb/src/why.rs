@@ -27,7 +27,7 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Why) -> Result<Ex
         } else {
             "blocks"
         };
-        let note = format!("{what} of other namespaces than {namespace} are not looked at");
+        let note = format!("{what} of other namespaces than {namespace} are not checked");
         rules.unknown.push(note);
     }
     rules.unknown.extend(listed.unknown);

@@ -150,7 +150,7 @@ async fn lists_that_have_the_address_are_named_and_a_check_says_that_it_reads_no
     }
     let addresses = world.file("addresses", "192.0.2.7\n");
     let check = format!("check {addresses}");
-    let note = "note: entries of BlockLists (kubectl get ipbl -A) are not looked at, and may ban an address\n";
+    let note = "note: BlockLists are not checked, and an entry of one may ban an address (kubectl get ipbl -A)\n";
     assert_eq!(world.ipb(&check).await.errors, "");
     // More than one page.
     for n in 0..6 {

@@ -96,11 +96,11 @@ async fn a_missing_right_is_named_and_answers_say_what_they_do_not_know() {
     let answer = world.ok(&run("why 192.0.2.7 -n web")).await;
     assert!(answer.contains("the allowlist and the protected ranges are not known: the right to get the ConfigMap default/ipblock-operator-config is missing"), "{answer}");
     assert!(
-        answer.contains("blocks and lists of other namespaces than web are not looked at"),
+        answer.contains("blocks and lists of other namespaces than web are not checked"),
         "{answer}"
     );
     assert!(!answer.contains("a ban would be accepted"), "{answer}");
-    let missing = "BlockLists are not looked at, and may ban an address: the right to list blocklists.ops.yiiong.top in the namespace web is missing";
+    let missing = "BlockLists are not checked, and may ban an address: the right to list blocklists.ops.yiiong.top in the namespace web is missing";
     assert!(answer.contains(missing), "{answer}");
     world
         .refused(
