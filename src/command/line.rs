@@ -11,7 +11,7 @@ use super::{gateway, run, trigger, uninstall};
 use crate::sets::Plugin;
 use crate::{manifest, mounted};
 
-/// Bans the IP addresses of IPBlock objects at a gateway, and lifts the bans when due.
+/// Bans the IP addresses of IPBlock and BlockList objects, and lifts the bans when due.
 ///
 #[cfg_attr(
     feature = "dev",
@@ -40,7 +40,7 @@ enum Command {
     Gateway(gateway::Arguments),
     /// Try triggers without a cluster.
     Trigger(trigger::Arguments),
-    /// Print the CustomResourceDefinition as YAML.
+    /// Print the CustomResourceDefinitions as YAML.
     Crd {
         /// Leave out the CEL rules, which Kubernetes before 1.31 refuses: the operator alone checks blocks then.
         #[arg(long)]
@@ -50,7 +50,7 @@ enum Command {
     Rbac {
         #[command(flatten)]
         own: OwnNamespace,
-        /// Print those that an engine of this type needs beside them: cilium or calico.
+        /// Print the further rules that an engine of this type needs instead: cilium or calico.
         #[arg(long, value_name = "TYPE", value_parser = plugin)]
         engine: Option<Plugin>,
     },

@@ -24,21 +24,26 @@ use crate::target::Target;
 #[command(mut_arg("bind_address", |flag| flag.default_value(":8080")))]
 #[command(mut_arg("secure", |flag| flag.default_value("false")))]
 pub(super) struct Arguments {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Cluster")]
     location: Location,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Cluster")]
     own: OwnNamespace,
 
     /// Work on the blocks of this namespace only; unset, of every namespace.
-    #[arg(long, value_name = "NAMESPACE")]
+    #[arg(long, value_name = "NAMESPACE", help_heading = "Cluster")]
     watch_namespace: Option<String>,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Metrics and health")]
     metrics: MetricsOptions,
 
     /// Where /healthz and /readyz are served: ADDRESS:PORT, :PORT for every address, 0 for nowhere.
-    #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
+    #[arg(
+        long,
+        default_value = ":8081",
+        value_name = "ADDRESS",
+        help_heading = "Metrics and health"
+    )]
     health_probe_bind_address: BindAddress,
 
     /// Let one of several replicas lead, by a Lease named ipblock-operator. Only the leader bans and lifts;
@@ -51,54 +56,85 @@ pub(super) struct Arguments {
         default_missing_value = "true",
         num_args = 0..=1,
         require_equals = true,
-        value_name = "BOOL"
+        value_name = "BOOL",
+        help_heading = "Cluster"
     )]
     leader_elect: bool,
 
     /// How many blocks are worked on at once.
-    #[arg(long, default_value_t = 32, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(
+        long,
+        default_value_t = 32,
+        value_name = "NUMBER",
+        value_parser = clap::value_parser!(u16).range(1..),
+        help_heading = "Cluster"
+    )]
     workers: u16,
 
     /// Allow gateways and notification hooks on a loopback address: for local trials, or an agent on the
     /// same host network. Link-local and metadata addresses are always refused.
-    #[arg(long, alias = "allow-loopback-gateway")]
+    #[arg(
+        long,
+        alias = "allow-loopback-gateway",
+        help_heading = "What the ConfigMap may do"
+    )]
     allow_loopback: bool,
 
     /// Serve triggers that have no credentials configured. Every client that reaches them can ban addresses.
-    #[arg(long)]
+    #[arg(long, help_heading = "What the ConfigMap may do")]
     insecure_triggers: bool,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "What the ConfigMap may do")]
     files: Files,
 
     /// Read the card templates of the ConfigMap below this directory too, beside --secrets-dir.
-    #[arg(long, value_name = "DIR", default_value = mounted::TEMPLATES)]
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = mounted::TEMPLATES,
+        help_heading = "What the ConfigMap may do"
+    )]
     templates_dir: PathBuf,
 
     /// Read the first configuration as leniently as the original operator: a whitelist line that is not an address is
     /// left out, an unknown engine becomes xdp. For a takeover; each is a Warning Event, and an error at the next edit.
-    #[arg(long)]
+    #[arg(long, help_heading = "What the ConfigMap may do")]
     takeover: bool,
 
     /// Where the read-only page of the operator is served: ADDRESS:PORT, :PORT for every address, 0 for nowhere. On a
     /// loopback address it is open to this machine; elsewhere it is for users with the right to get its paths.
-    #[arg(long, default_value = "0", value_name = "ADDRESS")]
+    #[arg(
+        long,
+        default_value = "0",
+        value_name = "ADDRESS",
+        help_heading = "Page"
+    )]
     page_address: BindAddress,
 
-    /// The page is for clients with a token of this file, one a line. A browser asks for it as a password.
-    #[arg(long, value_name = "FILE", requires = "page_address")]
+    /// Serve the page only to clients with a token of this file, one a line. A browser asks for it as a password.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "page_address",
+        help_heading = "Page"
+    )]
     page_token_file: Option<PathBuf>,
 
     /// Serve the page by HTTPS, with tls.crt and tls.key of this directory.
-    #[arg(long, value_name = "DIR", requires = "page_address")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        requires = "page_address",
+        help_heading = "Page"
+    )]
     page_cert_path: Option<PathBuf>,
 
     /// Append a JSON line for each ban, lift and refusal to this file; - for the standard output. A file that was moved
     /// away is created again, and SIGHUP opens it again; its size is not bounded.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Log")]
     audit_log: Option<audit::Destination>,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Log")]
     pub(super) log: LogOptions,
 }
 
