@@ -3,10 +3,10 @@
 use k8s_openapi::api::resource::v1;
 use serde_json::Value;
 
-use super::device_rules;
 use super::entry::{Entry, Texts, texts};
 use super::pods::put;
 use super::strategy::{ALL_BUT_STATUS, Context, Paths, Strategy};
+use super::{device_rules, slice_rules};
 use crate::field::Errors;
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo, StatusUpdate};
@@ -177,6 +177,6 @@ impl Strategy for Slices {
     }
 
     fn validate(&self, _: &Context<'_>, slice: &Value, old: Option<&Value>, errors: &mut Errors) {
-        device_rules::slice(slice, old, errors);
+        slice_rules::slice(slice, old, errors);
     }
 }

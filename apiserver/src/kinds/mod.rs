@@ -58,6 +58,7 @@ mod security;
 mod selectors;
 pub(crate) mod service_rules;
 mod services;
+mod slice_rules;
 mod storage;
 mod storage_rules;
 pub(crate) mod strategy;

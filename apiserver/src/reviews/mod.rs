@@ -16,14 +16,19 @@
 //! Discovery lists all but the last under their groups with the one verb `create`; the last is the subresource
 //! `serviceaccounts/token` of kind `TokenRequest`, group `authentication.k8s.io`, version `v1`.
 
+mod problem;
+mod token;
+
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::authn::{API_AUDIENCE, AccountLookup, Authenticator, BoundObject, TokenSpec};
+use self::problem::{Problem, check_metadata, check_question, check_subject, refuse, shown_path};
+pub(crate) use self::token::{TokenContext, bound_reference, token_request};
+use crate::authn::{API_AUDIENCE, AccountLookup, Authenticator};
 use crate::rbac::{Attributes, Decision, Policy, Rule, User};
-use crate::status::{Details, Status};
+use crate::status::Status;
 
 const AUTHORIZATION: &str = "authorization.k8s.io";
 const AUTHENTICATION: &str = "authentication.k8s.io";
@@ -224,148 +229,6 @@ pub(crate) fn token_review(
     }))
 }
 
-/// The context of [`token_request`].
-#[derive(Debug)]
-pub(crate) struct TokenContext<'a> {
-    /// The ServiceAccount of the path, as stored.
-    pub(crate) account: &'a Value,
-    /// The uid of the Pod or Secret that the request binds the token to (see [`bound_reference`]).
-    pub(crate) bound_uid: Option<String>,
-    /// Now.
-    pub(crate) now: Timestamp,
-    /// A fresh uid for the token.
-    pub(crate) id: String,
-}
-
-/// The kind and name of the object to which a TokenRequest binds the token; the caller looks it up in the account's
-/// namespace, answers 404 when it does not exist, and passes its uid in [`TokenContext`].
-///
-/// # Errors
-/// 400 for a kind that tokens cannot be bound to.
-pub(crate) fn bound_reference(body: &Value) -> Result<Option<(String, String)>, Status> {
-    let reference = &body["spec"]["boundObjectRef"];
-    if !reference.is_object() {
-        return Ok(None);
-    }
-    let text = |key: &str| reference[key].as_str().unwrap_or_default().to_owned();
-    match (text("apiVersion").as_str(), text("kind").as_str()) {
-        ("v1", "Pod" | "Secret" | "Node") => Ok(Some((text("kind"), text("name")))),
-        (version, kind) => {
-            // The format of a GroupVersionKind in Go: "group/version, Kind=kind".
-            let version = if version.contains('/') {
-                version.to_owned()
-            } else {
-                format!("/{version}")
-            };
-            Err(Status::bad_request(format!(
-                "cannot bind token to object of type {version}, Kind={kind}"
-            )))
-        }
-    }
-}
-
-/// `TokenRequest`: a token for a ServiceAccount.
-///
-/// # Errors
-/// 422 for a duration under ten minutes or over 2^32 seconds, or another name or namespace than the account's;
-/// 409 when the bound object has another uid.
-pub(crate) fn token_request(
-    body: &Value,
-    authenticator: &Authenticator,
-    context: &TokenContext<'_>,
-) -> Result<Value, Status> {
-    let text = |pointer: &str| {
-        context
-            .account
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
-    let (name, namespace, uid) = (
-        text("/metadata/name"),
-        text("/metadata/namespace"),
-        text("/metadata/uid"),
-    );
-    let spec = &body["spec"];
-    for (key, own) in [("name", name), ("namespace", namespace)] {
-        let sent = body["metadata"][key].as_str().unwrap_or_default();
-        if !sent.is_empty() && sent != own {
-            let detail = format!("must match the service account {key} if specified");
-            let problem = Problem::invalid(&format!("metadata.{key}"), &json!(sent), &detail);
-            return Err(invalid(AUTHENTICATION, "TokenRequest", name, vec![problem]));
-        }
-    }
-    let wanted = spec["expirationSeconds"].as_i64().unwrap_or(3600);
-    let complaint = if wanted < 600 {
-        Some("may not specify a duration less than 10 minutes")
-    } else if wanted > 1 << 32 {
-        Some("may not specify a duration larger than 2^32 seconds")
-    } else {
-        None
-    };
-    if let Some(complaint) = complaint {
-        let problem = Problem::invalid("spec.expirationSeconds", &json!(wanted), complaint);
-        return Err(invalid(AUTHENTICATION, "TokenRequest", "", vec![problem]));
-    }
-    let bound = bound_object(spec, context)?;
-    let requested = strings(&spec["audiences"]);
-    let audiences = if requested.is_empty() {
-        vec![API_AUDIENCE.to_owned()]
-    } else {
-        requested
-    };
-    let expires = context
-        .now
-        .saturating_add(SignedDuration::from_secs(wanted))
-        .unwrap_or(Timestamp::MAX);
-    let token = authenticator.sign(&TokenSpec {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        uid: uid.to_owned(),
-        audiences: audiences.clone(),
-        issued: context.now,
-        expires: Some(expires),
-        id: context.id.clone(),
-        bound,
-    });
-    Ok(json!({
-        "kind": "TokenRequest",
-        "apiVersion": format!("{AUTHENTICATION}/v1"),
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "uid": uid,
-            "creationTimestamp": seconds(context.now),
-        },
-        "spec": {"audiences": audiences, "expirationSeconds": wanted, "boundObjectRef": spec["boundObjectRef"]},
-        "status": {"token": token, "expirationTimestamp": seconds(expires)},
-    }))
-}
-
-fn bound_object(spec: &Value, context: &TokenContext<'_>) -> Result<Option<BoundObject>, Status> {
-    let (Some((kind, name)), Some(uid)) = (
-        bound_reference(&json!({"spec": spec}))?,
-        context.bound_uid.clone(),
-    ) else {
-        return Ok(None);
-    };
-    let wanted = spec["boundObjectRef"]["uid"].as_str().unwrap_or_default();
-    if !wanted.is_empty() && wanted != uid {
-        let message = format!(
-            "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted and then recreated"
-        );
-        return Err(Status::new(
-            409,
-            "Conflict",
-            format!(
-                "Operation cannot be fulfilled on {}s {name:?}: {message}",
-                kind.to_lowercase()
-            ),
-        ));
-    }
-    Ok(Some(BoundObject { kind, name, uid }))
-}
-
 /// The subject of a `spec` with `user`, `groups`, `uid` and `extra`.
 fn subject_of(spec: &Value) -> User {
     let text = |key: &str| spec[key].as_str().unwrap_or_default().to_owned();
@@ -454,103 +317,6 @@ fn seconds(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second())
         .unwrap_or(time)
         .to_string()
-}
-
-// === validation ===
-
-struct Problem {
-    field: String,
-    text: String,
-}
-
-impl Problem {
-    fn invalid(field: &str, value: &Value, detail: &str) -> Self {
-        Self {
-            field: field.to_owned(),
-            text: format!("Invalid value: {value}: {detail}"),
-        }
-    }
-}
-
-fn check_question(spec: &Value, errors: &mut Vec<Problem>) {
-    let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
-    if resource.is_object() && path.is_object() {
-        errors.push(Problem::invalid(
-            "spec.nonResourceAttributes",
-            &shown_path(path),
-            "cannot be specified in combination with resourceAttributes",
-        ));
-    } else if !resource.is_object() && !path.is_object() {
-        errors.push(Problem::invalid(
-            "spec.resourceAttributes",
-            &Value::Null,
-            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
-        ));
-    }
-}
-
-/// In Go's format of the struct: with the names of its fields.
-fn shown_path(attributes: &Value) -> Value {
-    json!({"Path": attributes["path"], "Verb": attributes["verb"]})
-}
-
-fn check_subject(spec: &Value, errors: &mut Vec<Problem>) {
-    check_question(spec, errors);
-    if spec["user"].as_str().unwrap_or_default().is_empty() && strings(&spec["groups"]).is_empty() {
-        errors.push(Problem::invalid(
-            "spec.user",
-            &json!(""),
-            "at least one of user or group must be specified",
-        ));
-    }
-}
-
-/// Reviews have no metadata except managedFields, and `allowed`.
-fn check_metadata(body: &Value, allowed: &[&str], errors: &mut Vec<Problem>) {
-    let metadata = &body["metadata"];
-    let own = metadata.as_object().into_iter().flatten();
-    let unwanted = own
-        .filter(|(key, value)| {
-            *key != "managedFields" && !allowed.contains(&key.as_str()) && !value.is_null()
-        })
-        .count();
-    if unwanted > 0 {
-        errors.push(Problem::invalid("metadata", metadata, "must be empty"));
-    }
-}
-
-fn refuse(errors: Vec<Problem>) -> Result<(), Status> {
-    if errors.is_empty() {
-        return Ok(());
-    }
-    // The real server has no kind here.
-    Err(invalid(AUTHORIZATION, "", "", errors))
-}
-
-fn invalid(group: &str, kind: &str, name: &str, problems: Vec<Problem>) -> Status {
-    let texts: Vec<String> = problems
-        .iter()
-        .map(|problem| format!("{}: {}", problem.field, problem.text))
-        .collect();
-    let text = match texts.as_slice() {
-        [one] => one.clone(),
-        many => format!("[{}]", many.join(", ")),
-    };
-    let mut status = Status::new(
-        422,
-        "Invalid",
-        format!("{kind}.{group} \"{name}\" is invalid: {text}"),
-    )
-    .with_details(Details {
-        name: name.to_owned(),
-        group: group.to_owned(),
-        kind: kind.to_owned(),
-        ..Details::default()
-    });
-    for problem in problems {
-        status = status.with_cause("FieldValueInvalid", problem.field, problem.text);
-    }
-    status
 }
 
 #[cfg(test)]
