@@ -1,10 +1,11 @@
 //! The brake on lifts by resolved alerts: a sender that is away looks like the end of all its alerts.
 //!
-//! Each trigger has a brake of its own, with the bounds of the brake on edits ([`super::brake`]). Resolved alerts come one
-//! at a time, so the lifts of the last minutes are counted, and those before the bound have passed. What the brake holds
-//! stays until its own end, its release, or the next alert.
+//! Each trigger has a brake of its own, with the bounds of the brake on edits ([`super::brake`]). Each lift is decided by
+//! itself, so the lifts of the last minutes are counted, and those before the bound have passed. A lift counts when it
+//! begins: a gateway that is away delays its end, not the bound. What the brake holds stays until its own end, its release,
+//! or the next alert.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,9 +33,12 @@ pub(super) struct Resolved(BTreeMap<String, OfTrigger>);
 
 #[derive(Debug, Default)]
 struct OfTrigger {
-    /// The blocks that were lifted within the window, each once: a lift that fails is tried again.
+    /// The blocks whose lifts began within the window, each once: a lift that fails is tried again.
     lifted: VecDeque<(Instant, Arc<str>)>,
-    known: HashSet<Arc<str>>,
+    /// The same blocks, and whether each has no claim any more.
+    known: HashMap<Arc<str>, bool>,
+    /// Those without a claim.
+    ended: usize,
     engaged: Option<Engaged>,
     /// Until when the brake is off after its release.
     released: Option<Instant>,
@@ -51,7 +55,8 @@ struct Engaged {
 // === impl Resolved ===
 
 impl Resolved {
-    /// Counts the lift of block `key`, which `trigger` made and which is one of `standing` bans of it.
+    /// Counts the lift of block `key`, which `trigger` made and which is one of `standing` claims of it: a claim goes after
+    /// the lift, and [`Self::ended`] reports it.
     ///
     /// # Errors
     /// Why it has to wait. `time` names a brake that engages with it.
@@ -74,21 +79,21 @@ impl Resolved {
         }
         of.prune(now);
         let passes = of.released.is_some_and(|until| now < until);
-        if passes || of.known.contains(key) {
+        if passes || of.known.contains_key(key) {
             return Ok(());
         }
         let count = of.lifted.len() + 1;
-        let all = standing.saturating_add(of.lifted.len());
+        let all = standing.saturating_add(of.ended);
         let part = count.saturating_mul(100) >= all.saturating_mul(brake.lift_percent.into());
         if !part || count < brake.lift_least.max(1) {
             let key: Arc<str> = key.into();
-            of.known.insert(Arc::clone(&key));
+            of.known.insert(Arc::clone(&key), false);
             of.lifted.push_back((now, key));
             return Ok(());
         }
         let id = format!("{PREFIX}{trigger}-{}", time());
         let why = format!(
-            "{WHY} of bans whose alerts of the trigger {trigger} are resolved: {} of its {all} bans were lifted so within ten minutes (brake.liftPercent); they stay until their end. Check the sender; if the alerts are over, set the annotation {RELEASE} of the ConfigMap to {id}",
+            "{WHY} of bans whose alerts of the trigger {trigger} are resolved: the lifts of {} of its {all} bans began within ten minutes (brake.liftPercent); the others stay until their end. Check the sender; if the alerts are over, set the annotation {RELEASE} of the ConfigMap to {id}",
             count - 1
         );
         tracing::warn!("{why}");
@@ -144,6 +149,18 @@ impl Resolved {
         freed
     }
 
+    /// The claim of block `key` ended, or began again.
+    pub(super) fn claimed(&mut self, key: &str, claimed: bool) {
+        for of in self.0.values_mut() {
+            let Some(ended) = of.known.get_mut(key) else {
+                continue;
+            };
+            if std::mem::replace(ended, !claimed) == claimed {
+                of.ended = if claimed { of.ended - 1 } else { of.ended + 1 };
+            }
+        }
+    }
+
     /// Nothing is held for block `key` any more. A brake that holds nothing ends. Whether one did.
     pub(super) fn forget(&mut self, key: &str) -> bool {
         let mut ended = false;
@@ -178,7 +195,9 @@ impl OfTrigger {
         while let Some((at, key)) = self.lifted.front()
             && *at + WINDOW <= now
         {
-            self.known.remove(key);
+            if self.known.remove(key) == Some(true) {
+                self.ended -= 1;
+            }
             self.lifted.pop_front();
         }
     }
@@ -207,7 +226,10 @@ mod tests {
             .filter(|number| {
                 let key = format!("default/{trigger}-{number}");
                 let admitted = resolved.admit(&key, trigger, stand, BRAKE, now, || "7".into());
-                stand -= usize::from(admitted.is_ok());
+                if admitted.is_ok() {
+                    stand -= 1;
+                    resolved.claimed(&key, false);
+                }
                 admitted.is_err()
             })
             .count()
@@ -224,7 +246,10 @@ mod tests {
         assert_eq!(lift(&mut resolved, "grafana", 100, 49, now), 0);
         let held = resolved.held();
         assert_eq!(held.len(), 1);
-        assert!(held[0].contains("49 of its 100 bans"), "{held:?}");
+        assert!(
+            held[0].contains("the lifts of 49 of its 100 bans began"),
+            "{held:?}"
+        );
         assert!(held[0].ends_with("to alerts-am-7"), "{held:?}");
     }
 
@@ -249,6 +274,41 @@ mod tests {
             let again = resolved.admit("default/a", "am", 20, BRAKE, now, String::new);
             assert_eq!(again, Ok(()));
         }
+    }
+
+    #[test]
+    fn lifts_that_the_gateway_has_not_confirmed_count_once() {
+        let (mut resolved, now) = (Resolved::default(), Instant::now());
+        let mut admit = |number: usize| {
+            let key = format!("default/{number}");
+            resolved.admit(&key, "am", 200, BRAKE, now, || "7".into())
+        };
+        assert!((1..100).all(|number| admit(number).is_ok()));
+        let why = admit(100).unwrap_err();
+        assert!(why.contains("the lifts of 99 of its 200 bans"), "{why}");
+    }
+
+    #[test]
+    fn a_ban_that_is_made_again_counts_among_those_that_stand() {
+        let (mut resolved, mut now) = (Resolved::default(), Instant::now());
+        assert_eq!(lift(&mut resolved, "am", 20, 9, now), 0);
+        for number in 0..9 {
+            let key = format!("default/am-{number}");
+            for _ in 0..2 {
+                resolved.claimed(&key, true);
+            }
+        }
+        let mut admit = |standing, key: &str, now| {
+            let admitted = resolved.admit(key, "am", standing, BRAKE, now, String::new);
+            admitted.map_err(|why| why.contains("9 of its 20 bans"))
+        };
+        assert_eq!(admit(20, "default/other", now), Err(true));
+        resolved = Resolved::default();
+        assert_eq!(lift(&mut resolved, "am", 20, 9, now), 0);
+        now += WINDOW;
+        assert_eq!(lift(&mut resolved, "grafana", 1, 1, now), 0);
+        let held = lift(&mut resolved, "am", 11, 10, now);
+        assert_eq!(held, 1, "those before the window do not count");
     }
 
     #[test]

@@ -122,6 +122,7 @@ impl Guard {
             .admit(ask, settings, active, Instant::now(), time);
         let Err(held) = answer else {
             self.forget_in(state, key);
+            state.resolved.claimed(key, true);
             return Ok(());
         };
         if !engaged && state.limiter.braked().is_some() {
@@ -212,9 +213,10 @@ impl Guard {
         self.metrics.waiting(kind, *counted);
     }
 
-    /// The blocks to ask again after the end of a ban that counted in `scopes`: the first of each scope.
-    pub fn freed(&self, scopes: &[Scope]) -> Vec<Arc<str>> {
+    /// The blocks to ask again after the end of the ban of block `key`, which counted in `scopes`: the first of each scope.
+    pub fn freed(&self, key: &str, scopes: &[Scope]) -> Vec<Arc<str>> {
         let mut state = self.state.lock();
+        state.resolved.claimed(key, false);
         let State {
             waiting, queues, ..
         } = &mut *state;

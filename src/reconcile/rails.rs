@@ -166,7 +166,7 @@ impl BlockReconciler {
             namespace: namespace.unwrap_or_default(),
             source: claim.source.as_deref().unwrap_or("manual"),
         };
-        for key in self.parts.guard.freed(&ask.scopes()) {
+        for key in self.parts.guard.freed(key, &ask.scopes()) {
             if let Some(request) = request_named(&key)
                 && self.parts.again.try_send(request).is_err()
             {

@@ -113,8 +113,11 @@ async fn queues_shrink_with_the_blocks_that_wait() {
     assert!(length("feed") <= 3, "{}", length("feed"));
     // It waits for another cap now.
     assert!(guard.asks("ns/stays", "other", &settings).is_err());
-    assert!(guard.freed(&[scope("feed")]).is_empty());
-    assert_eq!(names(guard.freed(&[scope("other")])), ["ns/stays"]);
+    assert!(guard.freed("ns/gone", &[scope("feed")]).is_empty());
+    assert_eq!(
+        names(guard.freed("ns/gone", &[scope("other")])),
+        ["ns/stays"]
+    );
     guard.forget("ns/stays");
     assert!(guard.state.lock().queues.is_empty());
 }
