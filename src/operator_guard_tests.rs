@@ -30,7 +30,7 @@ async fn an_entry_of_the_allowlist_that_ends_protects_until_then_and_is_reported
 }
 
 impl World {
-    async fn create_from(&self, source: &str, name: &str, ip: &str, duration: &str) {
+    pub(super) async fn create_from(&self, source: &str, name: &str, ip: &str, duration: &str) {
         let spec = IPBlockSpec {
             ip: ip.to_owned(),
             duration: Some(duration.to_owned()),
@@ -42,13 +42,13 @@ impl World {
         self.blocks.create(&create, &block).await.unwrap();
     }
 
-    async fn set(&self, name: &str, spec: serde_json::Value) {
+    pub(super) async fn set(&self, name: &str, spec: serde_json::Value) {
         let patch = Patch::Merge(json!({ "spec": spec }));
         let params = PatchParams::default();
         self.blocks.patch(name, &params, &patch).await.unwrap();
     }
 
-    async fn release_brake(&self, id: &str) {
+    pub(super) async fn release_brake(&self, id: &str) {
         let annotation = json!({"ops.yiiong.top/release-brake": id});
         let patch = Patch::Merge(json!({"metadata": {"annotations": annotation}}));
         let params = PatchParams::default();
@@ -56,7 +56,7 @@ impl World {
     }
 
     /// Why a block waits.
-    async fn reason(&self, name: &str) -> String {
+    pub(super) async fn reason(&self, name: &str) -> String {
         let status = self.status(name).await;
         let ready = status.condition(api::condition::READY);
         ready.map_or_else(String::new, |ready| ready.reason.clone())
@@ -76,7 +76,7 @@ impl World {
     }
 
     /// The value of a series.
-    fn metric(&self, series: &str) -> f64 {
+    pub(super) fn metric(&self, series: &str) -> f64 {
         let text = self.manager.as_ref().unwrap().metrics().encode();
         let line = text.lines().find(|line| line.starts_with(series));
         let line = line.unwrap_or_else(|| panic!("no {series} in {text}"));
@@ -484,97 +484,4 @@ async fn a_load_balancer_with_a_name_alone_is_never_banned_at_the_addresses_that
         .unwrap();
     world.until("next", "active", 5 * SECOND).await;
     assert_eq!(world.metric(failing), 0.0);
-}
-
-impl World {
-    /// Bans `count` addresses, each from a block of the trigger `am`.
-    async fn banned_by_alerts(&self, count: usize, duration: &str) {
-        for number in 0..count {
-            let (name, ip) = (format!("a{number}"), format!("192.0.2.{number}"));
-            self.create_from("am", &name, &ip, duration).await;
-        }
-        for number in 0..count {
-            self.until(&format!("a{number}"), "active", MINUTE).await;
-        }
-    }
-
-    /// The last alert of a block is resolved, as a trigger writes it.
-    async fn resolve(&self, name: &str) {
-        let at = api::write_time(self.clock.now());
-        let patch = Patch::Merge(json!({
-            "metadata": {"annotations": {api::RESOLVED: at}},
-            "spec": {"duration": "1s"},
-        }));
-        let params = PatchParams::default();
-        self.blocks.patch(name, &params, &patch).await.unwrap();
-    }
-}
-
-const LIFTING: &[(&str, &str)] = &[
-    (
-        "trigger",
-        "[{name: am, type: alertmanager, addr: '127.0.0.1:0', path: /am, insecure: true, resolved: lift}]",
-    ),
-    ("brake", "{liftPercent: 50, liftLeast: 3}"),
-];
-
-#[tokio::test(start_paused = true)]
-async fn a_wave_of_resolved_alerts_lifts_few_bans_and_the_rest_stands_over_a_restart_until_its_release()
- {
-    let mut world = World::new().await;
-    world.configure(LIFTING).await;
-    world.start().await;
-    world.banned_by_alerts(6, "1h").await;
-    tokio::time::sleep(2 * SECOND).await;
-    for number in 0..6 {
-        world.resolve(&format!("a{number}")).await;
-        tokio::time::sleep(SECOND).await;
-    }
-    let left = ["192.0.2.2", "192.0.2.3", "192.0.2.4", "192.0.2.5"];
-    world.banned_becomes(GATEWAY, &left, SECOND).await;
-    assert_eq!(world.reason("a5").await, "ResolvedBraked");
-    assert_eq!(world.metric("ipblock_brake{kind=\"alerts\"}"), 1.0);
-    tokio::time::sleep(MINUTE).await;
-    assert!(world.announced("ResolvedLiftsBraked", "trigger am").await);
-    world.kill();
-    world.start().await;
-    tokio::time::sleep(MINUTE).await;
-    world.banned_becomes(GATEWAY, &left, SECOND).await;
-    assert_eq!(world.metric("ipblock_brake{kind=\"alerts\"}"), 1.0);
-    // A lift by hand passes.
-    world.set("a5", json!({"unblock": true})).await;
-    world.until("a5", "expired", SECOND).await;
-    let message = world.status("a4").await.message.unwrap();
-    let id = message.split(" of the ConfigMap to ").nth(1).unwrap();
-    assert!(id.starts_with("alerts-am-"), "{message}");
-    world.release_brake(id).await;
-    for number in 2..5 {
-        let status = world.until(&format!("a{number}"), "expired", MINUTE).await;
-        assert!(status.expires_at.is_none());
-    }
-    assert_eq!(world.metric("ipblock_brake{kind=\"alerts\"}"), 0.0);
-    tokio::time::sleep(MINUTE).await;
-    assert!(
-        world
-            .announced("BrakeReleased", "ResolvedLiftsBraked")
-            .await
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_ban_that_the_brake_on_resolved_alerts_holds_ends_at_its_own_time() {
-    let mut world = World::new().await;
-    world.configure(LIFTING).await;
-    world.start().await;
-    world.banned_by_alerts(4, "5m").await;
-    tokio::time::sleep(2 * SECOND).await;
-    for number in 0..4 {
-        world.resolve(&format!("a{number}")).await;
-        tokio::time::sleep(SECOND).await;
-    }
-    tokio::time::sleep(4 * MINUTE).await;
-    assert_eq!(world.reason("a3").await, "ResolvedBraked");
-    world.until("a3", "expired", MINUTE).await;
-    world.until("a2", "expired", MINUTE).await;
-    assert_eq!(world.metric("ipblock_brake{kind=\"alerts\"}"), 0.0);
 }

@@ -37,6 +37,8 @@ use crate::outbound::BoxFuture;
 use crate::reconcile::{ConnectError, Connector, RECORD};
 use crate::sets::Sets;
 
+#[path = "operator_alert_tests.rs"]
+mod alert;
 #[path = "operator_audit_tests.rs"]
 mod audits;
 #[path = "operator_clock_tests.rs"]
@@ -111,6 +113,7 @@ struct World {
     manager: Option<Manager>,
     sets: Option<Arc<Sets>>,
     page: Option<std::net::SocketAddr>,
+    triggers: Option<Arc<crate::trigger::Triggers>>,
 }
 
 /// Waits until the API server serves the kinds of the operator.
@@ -173,6 +176,7 @@ impl World {
             manager: None,
             sets: None,
             page: None,
+            triggers: None,
         }
     }
 
@@ -258,6 +262,7 @@ impl World {
         self.page = operator.page_address();
         self.manager = Some(operator.manager().clone());
         self.sets = Some(Arc::clone(operator.sets()));
+        self.triggers = Some(Arc::clone(operator.triggers()));
         let task = tokio::spawn(async move {
             operator.run(CancellationToken::new()).await.unwrap();
         });

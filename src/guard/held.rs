@@ -9,6 +9,9 @@ pub const RELEASE: &str = "ops.yiiong.top/release-brake";
 /// How soon a block that waits for an end of others asks again if it is not called before.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
+/// So many blocks that wait to be called ask again within one minute.
+const SPREAD: usize = 1000;
+
 /// After so many minutes a block asks again at the latest.
 const LONGEST: usize = 5;
 
@@ -155,7 +158,11 @@ impl Held {
     #[must_use]
     pub fn retry_in(&self, position: usize) -> Duration {
         match self {
-            Self::Active { .. } | Self::Braked { .. } => ASK_AGAIN,
+            // They are called, and ask by themselves only in case the call is lost: many ask more rarely.
+            Self::Active { .. } | Self::Braked { .. } => {
+                let minutes = 1 + (position / SPREAD).min(LONGEST - 1);
+                ASK_AGAIN * u32::try_from(minutes).unwrap_or(1)
+            }
             Self::Rate { most, room_in, .. } => {
                 // Each minute has room for as many as the cap; those behind need not ask before.
                 // But not for long: a call that is lost must not cost hours.

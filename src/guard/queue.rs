@@ -31,6 +31,8 @@ pub(super) struct Queue {
     /// Entries of blocks that do not wait here any more.
     stale: usize,
     called: Vec<(Arc<str>, Instant)>,
+    /// Calls that were not used: the block was gone, refused, held by another cap, or did not answer.
+    unused: usize,
 }
 
 /// All blocks that wait.
@@ -87,6 +89,7 @@ impl Queue {
             let pending = at.duration_since(*called) < ANSWER;
             if !pending {
                 waiting.queued = true;
+                self.unused += 1;
                 lost.push(Arc::clone(key));
             }
             pending
@@ -97,9 +100,25 @@ impl Queue {
         self.called.len()
     }
 
-    /// A block does not wait here any more. Its entry stays until there are as many such as others.
-    pub(super) fn leave(&mut self, all: &All, key: &str, (kind, scope): (&str, &Scope)) {
+    /// The calls that were not used, each once.
+    pub(super) fn take_unused(&mut self) -> usize {
+        std::mem::take(&mut self.unused)
+    }
+
+    /// A block does not wait here any more; `admitted`: it is banned. Its entry stays until there are as many such as
+    /// others.
+    pub(super) fn leave(
+        &mut self,
+        all: &All,
+        key: &str,
+        (kind, scope): (&str, &Scope),
+        admitted: bool,
+    ) {
+        let calls = self.called.len();
         self.called.retain(|(called, _)| &**called != key);
+        if !admitted {
+            self.unused += calls - self.called.len();
+        }
         self.stale += 1;
         if self.stale * 2 > self.keys.len() {
             self.keys.retain(|key| {

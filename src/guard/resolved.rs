@@ -105,6 +105,11 @@ impl Resolved {
         Err(why)
     }
 
+    /// Whether there is a brake of `trigger`.
+    pub(super) fn knows(&self, trigger: &str) -> bool {
+        self.0.contains_key(trigger)
+    }
+
     /// A brake of an earlier process holds block `key`, whose status has `message`.
     pub(super) fn recall(
         &mut self,

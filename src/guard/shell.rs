@@ -23,6 +23,9 @@ use crate::decide::{Coverage, fingerprint};
 /// How often the blocks that wait for a cap of bans a minute are called.
 const TICK: Duration = Duration::from_secs(1);
 
+/// The name of the brake on lifts of bans whose trigger is not configured.
+const OTHERS: &str = "others";
+
 /// The guard rails at work. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Guard {
@@ -121,7 +124,7 @@ impl Guard {
             .limiter
             .admit(ask, settings, active, Instant::now(), time);
         let Err(held) = answer else {
-            self.forget_in(state, key);
+            self.leave(state, key, true);
             state.resolved.claimed(key, true);
             return Ok(());
         };
@@ -147,8 +150,9 @@ impl Guard {
         match known {
             Some(waiting) => {
                 let called = !std::mem::replace(&mut waiting.queued, true);
+                let braked = state.counts.get(kind).copied().unwrap_or(0);
                 let Some(queue) = state.queue(held) else {
-                    return 0;
+                    return usize::try_from(fingerprint(key)).unwrap_or(0) % braked.max(1);
                 };
                 if called {
                     queue.push_first(key.into());
@@ -194,6 +198,11 @@ impl Guard {
     }
 
     fn forget_in(&self, state: &mut State, key: &str) {
+        self.leave(state, key, false);
+    }
+
+    /// `admitted`: it uses the room that it was called for.
+    fn leave(&self, state: &mut State, key: &str, admitted: bool) {
         if state.resolved.forget(key) {
             self.metrics.brake("alerts", state.resolved.is_engaged());
         }
@@ -202,7 +211,7 @@ impl Guard {
         };
         let of = (waiting.kind, waiting.scope);
         if let Some(queue) = state.queues.get_mut(&of) {
-            queue.leave(&state.waiting, key, (of.0, &of.1));
+            queue.leave(&state.waiting, key, (of.0, &of.1), admitted);
             if queue.is_empty() {
                 state.queues.remove(&of);
             }
@@ -232,7 +241,8 @@ impl Guard {
         called
     }
 
-    /// The blocks to ask again because a minute has passed since other bans: as many of each scope as there is room for.
+    /// The blocks to ask again because a minute has passed since other bans, as many of each scope as there is room for; and
+    /// because a block that was called after the end of a ban did not use the room.
     #[must_use]
     pub fn due(&self) -> Vec<Arc<str>> {
         let mut state = self.state.lock();
@@ -243,10 +253,15 @@ impl Guard {
             ..
         } = &mut *state;
         let (mut called, now) = (Vec::new(), Instant::now());
-        for ((kind, scope), queue) in queues.iter_mut().filter(|(of, _)| of.0 == "rate") {
-            let room = limiter.room(scope, queue.most, now);
+        for ((kind, scope), queue) in queues.iter_mut() {
             // Those that were called have not been counted yet.
-            let room = room.saturating_sub(queue.pending(waiting, now));
+            let pending = queue.pending(waiting, now);
+            let unused = queue.take_unused();
+            let room = if *kind == "rate" {
+                limiter.room(scope, queue.most, now).saturating_sub(pending)
+            } else {
+                unused
+            };
             let next = (0..room).map_while(|_| queue.call(waiting, (*kind, scope), now));
             called.extend(next);
         }
@@ -277,19 +292,23 @@ impl Guard {
                     () = stop.cancelled() => return Ok::<_, std::convert::Infallible>(()),
                     () = tokio::time::sleep(TICK) => {}
                 }
-                for key in guard.due() {
-                    let Some((namespace, name)) = key.split_once('/') else {
-                        continue;
-                    };
-                    if again
-                        .try_send(Request::namespaced(namespace, name))
-                        .is_err()
-                    {
-                        guard.uncalled(&key);
-                    }
-                }
+                guard.pass_on(&again);
             }
         })
+    }
+
+    /// Requests the blocks that have room. Those that the channel does not take keep their turns.
+    fn pass_on(&self, again: &Sender<Request>) {
+        let due = self.due();
+        let full = due.iter().position(|key| {
+            key.split_once('/').is_some_and(|(namespace, name)| {
+                let request = Request::namespaced(namespace, name);
+                again.try_send(request).is_err()
+            })
+        });
+        for key in due[full.unwrap_or(due.len())..].iter().rev() {
+            self.uncalled(key);
+        }
     }
 
     /// Counts a ban that was made `ago`, before this process led; without settings as soon as there are any.
@@ -342,20 +361,28 @@ impl Guard {
         self.state.lock().recalled += 1;
     }
 
-    /// Counts the lift of block `key`, whose alerts of `trigger` are resolved, if it may be lifted now.
+    /// Counts the lift of block `key` of `source`, whose alerts are resolved, if it may be lifted now. `trigger`: the source,
+    /// if it is a configured trigger.
     ///
     /// # Errors
     /// Why its ban stays until its end.
     pub fn admit_lift(
         &self,
         key: &str,
-        trigger: &str,
+        source: &str,
+        trigger: Option<&str>,
         brake: Brake,
         coverage: &Coverage,
         now: Timestamp,
     ) -> Result<(), String> {
-        let standing = coverage.count(&Scope::Source(trigger.to_owned()));
         let mut state = self.state.lock();
+        let known = Some(source).filter(|source| state.resolved.knows(source));
+        // Users choose the sources of blocks, and the brakes are as many as the triggers.
+        let (trigger, scope) = match trigger.or(known) {
+            Some(trigger) => (trigger, Scope::Source(trigger.to_owned())),
+            None => (OTHERS, Scope::All),
+        };
+        let standing = coverage.count(&scope);
         let time = || now.as_second().to_string();
         let resolved = &mut state.resolved;
         let admitted = resolved.admit(key, trigger, standing, brake, Instant::now(), time);

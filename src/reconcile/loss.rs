@@ -39,7 +39,8 @@ const LONGEST_LIST: usize = 2000;
 pub struct Losses {
     /// The last loss that was found at a place. What was asserted since stands.
     found: Mutex<HashMap<Place, Loss>>,
-    doubted: Mutex<Vec<Arc<str>>>,
+    /// Each block once, however often it is found again while the channel is full.
+    doubted: Mutex<BTreeSet<Arc<str>>>,
     changed: Notify,
     metrics: guard::Metrics,
 }
@@ -105,14 +106,18 @@ impl Losses {
         let bans = keys.len();
         tracing::warn!(%place, bans, "gateway lost its bans; asserting all of them again");
         self.metrics.gateway_lost();
-        self.doubted.lock().extend(keys);
-        self.changed.notify_one();
+        self.doubt(keys);
         Some(format!(
             "the gateway {place} had lost bans: it restarted, or another program removed them; all {bans} bans that stand there are made again now"
         ))
     }
 
-    fn take(&self) -> Vec<Arc<str>> {
+    fn doubt(&self, keys: impl IntoIterator<Item = Arc<str>>) {
+        self.doubted.lock().extend(keys);
+        self.changed.notify_one();
+    }
+
+    fn take(&self) -> BTreeSet<Arc<str>> {
         std::mem::take(&mut *self.doubted.lock())
     }
 }
@@ -177,8 +182,7 @@ impl Checks {
                 let mut coverage = self.coverage.lock();
                 doubted.iter().for_each(|key| coverage.doubt(key));
             }
-            self.losses.doubted.lock().extend(doubted);
-            self.losses.changed.notify_one();
+            self.losses.doubt(doubted);
         }
     }
 
@@ -211,6 +215,16 @@ impl Checks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_block_that_is_doubted_again_and_again_waits_once() {
+        let losses = Losses::new(guard::Metrics::default());
+        for _ in 0..1000 {
+            losses.doubt(["default/a".into(), "default/b".into()]);
+        }
+        assert_eq!(losses.take().len(), 2);
+        assert!(losses.take().is_empty());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_gateway_that_always_lacks_some_bans_gets_all_asserted_ever_more_rarely() {

@@ -19,7 +19,7 @@ pub enum DefinitionError {
         /// The name.
         name: String,
     },
-    /// Two triggers of one name that have to be told apart.
+    /// Two triggers of one name, one of which needs a name of its own.
     #[error(
         "two triggers have the name {name}, and one of them has resolved: lift or shadow: true, which needs a name of its own; set another name, and type: {kind}"
     )]

@@ -73,6 +73,102 @@ async fn a_call_is_made_once_and_again_when_it_is_lost_and_keeps_its_turn() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn calls_that_the_channel_does_not_take_keep_their_order() {
+    let settings = limited(&[("feed", a_minute(3))]);
+    let guard = Guard::new(Metrics::default());
+    for number in 0..9 {
+        let admitted = guard.asks(&format!("ns/{number}"), "feed", &settings);
+        assert_eq!(admitted.is_ok(), number < 3);
+    }
+    tokio::time::sleep(61 * SECOND).await;
+    let (again, _requests) = reeve_controller::source::channel::<Request>(1);
+    guard.pass_on(&again);
+    let next = names(guard.due());
+    assert_eq!(next, ["ns/4", "ns/5"], "the first one was sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn room_that_a_called_block_does_not_use_goes_to_the_next_one_within_seconds() {
+    let active = Limit {
+        active: Some(0),
+        per_minute: None,
+    };
+    let settings = limited(&[("feed", active), ("other", a_minute(0))]);
+    let feed = [Scope::Source("feed".into())];
+    let wait = || {
+        let guard = Guard::new(Metrics::default());
+        for key in ["ns/a", "ns/b", "ns/c"] {
+            assert!(guard.asks(key, "feed", &settings).is_err());
+        }
+        assert_eq!(names(guard.freed("ns/gone", &feed)), ["ns/a"]);
+        assert!(guard.due().is_empty(), "its answer is awaited");
+        guard
+    };
+    let gone = wait();
+    gone.forget("ns/a");
+    assert_eq!(names(gone.due()), ["ns/b"]);
+    assert!(gone.due().is_empty());
+    let lost = wait();
+    tokio::time::sleep(11 * SECOND).await;
+    assert_eq!(names(lost.due()), ["ns/a"]);
+    let banned = wait();
+    let free = Settings::default();
+    assert!(banned.asks("ns/a", "feed", &free).is_ok());
+    assert!(banned.due().is_empty(), "it has used the room");
+    let taken = wait();
+    assert!(taken.asks("ns/a", "feed", &settings).is_err());
+    assert!(taken.due().is_empty(), "another one has taken the room");
+    assert_eq!(
+        names(taken.freed("ns/gone", &feed)),
+        ["ns/a"],
+        "its turn is kept"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_blocks_behind_a_brake_ask_again_more_rarely_than_each_minute() {
+    let mut settings = Settings::default();
+    settings.brake.bans_per_minute = Some(1);
+    let guard = Guard::new(Metrics::default());
+    assert!(guard.asks("ns/first", "feed", &settings).is_ok());
+    let (mut rounds, mut longest) = (Vec::new(), Duration::ZERO);
+    for _ in 0..2 {
+        let mut a_second = 0.0;
+        for number in 0..10_000 {
+            let hold = guard.asks(&format!("ns/{number}"), "feed", &settings);
+            let retry_in = hold.unwrap_err().retry_in;
+            longest = longest.max(retry_in);
+            a_second += 1.0 / retry_in.as_secs_f64();
+        }
+        rounds.push(a_second);
+    }
+    assert!(rounds[1] < 60.0, "{rounds:?}");
+    assert_eq!(longest, 300 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lifts_of_sources_that_are_no_triggers_share_one_brake() {
+    let guard = Guard::new(Metrics::default());
+    let coverage = standing(200);
+    let held = (0..150).filter(|number| {
+        let (key, source) = (format!("ns/{number}"), format!("source-{number}"));
+        let now = Timestamp::UNIX_EPOCH;
+        let admitted = guard.admit_lift(&key, &source, None, Brake::default(), &coverage, now);
+        admitted.is_err()
+    });
+    // The bans that stand are not counted down here: 150 of 350.
+    assert_eq!(held.count(), 0);
+    assert!(guard.state.lock().resolved.knows(OTHERS));
+    assert!(!guard.state.lock().resolved.knows("source-0"));
+    let few = Coverage::default();
+    let now = Timestamp::UNIX_EPOCH;
+    let last = guard.admit_lift("ns/x", "x", None, Brake::default(), &few, now);
+    let why = last.unwrap_err();
+    assert!(why.ends_with("to alerts-others-0"), "{why}");
+    assert_eq!(guard.resolved(), [why]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_long_queue_of_one_source_delays_no_other() {
     let settings = limited(&[("feed", a_minute(1)), ("other", a_minute(1))]);
     let guard = Guard::new(Metrics::default());

@@ -107,7 +107,7 @@ fn what_cannot_be_served_is_named() {
 }
 
 #[test]
-fn two_triggers_of_one_name_are_one_source_unless_they_have_to_be_told_apart() {
+fn two_triggers_of_one_name_are_one_source_unless_one_of_them_lifts_or_only_shows() {
     let named = |path: &str, extra: &str| {
         raw(&format!(
             "{{name: grafana, addr: ':1', path: {path}{extra}}}"
