@@ -195,13 +195,15 @@ async fn a_standby_takes_alerts_and_calls_no_engine() {
     let alert = json!({"alerts": [{"status": "firing", "labels": {"ip": "192.0.2.7"}}]});
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let url = format!("http://{address}/p");
+    let mut tries = 0;
     let answer = loop {
         let sent = client.post(&url).body(alert.to_string()).send().await;
         match sent {
             Ok(answer) => break answer,
             // It does not listen yet.
-            Err(error) => assert!(error.is_connect(), "{error}"),
+            Err(error) => assert!(error.is_connect() && tries < 3_000, "{error}"),
         }
+        tries += 1;
         tokio::time::sleep(Duration::from_millis(10)).await;
     };
     assert_eq!(answer.status(), 200);
