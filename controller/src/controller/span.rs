@@ -13,13 +13,14 @@ use crate::context::ReconcileId;
 use crate::reconcile::{Class, Error};
 use reeve_workqueue::Reason;
 
-/// A new span. `id` is called if the span is enabled.
+/// A new span. `id` is called if the span is enabled. It has the highest level, so that a warning has its fields whatever
+/// the level of the log.
 pub(super) fn of_reconcile(
     controller: &str,
     key: &impl Display,
     id: impl FnOnce() -> ReconcileId,
 ) -> Span {
-    tracing::info_span!(
+    tracing::error_span!(
         "reconcile",
         controller = %controller,
         key = %key,
@@ -123,5 +124,26 @@ impl Display for Words<'_> {
             write!(f, "{comma}{reason}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn a_warning_has_the_key_of_its_reconcile_at_every_level_of_the_log() {
+        // Otherwise a thread of another test that reaches the span first would disable it for the whole process.
+        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
+        let clock = reeve_clock::Clock::system();
+        for level in [Level::INFO, Level::WARN, Level::ERROR] {
+            let log = tracing_subscriber::fmt().with_max_level(level).finish();
+            tracing::subscriber::with_default(log, || {
+                let span = of_reconcile("ipblock", &"default/scanner", || ReconcileId::new(&clock));
+                assert!(!span.is_disabled(), "{level}");
+            });
+        }
     }
 }
