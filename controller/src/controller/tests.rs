@@ -2,6 +2,7 @@
 
 mod builder;
 mod clusters;
+mod deadlines;
 mod defaults;
 mod election;
 mod lag;
@@ -16,6 +17,7 @@ mod requests;
 mod results;
 mod sources;
 mod spans;
+mod waiting_writes;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

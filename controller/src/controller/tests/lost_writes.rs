@@ -1,6 +1,7 @@
 //! The rate and the order of reads after lost writes.
 
-use super::own_writes::{changed, held, patching, secret};
+use super::own_writes::{patching, secret};
+use super::waiting_writes::{changed, held};
 use super::*;
 use crate::cache::View;
 use crate::client::GroupKind;
