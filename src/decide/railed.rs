@@ -35,6 +35,9 @@ impl Decision<'_> {
         let keeps = self.world.rails.keeps_refused;
         if let Some(why) = keeps.filter(|_| active && !moved) {
             let (began, granted) = self.granted(request);
+            // A resolved alert ended the spec's duration. The brake keeps the ban until the end that was granted.
+            let resolved = self.facts.is_resolved();
+            let granted = granted.filter(|granted| !resolved || *granted > self.now);
             // Alerts do not lengthen a ban that is refused.
             let until = [granted, self.facts.status.expires_at()];
             let until = until.into_iter().flatten().min();

@@ -199,6 +199,29 @@ fn a_ban_whose_alerts_are_resolved_stays_until_its_end_while_the_brake_holds_suc
 }
 
 #[test]
+fn a_refused_ban_whose_alerts_are_resolved_stays_until_its_end_while_the_brake_on_edits_holds() {
+    let mut case = Case::active("192.0.2.7", "10m", 60);
+    case.policy.allowlist = allowed("192.0.2.0/24");
+    case.keeps_refused = Some("the brake holds the lift of 100 bans");
+    case.annotate(RESOLVED, &now().to_string());
+    case.block.spec.duration = Some("60s".into());
+    for keeps_resolved in [None, Some("the brake holds the lifts")] {
+        let mut case = case.clone();
+        case.keeps_resolved = keeps_resolved;
+        let plan = case.decide();
+        assert_eq!(operations(&plan), [ban("192.0.2.7", Some(540))]);
+        case.apply(&plan, now());
+        assert_eq!(length(&case.status()), 600);
+        let end = case.at(now() + seconds(540));
+        assert_eq!(operations(&end), [unban("192.0.2.7")], "its own end");
+    }
+    // A person who shortens the duration lifts the ban.
+    let annotations = case.block.metadata.annotations.as_mut().unwrap();
+    annotations.remove(RESOLVED);
+    assert_eq!(operations(&case.decide()), [unban("192.0.2.7")]);
+}
+
+#[test]
 fn a_lift_by_hand_and_an_edited_duration_are_no_lifts_of_resolved_alerts() {
     let mut case = Case::active("192.0.2.7", "10m", 60);
     case.block.spec.duration = Some("60s".into());
