@@ -67,6 +67,8 @@ struct Early {
     braked: Option<String>,
     /// The bans that stand were not judged yet.
     unjudged: bool,
+    /// The last configuration that came before the blocks were read: it judges them.
+    config: Option<Arc<Config>>,
 }
 
 // === impl State ===
@@ -408,10 +410,15 @@ impl Guard {
         self.state.lock().resolved.held()
     }
 
-    /// The coverage has the bans that stand: judges what the configuration would lift.
+    /// The coverage has the bans that stand: judges what the configuration would lift. The run that read the blocks has
+    /// `config`, and an edit may have come meanwhile.
     pub fn seeded(&self, coverage: &Coverage, config: Option<&Config>) {
-        self.state.lock().seeded = true;
-        match config {
+        let latest = {
+            let mut state = self.state.lock();
+            state.seeded = true;
+            state.early.config.take()
+        };
+        match latest.as_deref().or(config) {
             Some(config) => {
                 self.judge(coverage, config);
             }
@@ -424,7 +431,7 @@ impl Guard {
     pub fn configured(
         &self,
         coverage: &Coverage,
-        config: &Config,
+        config: &Arc<Config>,
         before: Option<&Config>,
         content: String,
         released: Option<String>,
@@ -450,8 +457,7 @@ impl Guard {
                 freed_lifts = true;
             }
             let early = std::mem::take(&mut state.early);
-            // The run that reads the blocks may have read an earlier configuration, and judges by that one.
-            state.early.unjudged = !state.seeded;
+            state.early.config = (!state.seeded).then(|| Arc::clone(config));
             let changed = early.unjudged
                 || state.content != content
                 || state.released != released

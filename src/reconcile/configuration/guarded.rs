@@ -31,7 +31,7 @@ impl ConfigurationReconciler {
         &self,
         map: Option<&ConfigMap>,
         data: &BTreeMap<String, String>,
-        config: &Config,
+        config: &Arc<Config>,
         before: Option<&Config>,
     ) -> bool {
         let annotations = map.and_then(|map| map.metadata.annotations.as_ref());
