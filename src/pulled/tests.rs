@@ -38,6 +38,7 @@ struct World {
     clock: Clock,
     time: Time,
     metrics: Metrics,
+    triggers: Arc<Triggers>,
     stop: CancellationToken,
     /// What the reconciler refuses.
     refused: Mutex<Vec<&'static str>>,
@@ -126,17 +127,21 @@ pub(super) fn triggers(
             metrics: trigger::Metrics::default(),
             limits: inbound::limits(),
         },
-        trigger::Settings {
-            namespace: "default".into(),
-            place: None,
-            default_duration: Duration::from_secs(600),
-            max_duration: longest,
-            repeated_alert: Repeat::Ignore,
-            unblock_grace: Duration::from_secs(600),
-            escalation: None,
-            shadow: std::collections::BTreeSet::new(),
-        },
+        settings(longest),
     )
+}
+
+fn settings(longest: Option<Duration>) -> trigger::Settings {
+    trigger::Settings {
+        namespace: "default".into(),
+        place: None,
+        default_duration: Duration::from_secs(600),
+        max_duration: longest,
+        repeated_alert: Repeat::Ignore,
+        unblock_grace: Duration::from_secs(600),
+        escalation: None,
+        shadow: std::collections::BTreeSet::new(),
+    }
 }
 
 impl World {
@@ -145,11 +150,12 @@ impl World {
         let time = Time::new(clock.clone());
         let blocks = Arc::new(InMemory::default());
         let triggers = triggers(Arc::clone(&blocks) as Arc<dyn Blocks>, &time, None);
+        let triggers = Arc::new(triggers);
         let server = Arc::new(Server::default());
         *server.list.lock() = (200, list.to_owned());
         let known = Arc::new(Current(Arc::clone(&blocks)));
         let brakes = Arc::<Brakes>::default();
-        let sink = BlockSink::new(Arc::new(triggers), known, Arc::clone(&brakes));
+        let sink = BlockSink::new(Arc::clone(&triggers), known, Arc::clone(&brakes));
         let metrics = Metrics::default();
         let connect = Arc::new(ToServer(Arc::clone(&server)));
         let sink: Arc<dyn Sink> = Arc::new(sink);
@@ -165,6 +171,7 @@ impl World {
             clock,
             time,
             metrics,
+            triggers,
             stop: CancellationToken::new(),
             refused: Mutex::default(),
         }
@@ -411,6 +418,29 @@ async fn a_refused_entry_is_not_requested_at_every_pull() {
     world.sources.recheck();
     world.pass(70).await;
     assert_eq!(world.phase("192.0.2.1"), "active", "at the next pull");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_only_a_source_in_shadow_mode_reported_is_banned_for_a_list() {
+    let world = World::new("192.0.2.1\n");
+    let shown = trigger::Settings {
+        shadow: ["shown".to_owned()].into(),
+        ..settings(None)
+    };
+    world.triggers.set(shown);
+    world.refused.lock().push("192.0.2.1");
+    let other = world.triggers.pulled("shown", None);
+    let target = "192.0.2.1".parse().unwrap();
+    other.ban(&target, "7d", "an alert").await.unwrap();
+    world.reconcile();
+    assert_eq!(world.phase("192.0.2.1"), "skipped");
+    world.sources.set(&[feed("")]);
+    let _running = world.lead();
+    world.pass(2).await;
+    let blocks = world.blocks.objects.lock();
+    let block = blocks.values().next().unwrap();
+    assert_eq!(block.spec.source.as_deref(), Some("list"));
+    assert!(blocks.len() == 1);
 }
 
 #[tokio::test(start_paused = true)]

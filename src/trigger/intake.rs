@@ -315,12 +315,16 @@ impl Intake {
         settings.shadow.contains(&self.source) && source_of(present) != self.source
     }
 
+    /// Whether `present` is the block of another source, which is in shadow mode.
+    fn is_only_shown(&self, present: &IPBlock, settings: &Settings) -> bool {
+        let theirs = source_of(present);
+        theirs != self.source && settings.shadow.contains(theirs)
+    }
+
     fn answer(&self, present: &IPBlock, duration: &str, settings: &Settings) -> Answer {
         let now = self.shared.time.now();
         // What only a source in shadow mode reported so far is banned for another one.
-        let theirs = source_of(present);
-        let shown = theirs != self.source && settings.shadow.contains(theirs);
-        if shown
+        if self.is_only_shown(present, settings)
             && present.spec.unblock != Some(true)
             && !repeat::is_graced(present, settings.unblock_grace, now)
         {
@@ -339,6 +343,12 @@ impl Intake {
     pub(super) fn leaves_to_others(&self, block: &IPBlock) -> bool {
         let settings = Arc::clone(&self.shared.settings.read());
         self.only_shows(block, &settings)
+    }
+
+    /// Whether `block` is another source's, and that one is in shadow mode.
+    pub(super) fn takes_from_shadow(&self, block: &IPBlock) -> bool {
+        let settings = Arc::clone(&self.shared.settings.read());
+        self.is_only_shown(block, &settings)
     }
 
     /// Whether `wanted` would change nothing about `block`.

@@ -60,7 +60,9 @@ impl PulledIntake {
     /// Until when a refused `block` for `target` is banned without another request; `None`: it is not refused.
     pub(crate) fn refused_until(&self, block: &IPBlock, target: &Target) -> Option<Timestamp> {
         let same = block.spec.ip.trim().parse() == Ok(*target);
-        repeat::refused_until(block).filter(|_| same)
+        // What only a source in shadow mode reported is not banned before another one asks.
+        let asked = same && !self.0.takes_from_shadow(block);
+        repeat::refused_until(block).filter(|_| asked)
     }
 
     /// The time that bans end by.
