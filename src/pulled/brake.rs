@@ -70,9 +70,12 @@ impl Brakes {
             engaged.remove(source);
         }
         let held = engaged.entry(source.to_owned()).or_insert_with(|| {
+            // An annotation that was there before the brake engaged released an earlier loss, though of the same bans.
+            let spent = |id: &String| brake::releases(released.as_deref(), id);
+            let mut ids = (0..).map(|round| id(source, gone, round));
             let held = Held {
                 source: source.to_owned(),
-                id: id(source, gone),
+                id: ids.find(|id| !spent(id)).unwrap_or_default(),
                 gone: gone.len(),
                 standing,
             };
@@ -97,9 +100,12 @@ impl Brakes {
     }
 }
 
-/// A text for these lifts, which stays the same after a restart while the list does.
-fn id(source: &str, gone: &[Target]) -> String {
+/// A text for these lifts, which stays the same after a restart while the list does. A later `round` has another one.
+fn id(source: &str, gone: &[Target], round: u32) -> String {
     let mut digest = Sha256::new();
+    if round > 0 {
+        digest.update(round.to_be_bytes());
+    }
     for target in gone {
         digest.update(target.to_string());
         digest.update([0]);
@@ -160,5 +166,31 @@ mod tests {
         brakes.set(settings, Some(second));
         assert!(!brakes.holds("list", &gone(70), 100));
         assert!(brakes.holds("list", &gone(90), 100), "they left meanwhile");
+    }
+
+    #[test]
+    fn a_release_is_for_one_loss_and_not_for_a_later_one_of_the_same_bans() {
+        let settings = Brake {
+            lift_percent: 50,
+            lift_least: 20,
+            ..Brake::default()
+        };
+        let brakes = Brakes::default();
+        brakes.set(settings, None);
+        assert!(brakes.holds("list", &gone(50), 60));
+        let first = brakes.held().remove(0).id;
+        brakes.set(settings, Some(first.clone()));
+        assert!(!brakes.holds("list", &gone(50), 60));
+        brakes.forget("list");
+        assert!(brakes.holds("list", &gone(50), 60), "the same ones again");
+        let second = brakes.held().remove(0).id;
+        let restarted = Brakes::default();
+        restarted.set(settings, Some(first.clone()));
+        assert!(restarted.holds("list", &gone(50), 60), "after a restart");
+        assert_eq!(restarted.held().remove(0).id, second);
+        brakes.set(settings, Some(format!("{first},{second}")));
+        assert!(!brakes.holds("list", &gone(50), 60));
+        brakes.forget("list");
+        assert!(brakes.holds("list", &gone(50), 60), "a third time");
     }
 }
