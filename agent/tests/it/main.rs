@@ -7,4 +7,5 @@ mod kernel;
 mod namespace;
 mod operator;
 mod process;
+mod repair;
 mod whole;
