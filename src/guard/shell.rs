@@ -313,56 +313,6 @@ impl Guard {
         }
     }
 
-    /// Counts a ban that was made `ago`, before this process led; without settings as soon as there are any.
-    pub fn recall(&self, ask: Ask<'_>, settings: Option<&Settings>, ago: Duration) {
-        if ago < super::window::MINUTE
-            && let Some(at) = Instant::now().checked_sub(ago)
-        {
-            let mut state = self.state.lock();
-            match settings {
-                Some(settings) => state.limiter.count(ask, settings, at),
-                None => {
-                    let (namespace, source) = (ask.namespace.to_owned(), ask.source.to_owned());
-                    state.early.bans.push((namespace, source, at));
-                }
-            }
-        }
-    }
-
-    /// A block waited for the brake on bans before this process led. `message` has what releases it.
-    pub fn recall_brake(&self, settings: Option<&Settings>, message: &str, now: Timestamp) {
-        let named = message.split_whitespace().find_map(|word| {
-            let word = word.trim_end_matches(',');
-            word.starts_with("bans-").then(|| word.to_owned())
-        });
-        let id = named.unwrap_or_else(|| format!("bans-{}", now.as_second()));
-        let mut state = self.state.lock();
-        match settings {
-            Some(settings) => self.engage(&mut state, settings, id),
-            None => {
-                state.early.braked.get_or_insert(id);
-            }
-        }
-    }
-
-    /// Engages the brake on bans of an earlier process, unless its release came meanwhile.
-    fn engage(&self, state: &mut State, settings: &Settings, id: String) {
-        if settings.brake.bans_per_minute.is_none() {
-            return;
-        }
-        if brake::releases(state.released.as_deref(), &id) {
-            state.limiter.released(Instant::now());
-        } else {
-            state.limiter.brake(id);
-            self.metrics.brake("bans", true);
-        }
-    }
-
-    /// A brake on lifts held a ban before this process led.
-    pub fn recall_lift(&self) {
-        self.state.lock().recalled += 1;
-    }
-
     /// Counts the lift of block `key` of `source`, whose alerts are resolved, if it may be lifted now. `trigger`: the source,
     /// if it is a configured trigger.
     ///
@@ -392,16 +342,6 @@ impl Guard {
             self.metrics.brake("alerts", true);
         }
         admitted
-    }
-
-    /// A brake on lifts by resolved alerts held block `key` before this process led. `message` has what releases it.
-    pub fn recall_resolved(&self, key: &str, message: &str) {
-        let mut state = self.state.lock();
-        let State {
-            resolved, released, ..
-        } = &mut *state;
-        resolved.recall(key, message, released.as_deref(), Instant::now());
-        self.metrics.brake("alerts", resolved.is_engaged());
     }
 
     /// What the brakes on lifts by resolved alerts hold, in words.
@@ -532,5 +472,6 @@ impl Guard {
     }
 }
 
+mod recalled;
 #[cfg(test)]
 mod tests;
