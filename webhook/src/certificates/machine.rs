@@ -1,6 +1,6 @@
 //! The rotation as a pure function: from what a replica sees to what it does.
 //!
-//! Certificates are facts here: identifiers and times. `rotation.rs` reads them from the Secret and from the configurations,
+//! Certificates are facts here: identifiers and times. `rotation/look.rs` reads them from the Secret and from the configurations,
 //! and performs the decision. Several replicas run the machine without an election: each write names the version of the
 //! Secret that it was decided on, and the loser of a race decides again.
 //!
