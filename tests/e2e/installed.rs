@@ -108,6 +108,8 @@ fn documented() -> BTreeSet<String> {
                 "ipblock_shadow_total",
                 "ipblock_skipped_total",
                 "ipblock_source_entries",
+                "ipblock_source_list_writes_total",
+                "ipblock_source_lists",
                 "ipblock_source_pulls_total",
                 "ipblock_webhook_requests_total",
             ]
