@@ -186,7 +186,8 @@ impl Scale {
         let left = Duration::try_from(due.duration_since(now())).unwrap_or_default();
         sleep(left.saturating_sub(Duration::from_secs(2))).await;
         let (cpu, version) = (subject.usage().cpu, self.server.resource_version());
-        let lag = self.lag().await?;
+        let before = self.metrics().await?;
+        let lag = Lag::read(&before);
         let started = Instant::now();
         let client = self.client.clone();
         each(FLOOD, LANES, |n| {
@@ -242,6 +243,12 @@ impl Scale {
             writes as f64,
             "",
         );
+        let after = self.metrics().await?;
+        for method in ["GET", "POST", "PATCH", "PUT", "DELETE"] {
+            let sent = requests(&after, method) - requests(&before, method);
+            let figure = format!("flood: requests of the operator, {method}");
+            report.add(&self.scenario, &figure, "ours", sent, "");
+        }
         Ok(())
     }
 
@@ -380,6 +387,17 @@ fn active(number: usize, now: Timestamp, until: Timestamp) -> Result<(Value, Val
 fn sum(metrics: &str, start: &str) -> f64 {
     let lines = metrics.lines().filter(|line| line.starts_with(start));
     lines
+        .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+        .sum()
+}
+
+/// The requests of the operator with a method.
+fn requests(metrics: &str, method: &str) -> f64 {
+    let label = format!("method=\"{method}\"");
+    let lines = metrics.lines();
+    let lines = lines.filter(|line| line.starts_with("rest_client_requests_total{"));
+    lines
+        .filter(|line| line.contains(&label))
         .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
         .sum()
 }

@@ -249,13 +249,12 @@ fn further(packed: &mut Vec<u8>, count: usize) {
 
 fn count(nibble: usize, packed: &mut &[u8]) -> Option<usize> {
     let mut count = nibble;
-    while nibble == NIBBLE {
-        let (more, rest) = packed.split_first()?;
+    let mut more = nibble == NIBBLE;
+    while more {
+        let (byte, rest) = packed.split_first()?;
         *packed = rest;
-        count += usize::from(*more);
-        if *more != 255 {
-            break;
-        }
+        count += usize::from(*byte);
+        more = *byte == 255;
     }
     Some(count)
 }
@@ -363,7 +362,7 @@ mod tests {
         for _ in 0..500 {
             let text: String = std::iter::repeat_with(|| {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                char::from(b'!' + (seed >> 33) as u8 % 90)
+                char::from(b'!' + (seed >> 33).to_le_bytes()[0] % 90)
             })
             .take(5000)
             .collect();
