@@ -327,6 +327,10 @@ impl Guard {
         coverage: &Coverage,
         now: Timestamp,
     ) -> Result<(), String> {
+        if coverage.claim(key).is_none() {
+            // The block is an old copy: its ban was lifted, and to hold the lift would ban it again.
+            return Ok(());
+        }
         let mut state = self.state.lock();
         let known = Some(source).filter(|source| state.resolved.knows(source));
         // Users choose the sources of blocks, and the brakes are as many as the triggers.

@@ -313,6 +313,41 @@ fn standing(bans: u8) -> Coverage {
     coverage
 }
 
+fn lifting() -> Brake {
+    Brake {
+        lift_least: 3,
+        ..Brake::default()
+    }
+}
+
+/// The bans of [`standing`] as those of the trigger `am`.
+fn of_alerts(bans: u8) -> Coverage {
+    let mut coverage = standing(bans);
+    for last in 0..bans {
+        coverage.attribute(&format!("default/{last}"), "am");
+    }
+    coverage
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_copy_of_a_block_that_was_lifted_is_not_held_by_the_brake_on_resolved_alerts() {
+    let guard = Guard::new(Metrics::default());
+    let mut coverage = of_alerts(6);
+    let lift = |number: u8, coverage: &Coverage| {
+        let key = format!("default/{number}");
+        let now = Timestamp::UNIX_EPOCH;
+        guard.admit_lift(&key, "am", lifting(), coverage, now)
+    };
+    for number in 0..2 {
+        assert_eq!(lift(number, &coverage), Ok(()));
+        let key = format!("default/{number}");
+        assert!(coverage.remove(&key).is_some());
+        guard.freed(&key, &[]);
+    }
+    assert!(lift(2, &coverage).is_err());
+    assert_eq!(lift(0, &coverage), Ok(()), "it has no claim");
+}
+
 #[test]
 fn a_brake_on_lifts_of_an_earlier_process_holds_the_few_bans_that_are_left() {
     let guard = Guard::new(Metrics::default());
