@@ -9,6 +9,7 @@
 
 mod blocks;
 mod cluster;
+mod feed;
 mod gateway;
 mod report;
 mod scale;
@@ -52,6 +53,9 @@ struct Args {
     /// Only the sizes: BLOCKS+ENTRIES of lists, with commas between them, against the built-in API server.
     #[arg(long, value_delimiter = ',', value_parser = size)]
     scale: Vec<(usize, usize)>,
+    /// Only lists of so many entries, which the operator pulls and keeps as BlockLists, against the built-in API server.
+    #[arg(long, value_delimiter = ',')]
+    feed: Vec<usize>,
     /// Seconds that an idle operator of a size is watched.
     #[arg(long, default_value_t = 60)]
     idle: u64,
@@ -197,6 +201,21 @@ async fn scales(args: &Args) -> Result<()> {
     show(&report, args)
 }
 
+/// Measures lists that are pulled.
+async fn feeds(args: &Args) -> Result<()> {
+    let mut report = Report::default();
+    for entries in &args.feed {
+        feed::run(
+            &mut report,
+            args.operator.clone(),
+            args.log.clone(),
+            *entries,
+        )
+        .await?;
+    }
+    show(&report, args)
+}
+
 fn show(report: &Report, args: &Args) -> Result<()> {
     let table = report.table();
     if let Some(path) = &args.table {
@@ -215,6 +234,9 @@ fn show(report: &Report, args: &Args) -> Result<()> {
 async fn run(args: Args) -> Result<()> {
     if !args.scale.is_empty() {
         return scales(&args).await;
+    }
+    if !args.feed.is_empty() {
+        return feeds(&args).await;
     }
     let gateway = Gateway::start().await?;
     let cluster = Cluster::start().await?;

@@ -384,7 +384,7 @@ fn active(number: usize, now: Timestamp, until: Timestamp) -> Result<(Value, Val
 }
 
 /// The sum of the samples whose lines begin with `start`.
-fn sum(metrics: &str, start: &str) -> f64 {
+pub(crate) fn sum(metrics: &str, start: &str) -> f64 {
     let lines = metrics.lines().filter(|line| line.starts_with(start));
     lines
         .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
@@ -403,11 +403,11 @@ fn requests(metrics: &str, method: &str) -> f64 {
 }
 
 /// The highest resident memory in megabytes, from `/proc`.
-fn peak(subject: &Subject) -> f64 {
+pub(crate) fn peak(subject: &Subject) -> f64 {
     subject.peak_bytes().unwrap_or_default() as f64 / 1e6
 }
 
-async fn fetch(address: SocketAddr, path: &str) -> Result<String> {
+pub(crate) async fn fetch(address: SocketAddr, path: &str) -> Result<String> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nAccept: */*\r\n\r\n");
@@ -417,11 +417,11 @@ async fn fetch(address: SocketAddr, path: &str) -> Result<String> {
     Ok(answer)
 }
 
-fn loopback(port: u16) -> SocketAddr {
+pub(crate) fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-fn free() -> Result<SocketAddr> {
+pub(crate) fn free() -> Result<SocketAddr> {
     Ok(std::net::TcpListener::bind(loopback(0))?.local_addr()?)
 }
 
@@ -433,6 +433,6 @@ fn now() -> Timestamp {
     Timestamp::now()
 }
 
-fn setup(error: impl std::fmt::Display) -> Error {
+pub(crate) fn setup(error: impl std::fmt::Display) -> Error {
     Error::Setup(error.to_string())
 }
