@@ -160,7 +160,7 @@ impl<S: Stored + ?Sized> Builder<S> {
 
     /// For [`Compact`](crate::Compact): keeps the text of each object in a short form, as what it has in common with
     /// earlier objects and what it has not. Objects that a controller writes alike take a third to a fifth of their text. For
-    /// 1.3 KB it costs about three microseconds when an object arrives, and a third of one when its text is read. A part of up to 4 KB of some
+    /// 1.3 KB it costs about two microseconds when an object arrives, and a third of one when its text is read. A part of up to 4 KB of some
     /// earlier objects stays in memory after they are gone. Default: off.
     pub fn pack(mut self) -> Self {
         self.packed = true;
