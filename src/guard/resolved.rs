@@ -55,7 +55,7 @@ struct Engaged {
 // === impl Resolved ===
 
 impl Resolved {
-    /// Counts the lift of block `key`, which `trigger` made and which is one of `standing` claims of it: a claim goes after
+    /// Counts the lift of block `key`, which `trigger` made (`None`: no lifts are counted) and which is one of `standing` claims of it: a claim goes after
     /// the lift, and [`Self::ended`] reports it.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Resolved {
     pub(super) fn admit(
         &mut self,
         key: &str,
-        trigger: &str,
+        trigger: Option<&str>,
         standing: usize,
         brake: Brake,
         now: Instant,
@@ -72,6 +72,14 @@ impl Resolved {
         if brake.lift_percent == 0 {
             return Ok(());
         }
+        // The trigger may have been removed or renamed, or the source of the block edited.
+        let mut engaged = self.0.values().filter_map(|of| of.engaged.as_ref());
+        if let Some(engaged) = engaged.find(|engaged| engaged.held.contains(key)) {
+            return Err(engaged.why.clone());
+        }
+        let Some(trigger) = trigger else {
+            return Ok(());
+        };
         let of = self.0.entry(trigger.to_owned()).or_default();
         if let Some(engaged) = &mut of.engaged {
             engaged.held.insert(key.into());
@@ -103,11 +111,6 @@ impl Resolved {
             held: HashSet::from([key.into()]),
         });
         Err(why)
-    }
-
-    /// Whether there is a brake of `trigger`.
-    pub(super) fn knows(&self, trigger: &str) -> bool {
-        self.0.contains_key(trigger)
     }
 
     /// A brake of an earlier process holds block `key`, whose status has `message`.
@@ -230,7 +233,8 @@ mod tests {
         (0..count)
             .filter(|number| {
                 let key = format!("default/{trigger}-{number}");
-                let admitted = resolved.admit(&key, trigger, stand, BRAKE, now, || "7".into());
+                let admitted =
+                    resolved.admit(&key, Some(trigger), stand, BRAKE, now, || "7".into());
                 if admitted.is_ok() {
                     stand -= 1;
                     resolved.claimed(&key, false);
@@ -276,7 +280,7 @@ mod tests {
     fn a_lift_that_is_tried_again_counts_once() {
         let (mut resolved, now) = (Resolved::default(), Instant::now());
         for _ in 0..100 {
-            let again = resolved.admit("default/a", "am", 20, BRAKE, now, String::new);
+            let again = resolved.admit("default/a", Some("am"), 20, BRAKE, now, String::new);
             assert_eq!(again, Ok(()));
         }
     }
@@ -286,7 +290,7 @@ mod tests {
         let (mut resolved, now) = (Resolved::default(), Instant::now());
         let mut admit = |number: usize| {
             let key = format!("default/{number}");
-            resolved.admit(&key, "am", 200, BRAKE, now, || "7".into())
+            resolved.admit(&key, Some("am"), 200, BRAKE, now, || "7".into())
         };
         assert!((1..100).all(|number| admit(number).is_ok()));
         let why = admit(100).unwrap_err();
@@ -304,7 +308,7 @@ mod tests {
             }
         }
         let mut admit = |standing, key: &str, now| {
-            let admitted = resolved.admit(key, "am", standing, BRAKE, now, String::new);
+            let admitted = resolved.admit(key, Some("am"), standing, BRAKE, now, String::new);
             admitted.map_err(|why| why.contains("9 of its 20 bans"))
         };
         assert_eq!(admit(20, "default/other", now), Err(true));
@@ -331,6 +335,21 @@ mod tests {
             ..BRAKE
         };
         assert!(resolved.release(None, off, now) && !resolved.is_engaged());
+    }
+
+    #[test]
+    fn what_a_brake_holds_stays_held_when_the_trigger_or_the_source_of_the_block_changes() {
+        let (mut resolved, now) = (Resolved::default(), Instant::now());
+        assert_eq!(lift(&mut resolved, "am", 20, 11, now), 2);
+        for trigger in [Some("renamed"), Some("others"), None] {
+            for (key, held) in [("default/am-9", true), ("default/new", false)] {
+                let admitted = resolved.admit(key, trigger, 20, BRAKE, now, String::new);
+                assert_eq!(admitted.is_err(), held, "{key} of {trigger:?}");
+            }
+        }
+        assert!(resolved.release(Some("alerts-am-7"), BRAKE, now));
+        let admitted = resolved.admit("default/am-9", None, 20, BRAKE, now, String::new);
+        assert_eq!(admitted, Ok(()));
     }
 
     #[test]

@@ -23,9 +23,6 @@ use crate::decide::{Coverage, fingerprint};
 /// How often the blocks that wait for a cap of bans a minute are called.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The name of the brake on lifts of bans whose trigger is not configured.
-const OTHERS: &str = "others";
-
 /// The guard rails at work. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Guard {
@@ -313,15 +310,14 @@ impl Guard {
         }
     }
 
-    /// Counts the lift of block `key` of `source`, whose alerts are resolved, if it may be lifted now. `trigger`: the source,
-    /// if it is a configured trigger.
+    /// Counts the lift of block `key`, whose alerts of `trigger` are resolved, if it may be lifted now. Without a trigger only
+    /// what a brake holds already has to wait.
     ///
     /// # Errors
     /// Why its ban stays until its end.
     pub fn admit_lift(
         &self,
         key: &str,
-        source: &str,
         trigger: Option<&str>,
         brake: Brake,
         coverage: &Coverage,
@@ -331,14 +327,10 @@ impl Guard {
             // The block is an old copy: its ban was lifted, and to hold the lift would ban it again.
             return Ok(());
         }
+        let standing = trigger.map_or(0, |trigger| {
+            coverage.count(&Scope::Source(trigger.to_owned()))
+        });
         let mut state = self.state.lock();
-        let known = Some(source).filter(|source| state.resolved.knows(source));
-        // Users choose the sources of blocks, and the brakes are as many as the triggers.
-        let (trigger, scope) = match trigger.or(known) {
-            Some(trigger) => (trigger, Scope::Source(trigger.to_owned())),
-            None => (OTHERS, Scope::All),
-        };
-        let standing = coverage.count(&scope);
         let time = || now.as_second().to_string();
         let resolved = &mut state.resolved;
         let admitted = resolved.admit(key, trigger, standing, brake, Instant::now(), time);

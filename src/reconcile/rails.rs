@@ -14,6 +14,9 @@ use crate::decide::{Claim, ClaimChange, LIFT_BRAKED, RESOLVED_BRAKED, Rails, Run
 use crate::guard::{self, Ask, source_of};
 use crate::trigger::Repeat;
 
+/// The brake on lifts of bans whose trigger is not configured.
+const OTHERS: &str = "others";
+
 /// The times of this process and of the API server may differ by so much.
 const SAME_TIME: SignedDuration = SignedDuration::from_secs(60);
 
@@ -138,18 +141,18 @@ impl BlockReconciler {
         config: Option<&Config>,
     ) -> Result<(), String> {
         let source = source_of(block);
+        let sources = config.map_or(&[][..], |config| &config.sources);
+        let is_pulled = sources.iter().any(|pulled| pulled.name == source);
+        // Users choose the sources of blocks, and the brakes are as many as the triggers.
         let triggers = config.map_or(&[][..], |config| &config.triggers);
-        let is_trigger = triggers.iter().any(|it| it.name == source);
-        let pulled = config.map_or(&[][..], |config| &config.sources);
-        if !is_trigger && pulled.iter().any(|it| it.name == source) {
-            return Ok(());
-        }
+        let is_trigger = config.is_none() || triggers.iter().any(|it| it.name == source);
+        let trigger = if is_trigger { source } else { OTHERS };
+        let trigger = Some(trigger).filter(|_| !is_pulled);
         let brake = config.map_or_else(guard::Brake::default, |config| config.guard.brake);
         let coverage = self.parts.coverage.lock();
         let now = self.parts.time.now();
-        let trigger = is_trigger.then_some(source);
         let guard = &self.parts.guard;
-        guard.admit_lift(key, source, trigger, brake, &coverage, now)
+        guard.admit_lift(key, trigger, brake, &coverage, now)
     }
 
     /// After the end of a ban: requests the blocks that waited for it.

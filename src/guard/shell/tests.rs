@@ -147,28 +147,6 @@ async fn many_blocks_behind_a_brake_ask_again_more_rarely_than_each_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lifts_of_sources_that_are_no_triggers_share_one_brake() {
-    let guard = Guard::new(Metrics::default());
-    let coverage = standing(200);
-    let held = (0..150).filter(|number| {
-        let (key, source) = (format!("ns/{number}"), format!("source-{number}"));
-        let now = Timestamp::UNIX_EPOCH;
-        let admitted = guard.admit_lift(&key, &source, None, Brake::default(), &coverage, now);
-        admitted.is_err()
-    });
-    // The bans that stand are not counted down here: 150 of 350.
-    assert_eq!(held.count(), 0);
-    assert!(guard.state.lock().resolved.knows(OTHERS));
-    assert!(!guard.state.lock().resolved.knows("source-0"));
-    let few = Coverage::default();
-    let now = Timestamp::UNIX_EPOCH;
-    let last = guard.admit_lift("ns/x", "x", None, Brake::default(), &few, now);
-    let why = last.unwrap_err();
-    assert!(why.ends_with("to alerts-others-0"), "{why}");
-    assert_eq!(guard.resolved(), [why]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_long_queue_of_one_source_delays_no_other() {
     let settings = limited(&[("feed", a_minute(1)), ("other", a_minute(1))]);
     let guard = Guard::new(Metrics::default());
@@ -336,7 +314,7 @@ async fn an_old_copy_of_a_block_that_was_lifted_is_not_held_by_the_brake_on_reso
     let lift = |number: u8, coverage: &Coverage| {
         let key = format!("default/{number}");
         let now = Timestamp::UNIX_EPOCH;
-        guard.admit_lift(&key, "am", lifting(), coverage, now)
+        guard.admit_lift(&key, Some("am"), lifting(), coverage, now)
     };
     for number in 0..2 {
         assert_eq!(lift(number, &coverage), Ok(()));
