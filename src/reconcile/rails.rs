@@ -133,21 +133,14 @@ impl BlockReconciler {
         decide(block, &world, now)
     }
 
-    /// Whether a ban whose alerts are resolved may be lifted before its end. A list that is pulled has a brake of its own.
+    /// Whether a ban whose alerts are resolved may be lifted before its end.
     fn admit_lift(
         &self,
         block: &IPBlock,
         key: &str,
         config: Option<&Config>,
     ) -> Result<(), String> {
-        let source = source_of(block);
-        let sources = config.map_or(&[][..], |config| &config.sources);
-        let is_pulled = sources.iter().any(|pulled| pulled.name == source);
-        // Users choose the sources of blocks, and the brakes are as many as the triggers.
-        let triggers = config.map_or(&[][..], |config| &config.triggers);
-        let is_trigger = config.is_none() || triggers.iter().any(|it| it.name == source);
-        let trigger = if is_trigger { source } else { OTHERS };
-        let trigger = Some(trigger).filter(|_| !is_pulled);
+        let trigger = counted_for(source_of(block), config);
         let brake = config.map_or_else(guard::Brake::default, |config| config.guard.brake);
         let coverage = self.parts.coverage.lock();
         let now = self.parts.time.now();
@@ -179,5 +172,57 @@ fn ask(block: &IPBlock) -> Ask<'_> {
     Ask {
         namespace: block.metadata.namespace.as_deref().unwrap_or_default(),
         source: source_of(block),
+    }
+}
+
+/// The trigger whose brake counts the lifts of `source` by resolved alerts; `None`: a list that is pulled has a brake of its
+/// own. A trigger of the same name keeps its brake.
+fn counted_for<'a>(source: &'a str, config: Option<&Config>) -> Option<&'a str> {
+    let Some(config) = config else {
+        return Some(source);
+    };
+    if config.triggers.iter().any(|it| it.name == source) {
+        return Some(source);
+    }
+    let pulled = config.sources.iter().any(|pulled| pulled.name == source);
+    // Users choose the sources of blocks, and the brakes are as many as the triggers.
+    (!pulled).then_some(OTHERS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Options, parse};
+
+    fn config() -> Config {
+        let data = [
+            ("engine", "xdp"),
+            ("gatewayHost", "10.0.0.1"),
+            ("gatewayPort", "8080"),
+            (
+                "trigger",
+                "[{name: am, type: alertmanager, addr: ':9090', path: /am, insecure: true, resolved: lift}]",
+            ),
+            (
+                "sources",
+                "[{name: am, type: list, url: 'https://lists.example/a'}, {name: feed, type: list, url: 'https://lists.example/b'}]",
+            ),
+        ];
+        let data = data.map(|(key, text)| (key.to_owned(), text.to_owned()));
+        parse(&data.into(), &Options::default()).unwrap()
+    }
+
+    #[test]
+    fn a_pulled_list_with_the_name_of_a_trigger_leaves_the_brake_of_the_trigger_on() {
+        let config = config();
+        for (source, expected) in [
+            ("am", Some("am")),
+            ("feed", None),
+            ("manual", Some(OTHERS)),
+            ("removed", Some(OTHERS)),
+        ] {
+            assert_eq!(counted_for(source, Some(&config)), expected, "{source}");
+        }
+        assert_eq!(counted_for("am", None), Some("am"));
     }
 }
