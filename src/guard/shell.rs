@@ -310,15 +310,15 @@ impl Guard {
         }
     }
 
-    /// Counts the lift of block `key`, whose alerts of `trigger` are resolved, if it may be lifted now. Without a trigger only
-    /// what a brake holds already has to wait.
+    /// Counts the lift of block `key`, whose alerts of `trigger` are resolved, if it may be lifted now. `trigger` comes with the
+    /// number of its claims. Without a trigger only what a brake holds already has to wait.
     ///
     /// # Errors
     /// Why its ban stays until its end.
     pub fn admit_lift(
         &self,
         key: &str,
-        trigger: Option<&str>,
+        trigger: Option<(&str, usize)>,
         brake: Brake,
         coverage: &Coverage,
         now: Timestamp,
@@ -327,9 +327,8 @@ impl Guard {
             // The block is an old copy: its ban was lifted, and to hold the lift would ban it again.
             return Ok(());
         }
-        let standing = trigger.map_or(0, |trigger| {
-            coverage.count(&Scope::Source(trigger.to_owned()))
-        });
+        let (trigger, standing) = trigger.unzip();
+        let standing = standing.unwrap_or_default();
         let mut state = self.state.lock();
         let time = || now.as_second().to_string();
         let resolved = &mut state.resolved;

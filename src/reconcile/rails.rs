@@ -1,5 +1,6 @@
 //! The guard rails at work: what a block is asked before a new ban, and the blocks that wait for its end.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +11,10 @@ use super::block::BlockReconciler;
 use super::sweep::request_named;
 use crate::api::{IPBlock, Phase, condition};
 use crate::config::Config;
-use crate::decide::{Claim, ClaimChange, LIFT_BRAKED, RESOLVED_BRAKED, Rails, Run, World, decide};
-use crate::guard::{self, Ask, source_of};
+use crate::decide::{
+    Claim, ClaimChange, Coverage, LIFT_BRAKED, RESOLVED_BRAKED, Rails, Run, World, decide,
+};
+use crate::guard::{self, Ask, Scope, source_of};
 use crate::trigger::Repeat;
 
 /// The brake on lifts of bans whose trigger is not configured.
@@ -143,6 +146,7 @@ impl BlockReconciler {
         let trigger = counted_for(source_of(block), config);
         let brake = config.map_or_else(guard::Brake::default, |config| config.guard.brake);
         let coverage = self.parts.coverage.lock();
+        let trigger = trigger.map(|name| (name, standing(name, config, &coverage)));
         let now = self.parts.time.now();
         let guard = &self.parts.guard;
         guard.admit_lift(key, trigger, brake, &coverage, now)
@@ -189,6 +193,21 @@ fn counted_for<'a>(source: &'a str, config: Option<&Config>) -> Option<&'a str> 
     (!pulled).then_some(OTHERS)
 }
 
+/// The claims that count for what [`counted_for`] returns: those of a trigger, or those of no trigger and no pulled list.
+fn standing(trigger: &str, config: Option<&Config>, coverage: &Coverage) -> usize {
+    let of = |name: &str| coverage.count(&Scope::Source(name.to_owned()));
+    let Some(config) = config.filter(|config| config.triggers.iter().all(|it| it.name != trigger))
+    else {
+        return of(trigger);
+    };
+    let triggers = config.triggers.iter().map(|it| &*it.name);
+    let pulled = config.sources.iter().map(|pulled| &*pulled.name);
+    // Triggers may share a name.
+    let named: BTreeSet<&str> = triggers.chain(pulled).collect();
+    let named: usize = named.into_iter().map(of).sum();
+    coverage.count(&Scope::All).saturating_sub(named)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,5 +243,26 @@ mod tests {
             assert_eq!(counted_for(source, Some(&config)), expected, "{source}");
         }
         assert_eq!(counted_for("am", None), Some("am"));
+    }
+
+    #[test]
+    fn lifts_of_no_trigger_are_compared_with_all_bans_of_no_trigger_and_no_pulled_list() {
+        let config = config();
+        let mut coverage = Coverage::default();
+        for (number, source) in ["am", "am", "feed", "manual", "removed", "removed", "others"]
+            .into_iter()
+            .enumerate()
+        {
+            let key = format!("default/{number}");
+            let standing = crate::api::Standing {
+                target: format!("192.0.2.{number}").parse().unwrap(),
+                place: crate::api::Place::new("xdp", "g:1"),
+            };
+            coverage.recall(&key, standing, None);
+            coverage.attribute(&key, source);
+        }
+        assert_eq!(standing("am", Some(&config), &coverage), 2);
+        assert_eq!(standing(OTHERS, Some(&config), &coverage), 4);
+        assert_eq!(standing("removed", None, &coverage), 2);
     }
 }

@@ -298,23 +298,15 @@ fn lifting() -> Brake {
     }
 }
 
-/// The bans of [`standing`] as those of the trigger `am`.
-fn of_alerts(bans: u8) -> Coverage {
-    let mut coverage = standing(bans);
-    for last in 0..bans {
-        coverage.attribute(&format!("default/{last}"), "am");
-    }
-    coverage
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_old_copy_of_a_block_that_was_lifted_is_not_held_by_the_brake_on_resolved_alerts() {
     let guard = Guard::new(Metrics::default());
-    let mut coverage = of_alerts(6);
+    let mut coverage = standing(6);
     let lift = |number: u8, coverage: &Coverage| {
         let key = format!("default/{number}");
         let now = Timestamp::UNIX_EPOCH;
-        guard.admit_lift(&key, Some("am"), lifting(), coverage, now)
+        let of = ("am", coverage.len());
+        guard.admit_lift(&key, Some(of), lifting(), coverage, now)
     };
     for number in 0..2 {
         assert_eq!(lift(number, &coverage), Ok(()));
