@@ -390,6 +390,12 @@ impl Guard {
                 .release(released.as_deref(), config.guard.brake, now)
             {
                 freed_lifts = true;
+                let engaged = state.resolved.is_engaged();
+                self.metrics.brake("alerts", engaged);
+            }
+            // Under the lock: a brake that engages next must not be shown as released.
+            if freed {
+                self.metrics.brake("bans", false);
             }
             let early = std::mem::take(&mut state.early);
             state.early.config = (!state.seeded).then(|| Arc::clone(config));
@@ -408,13 +414,6 @@ impl Guard {
             }
             state.seeded && changed
         };
-        if freed {
-            self.metrics.brake("bans", false);
-        }
-        if freed_lifts {
-            let engaged = self.state.lock().resolved.is_engaged();
-            self.metrics.brake("alerts", engaged);
-        }
         rejudge && self.judge(coverage, config) || freed || freed_lifts
     }
 
