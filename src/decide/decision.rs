@@ -55,6 +55,12 @@ impl Decision<'_> {
             Ok(request) => request,
             Err((problem, target)) => return self.unfollowable(&problem, target),
         };
+        let active = self.facts.is(&Phase::Active);
+        let triggered = self.facts.triggered();
+        // As skipped it would be banned within its time when nothing refuses it any more.
+        if !triggered && !self.facts.attempted && self.stays_unblocked(request) {
+            return self.rest();
+        }
         if let Some(refusal) = self.world.policy.refusal(&request.target) {
             return self.unless_braked(request, |lifted| Purpose::Refuse {
                 kind: refusal.kind,
@@ -62,8 +68,6 @@ impl Decision<'_> {
                 lifted,
             });
         }
-        let active = self.facts.is(&Phase::Active);
-        let triggered = self.facts.triggered();
         // An old request does not become a ban out of the blue.
         let stale = !triggered
             && !self.facts.mended()
@@ -82,6 +86,13 @@ impl Decision<'_> {
             _ if stale && self.facts.attempted => self.give_up(request),
             Some(Phase::Expired) if !self.address_changed(request) => self.rest(),
             Some(Phase::Skipped) if stale => self.rest(),
+            // What refused it is not known, for example before the first configuration: as pending it would be refused and
+            // reported once more when it is.
+            Some(Phase::Skipped | Phase::Failed)
+                if self.world.place.is_err() && !self.facts.mended() && !self.facts.foreign =>
+            {
+                self.rest()
+            }
             // The original never tries again. A ban that it gave up on long ago is lifted for good, in case the
             // gateway took it all the same.
             Some(Phase::Failed) if stale && self.facts.foreign => self.lift(Cause::Expired),
@@ -89,6 +100,11 @@ impl Decision<'_> {
             _ if stale && !self.facts.is(&Phase::Expired) => self.give_up(request),
             _ => self.ban(request),
         }
+    }
+
+    /// It was unblocked, and is about the same address as then.
+    fn stays_unblocked(&self, request: Request) -> bool {
+        self.facts.status.lifted_by_hand().is_some() && !self.address_changed(request)
     }
 
     /// An edited address, which only servers without CEL let through.

@@ -142,7 +142,7 @@ impl World {
 
     /// Each ban, and each lift, was reported once.
     fn check_notices(&self, blocks: &BTreeMap<String, IPBlock>) {
-        let mut notices = self.notices.0.lock().clone();
+        let mut notices = self.notices.all.lock().clone();
         notices.sort();
         for block in blocks.values() {
             let status = block.status.clone().unwrap_or_default();
@@ -160,8 +160,8 @@ impl World {
                 bans: status.bans(),
                 end: None,
             };
-            let told = notices.iter().any(|(left, _)| *left == ban);
-            assert!(told, "not reported: {}: {status:?}", block.key());
+            let reported = notices.iter().any(|(left, _)| *left == ban);
+            assert!(reported, "not reported: {}: {status:?}", block.key());
         }
         for pair in notices.windows(2) {
             let (one, other) = (&pair[0], &pair[1]);
@@ -181,7 +181,7 @@ impl World {
                 *counts.entry(uid.unwrap_or_default()).or_default() += count;
             }
         }
-        let notices = self.notices.0.lock();
+        let notices = self.notices.all.lock();
         for (uid, count) in counts {
             let bans = notices.iter();
             let bans = bans.filter(|(left, _)| left.uid == uid && left.event == "ban");

@@ -6,11 +6,12 @@
 //! hold at any time, and what must hold when nothing has failed for a while.
 //!
 //! `REEVE_DAYS` sets the number of days (default 3), `REEVE_SEED` tries one again and prints what happened, and
-//! `REEVE_FIRST` begins with another seed than 0. Without optimization a day ends after four hours; `REEVE_HOURS` sets
+//! `REEVE_FIRST` begins with another seed than 0. Without optimization a day ends after three hours; `REEVE_HOURS` sets
 //! another length.
 
 mod checks;
 mod faults;
+mod found;
 mod users;
 mod world;
 
@@ -29,7 +30,7 @@ use world::World;
 use super::HOUR;
 
 /// How many hours a day has.
-const HOURS: u64 = if cfg!(debug_assertions) { 4 } else { 24 };
+const HOURS: u64 = if cfg!(debug_assertions) { 3 } else { 24 };
 
 /// The mean time between two actions, and between two faults.
 const ACTIONS: Duration = Duration::from_secs(180);
@@ -100,7 +101,12 @@ async fn day(seed: u64, lines: Arc<Mutex<Vec<String>>>) -> Summary {
         lines,
         begun: Instant::now(),
     };
-    let mut world = World::new(&random, clock, timeline).await;
+    let engine = match random.below(3) {
+        0 => "xdp",
+        _ => "iptables",
+    };
+    timeline.add(format!("the engine is {engine}"));
+    let mut world = World::new(engine, clock, timeline).await;
     let mut users = Users::new(random.clone());
     world.start().await;
     let running = world.alive_tasks().await;

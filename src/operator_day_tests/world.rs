@@ -26,10 +26,10 @@ pub(super) const COLLEAGUE: &str = "203.0.113.10";
 
 /// The most calls of gateways within an hour: twenty bans are asserted every five minutes, gateways are checked every
 /// twenty seconds, and the rest is for faults.
-const MOST_CALLS: usize = 3000;
+const MOST_CALLS: usize = 2000;
 
 /// The most requests about blocks within an hour.
-const MOST_REQUESTS: u64 = 4000;
+const MOST_REQUESTS: u64 = 2500;
 
 /// A gateway, and how it is reached.
 #[derive(Debug)]
@@ -56,8 +56,11 @@ pub(super) struct Left {
 }
 
 /// Keeps the notices of bans and lifts.
-#[derive(Debug, Default)]
-pub(super) struct Notices(pub(super) Mutex<Vec<(Left, String)>>);
+#[derive(Debug)]
+pub(super) struct Notices {
+    pub(super) all: Mutex<Vec<(Left, String)>>,
+    timeline: Timeline,
+}
 
 /// The date in an answer of the API server, which answers without one in process.
 #[derive(Clone)]
@@ -158,6 +161,10 @@ impl Announcer for Notices {
             Some(Notice::Resolve) => "resolve",
             Some(Notice::Trouble) | None => return,
         };
+        let note = &announcement.note;
+        let count = block.status.as_ref().map_or(0, IPBlockStatus::bans);
+        self.timeline
+            .add(format!("    {}: {event} {count}: {note}", block.key()));
         let status = block.status.as_ref();
         let generation = status.and_then(|status| status.observed_generation);
         let end = (generation.unwrap_or_default(), announcement.note.clone());
@@ -167,8 +174,10 @@ impl Announcer for Notices {
             event: event.to_owned(),
             bans: status.map_or(0, IPBlockStatus::bans),
         };
-        let line = format!("{} at {at}: {}", block.key(), announcement.note);
-        self.0.lock().push((left, line));
+        let mut shown = block.clone();
+        shown.metadata.managed_fields = None;
+        let line = format!("at {at}: {}: {}", announcement.note, json!(shown));
+        self.all.lock().push((left, line));
     }
 }
 
@@ -224,7 +233,7 @@ impl Process {
 // === impl World ===
 
 impl World {
-    pub(super) async fn new(random: &Random, clock: Clock, timeline: Timeline) -> Self {
+    pub(super) async fn new(engine: &'static str, clock: Clock, timeline: Timeline) -> Self {
         let server = ApiServer::builder()
             .clock(clock.clone())
             .event_ttl(None)
@@ -247,12 +256,6 @@ impl World {
         served(&client).await;
         let rule = Rule::new().resource("ipblocks").delay(Duration::ZERO);
         let requests = server.faults().add(rule);
-        let engine = if random.below(3) == 0 {
-            "xdp"
-        } else {
-            "iptables"
-        };
-        timeline.add(format!("the engine is {engine}"));
         let site = || Site {
             gateway: Gateway::new(clock.clone()),
             off: Arc::default(),
@@ -261,7 +264,10 @@ impl World {
         let mut world = Self {
             sites: vec![site(), site()],
             processes: Vec::new(),
-            notices: Arc::default(),
+            notices: Arc::new(Notices {
+                all: Mutex::default(),
+                timeline: timeline.clone(),
+            }),
             blocks: Api::namespaced(client.clone(), "default"),
             maps: Api::namespaced(client, "default"),
             disturbed: Instant::now(),
@@ -461,7 +467,7 @@ impl World {
                 let (_, query) = call.request.split_once('=').unwrap();
                 let text = query.split('&').next().unwrap().replace("%2F", "/");
                 let target: Target = text.replace("%3A", ":").parse().unwrap();
-                for protected in [COLLEAGUE, "192.0.2.250", "127.0.0.1"] {
+                for protected in [COLLEAGUE, "127.0.0.1"] {
                     let protected: Target = protected.parse().unwrap();
                     assert!(!target.overlaps(&protected), "{call:?}");
                 }

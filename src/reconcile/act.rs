@@ -82,8 +82,12 @@ impl<'a> Act<'a> {
             Step::RecordIntent(patch) | Step::Finish(patch) => {
                 let client = self.ctx.client();
                 let body = ClientPatch::merge(patch.to_merge_patch(block));
-                let patched = client.patch(self.request, body).await;
-                return outcome(patched);
+                let patched = outcome(client.patch(self.request, body).await)?;
+                let taken = matches!(patched, Outcome::Object(_) | Outcome::Gone);
+                if taken && patch.finalizer == Some(false) {
+                    self.reconciler.released.add(self.request, block);
+                }
+                return Ok(patched);
             }
             Step::WriteStatus(status) => return self.write_status(status, block).await,
             Step::ShowProgress(status) => {

@@ -17,6 +17,7 @@ use super::live::{Live, State};
 use super::loss::Losses;
 use super::mirror::{Recorded, Standby};
 use super::record::{Record, is_forbidden};
+use super::released::Released;
 use super::sweep::{Pages, request_named};
 use crate::api::{INTENT, IPBlock, Place};
 use crate::audit;
@@ -105,6 +106,7 @@ pub struct BlockReconciler {
     seeded: Mutex<Option<Timestamp>>,
     /// The log of blocks that may not be deleted: one right is missing for all of them.
     pub(super) refusals: Sampled,
+    pub(super) released: Released,
 }
 
 // === impl BlockReconciler ===
@@ -117,6 +119,7 @@ impl BlockReconciler {
             parts,
             seeded: Mutex::new(None),
             refusals: Sampled::every(COLLECT_REFUSALS),
+            released: Released::default(),
         }
     }
 
@@ -291,7 +294,11 @@ impl BlockReconciler {
         self.parts.time.compared().await;
         self.seed(ctx, config.as_deref())?;
         let lister = ctx.lister::<IPBlock>()?;
-        let Some(block) = lister.get(request)? else {
+        let cached = lister.get(request)?;
+        if self.released.is_behind(request, cached.as_deref()) {
+            return Ok(Outcome::done());
+        }
+        let Some(block) = cached else {
             self.parts.guard.forget(&request.to_string());
             return self.orphan(ctx, request, config.as_deref()).await;
         };

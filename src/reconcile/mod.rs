@@ -23,6 +23,7 @@ mod mirror;
 mod priority;
 mod rails;
 mod record;
+mod released;
 mod sweep;
 mod trust;
 

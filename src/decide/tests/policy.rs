@@ -38,6 +38,52 @@ fn an_active_block_that_becomes_allowlisted_is_lifted_and_comes_back_within_its_
     );
 }
 
+/// Found by a random day: the block became skipped, and was banned when the entry was removed.
+#[test]
+fn a_block_that_was_unblocked_stays_so_while_its_address_is_allowlisted_and_after() {
+    let mut case = Case::active("192.0.2.7", "10m", 60);
+    case.block.spec.unblock = Some(true);
+    let plan = case.decide();
+    case.apply(&plan, now());
+    case.policy.allowlist = allowed("192.0.2.7");
+    let plan = case.decide();
+    assert!(plan.is_rest() && settle(&plan).status.is_none());
+    case.policy.allowlist.clear();
+    assert!(case.decide().is_rest());
+    // A ban that is asked for while the address is allowlisted may come about later.
+    case.policy.allowlist = allowed("192.0.2.7");
+    case.block.spec.trigger = Some(true);
+    let plan = case.decide();
+    assert_eq!(phase(&case.apply(&plan, now())), Phase::Skipped);
+}
+
+/// Found by a random day: it became pending, and was lifted and reported once more.
+#[test]
+fn a_refused_block_stays_so_while_there_is_no_configuration() {
+    let mut case = Case::active("192.0.2.7", "10m", 60);
+    case.policy.allowlist = allowed("192.0.2.7");
+    let plan = case.decide();
+    assert_eq!(phase(&case.apply(&plan, now())), Phase::Skipped);
+    case.policy.allowlist.clear();
+    case.place = None;
+    let plan = case.decide();
+    assert!(plan.is_rest() && settle(&plan).status.is_none());
+    case.place = Some(here());
+    case.policy.allowlist = allowed("192.0.2.7");
+    let plan = case.decide();
+    assert_eq!(reasons(&settle(&plan)), Vec::<&str>::new());
+    assert!(plan.calls().is_empty());
+    case.policy.allowlist.clear();
+    assert_eq!(operations(&case.decide()), [ban("192.0.2.7", Some(600))]);
+
+    let mut wide = Case::new("198.51.0.0/16", "10m");
+    let plan = wide.decide();
+    assert_eq!(phase(&wide.apply(&plan, now())), Phase::Failed);
+    wide.policy.min_prefix_v4 = 8;
+    wide.place = None;
+    assert!(wide.decide().is_rest());
+}
+
 #[test]
 fn a_block_whose_range_holds_an_allowlisted_address_is_skipped() {
     let mut case = Case::new("192.0.2.0/24", "10m");

@@ -1,0 +1,53 @@
+//! Found by random days.
+
+use std::sync::atomic::Ordering;
+
+use super::super::*;
+use super::world::World;
+use super::*;
+
+async fn quiet() -> World {
+    let timeline = Timeline {
+        lines: Arc::default(),
+        begun: Instant::now(),
+    };
+    let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 1);
+    let mut world = World::new("iptables", clock, timeline).await;
+    world.start().await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_that_is_gone_is_lifted_and_reported_once_while_the_watch_fails() {
+    let world = quiet().await;
+    let spec = IPBlockSpec {
+        ip: "198.51.100.1".into(),
+        ..IPBlockSpec::default()
+    };
+    let create = PostParams::default();
+    let block = IPBlock::new("a", spec);
+    world.blocks.create(&create, &block).await.unwrap();
+    tokio::time::sleep(10 * SECOND).await;
+    assert_eq!(world.sites[0].gateway.targets(), ["198.51.100.1"]);
+    world.sites[0].off.store(true, Ordering::Relaxed);
+    let delete = DeleteParams::default();
+    world.blocks.delete("a", &delete).await.unwrap();
+    tokio::time::sleep(SECOND).await;
+    // The cache has the deletion, and does not learn that it is complete.
+    for verb in ["watch", "list"] {
+        let rule = Rule::new().verb(verb).resource("ipblocks");
+        world.server.faults().add(rule.status(503, "away"));
+    }
+    world.server.close_watches();
+    world.sites[0].off.store(false, Ordering::Relaxed);
+    tokio::time::sleep(20 * MINUTE).await;
+    assert!(world.blocks.get_opt("a").await.unwrap().is_none());
+    let notices = world.notices.all.lock();
+    let lifts = notices.iter().filter(|(left, _)| left.event == "resolve");
+    assert_eq!(lifts.count(), 1, "{notices:?}");
+    let calls = world.sites[0].gateway.calls();
+    let lifts = calls
+        .iter()
+        .filter(|call| call.operation == ipblock_simulator::Operation::Unban);
+    assert_eq!(lifts.count(), 1);
+}
