@@ -4,7 +4,7 @@ use kube_client::Error;
 use kube_client::core::Status;
 
 use super::super::*;
-use super::world::{COLLEAGUE, PLACES, World};
+use super::world::{COLLEAGUE, PLACES, Process, World};
 use super::*;
 use crate::api::TRIGGER_ANNOTATION;
 use crate::config::keys;
@@ -375,7 +375,7 @@ async fn deliver(
 ) -> Timestamp {
     for tries in 0.. {
         assert!(tries < 2_000, "no alert is taken");
-        let operators = world.processes.iter().filter_map(|it| it.operator());
+        let operators = world.processes.iter().filter_map(Process::operator);
         for operator in operators {
             let intake = operator.triggers().pulled("feed", None);
             drop(operator);
@@ -399,8 +399,7 @@ impl World {
     pub(super) fn is_allowed(&self, target: &Target) -> bool {
         let gateway = PLACES[self.configured.place].rsplit_once(':').unwrap().0;
         let fixed = [COLLEAGUE, gateway].map(|text| text.parse().unwrap());
-        let all = self.configured.allowed.iter().chain(&fixed);
-        let mut all = all;
+        let mut all = self.configured.allowed.iter().chain(&fixed);
         all.any(|entry| entry.overlaps(target))
     }
 
