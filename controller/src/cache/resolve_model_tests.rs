@@ -70,6 +70,7 @@ fn every_field_is_in_the_model(options: &CacheOptions) {
             store: _,
             // Options of the kind, and no others.
             decoded: _,
+            packed: _,
         } = own;
     }
 }

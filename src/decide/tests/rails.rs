@@ -215,7 +215,7 @@ fn a_refused_ban_whose_alerts_are_resolved_stays_until_its_end_while_the_brake_o
         let end = case.at(now() + seconds(540));
         assert_eq!(operations(&end), [unban("192.0.2.7")], "its own end");
     }
-    // A person who shortens the duration lifts the ban.
+    // A shorter duration of a user lifts the ban.
     let annotations = case.block.metadata.annotations.as_mut().unwrap();
     annotations.remove(RESOLVED);
     assert_eq!(operations(&case.decide()), [unban("192.0.2.7")]);
