@@ -224,7 +224,7 @@ mod tests {
             ),
             (
                 "sources",
-                "[{name: am, type: list, url: 'https://lists.example/a'}, {name: feed, type: list, url: 'https://lists.example/b'}]",
+                "[{name: am, type: feed, url: 'https://lists.example/a'}, {name: feed, type: feed, url: 'https://lists.example/b'}]",
             ),
         ];
         let data = data.map(|(key, text)| (key.to_owned(), text.to_owned()));
