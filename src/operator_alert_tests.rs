@@ -136,3 +136,29 @@ async fn an_alert_that_meets_the_grace_after_a_lift_by_hand_is_an_event_of_its_b
     }
     world.until(&name, "expired", SECOND).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn lifts_by_resolved_alerts_before_a_restart_count_for_the_brake_after_it() {
+    let mut world = World::new().await;
+    world.configure(LIFTING).await;
+    world.start().await;
+    world.banned_by_alerts(6, "1h").await;
+    tokio::time::sleep(2 * SECOND).await;
+    for number in 0..2 {
+        world.resolve(&format!("a{number}")).await;
+        world
+            .until(&format!("a{number}"), "expired", 5 * SECOND)
+            .await;
+    }
+    world.kill();
+    world.start().await;
+    tokio::time::sleep(MINUTE).await;
+    for number in 2..6 {
+        world.resolve(&format!("a{number}")).await;
+        tokio::time::sleep(SECOND).await;
+    }
+    tokio::time::sleep(MINUTE).await;
+    let left = ["192.0.2.2", "192.0.2.3", "192.0.2.4", "192.0.2.5"];
+    world.banned_becomes(GATEWAY, &left, SECOND).await;
+    assert_eq!(world.reason("a2").await, "ResolvedBraked");
+}

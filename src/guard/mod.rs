@@ -15,7 +15,8 @@
 //! that was admitted before: a block with a claim is not asked again.
 //!
 //! # What a restart does
-//! The bans of the last minute are counted again from the blocks' times, so a restart gives no second burst. A brake on
+//! The bans of the last minute, and the lifts by resolved alerts of the last ten, are counted again from the blocks' times,
+//! so a restart gives no second burst. A brake on
 //! bans, and one on lifts by resolved alerts, is found again in the blocks that it held.
 
 mod balancers;

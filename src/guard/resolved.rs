@@ -16,7 +16,7 @@ use super::held::RELEASE;
 use super::settings::Brake;
 
 /// The time within which lifts count together: senders report the end of a group of alerts every few minutes.
-const WINDOW: Duration = Duration::from_secs(600);
+pub(super) const WINDOW: Duration = Duration::from_secs(600);
 
 /// After a release the brake lets lifts pass for this long.
 const RELEASED: Duration = Duration::from_secs(600);
@@ -39,6 +39,8 @@ struct OfTrigger {
     known: HashMap<Arc<str>, bool>,
     /// Those without a claim.
     ended: usize,
+    /// Some of them were recalled, in any order.
+    unsorted: bool,
     engaged: Option<Engaged>,
     /// Until when the brake is off after its release.
     released: Option<Instant>,
@@ -111,6 +113,19 @@ impl Resolved {
             held: HashSet::from([key.into()]),
         });
         Err(why)
+    }
+
+    /// An earlier process lifted block `key`, which `trigger` made, and began at `at`.
+    pub(super) fn recall_lifted(&mut self, key: &str, trigger: &str, at: Instant) {
+        let of = self.0.entry(trigger.to_owned()).or_default();
+        if of.known.contains_key(key) {
+            return;
+        }
+        let key: Arc<str> = key.into();
+        of.known.insert(Arc::clone(&key), true);
+        of.ended += 1;
+        of.lifted.push_back((at, key));
+        of.unsorted = true;
     }
 
     /// A brake of an earlier process holds block `key`, whose status has `message`.
@@ -200,6 +215,10 @@ impl Resolved {
 
 impl OfTrigger {
     fn prune(&mut self, now: Instant) {
+        if std::mem::take(&mut self.unsorted) {
+            let lifted = self.lifted.make_contiguous();
+            lifted.sort_unstable_by_key(|(at, _)| *at);
+        }
         while let Some((at, key)) = self.lifted.front()
             && *at + WINDOW <= now
         {
@@ -318,6 +337,18 @@ mod tests {
         assert_eq!(lift(&mut resolved, "grafana", 1, 1, now), 0);
         let held = lift(&mut resolved, "am", 11, 10, now);
         assert_eq!(held, 1, "those before the window do not count");
+    }
+
+    #[test]
+    fn lifts_of_an_earlier_process_count_until_they_are_ten_minutes_old() {
+        let (mut resolved, start) = (Resolved::default(), Instant::now());
+        for (number, seconds) in [(0, 300), (1, 0), (2, 200), (2, 200), (3, 100)] {
+            let at = start + Duration::from_secs(seconds);
+            resolved.recall_lifted(&format!("default/before-{number}"), "am", at);
+        }
+        // Two are left of the four: 9 lifts in all are fewer than half of 20.
+        let now = start + WINDOW + Duration::from_secs(150);
+        assert_eq!(lift(&mut resolved, "am", 18, 10, now), 3, "7 passed");
     }
 
     #[test]

@@ -191,8 +191,7 @@ impl BlockReconciler {
                 } else {
                     recorded.add_lifted(&block, now);
                 }
-                let settings = config.map(|config| &config.guard);
-                self.recall_guard(&block, settings, now);
+                self.recall_guard(&block, config, now);
             }
         }
         standby.lead(&self.parts.sets, recorded);

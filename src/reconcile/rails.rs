@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::block::BlockReconciler;
 use super::sweep::request_named;
-use crate::api::{IPBlock, Phase, condition};
+use crate::api::{IPBlock, IPBlockStatus, Phase, RESOLVED, condition};
 use crate::config::Config;
 use crate::decide::{
     Claim, ClaimChange, Coverage, LIFT_BRAKED, RESOLVED_BRAKED, Rails, Run, World, decide,
@@ -47,13 +47,9 @@ impl BlockReconciler {
     }
 
     /// What a block shows about the last minute of the former leader: a restart gives no second burst.
-    pub(super) fn recall_guard(
-        &self,
-        block: &IPBlock,
-        settings: Option<&guard::Settings>,
-        now: Timestamp,
-    ) {
+    pub(super) fn recall_guard(&self, block: &IPBlock, config: Option<&Config>, now: Timestamp) {
         let Some(status) = &block.status else { return };
+        let settings = config.map(|config| &config.guard);
         let ready = status.condition(condition::READY);
         let braked = ready.filter(|ready| status.is(&Phase::Pending) && ready.reason == "Braked");
         if let Some(ready) = braked {
@@ -67,6 +63,14 @@ impl BlockReconciler {
         if let Some(ready) = resolved.filter(|_| status.is(&Phase::Active)) {
             let guard = &self.parts.guard;
             guard.recall_resolved(&block.key(), &ready.message);
+        }
+        if let Some(at) = resolved_lift(block, status)
+            && let Some(trigger) = counted_for(source_of(block), config)
+        {
+            // A time that is ahead counts as now.
+            let ago = Duration::try_from(now.duration_since(at)).unwrap_or_default();
+            let guard = &self.parts.guard;
+            guard.recall_lifted(&block.key(), trigger, ago);
         }
         let ago = status.blocked_at().map(|at| now.duration_since(at));
         if let Some(Ok(ago)) = ago.map(Duration::try_from) {
@@ -177,6 +181,15 @@ fn ask(block: &IPBlock) -> Ask<'_> {
         namespace: block.metadata.namespace.as_deref().unwrap_or_default(),
         source: source_of(block),
     }
+}
+
+/// When the alerts were resolved whose end lifted the ban of `block`; `None`: something else did, or it stands.
+fn resolved_lift(block: &IPBlock, status: &IPBlockStatus) -> Option<Timestamp> {
+    let ready = status.condition(condition::READY)?;
+    let lifted = status.is(&Phase::Expired) && ready.reason == "Expired";
+    let resolved: Timestamp = block.annotation(RESOLVED)?.parse().ok()?;
+    let during = status.blocked_at()? <= resolved && resolved <= status.unblocked_at()?;
+    (lifted && during).then_some(resolved)
 }
 
 /// The trigger whose brake counts the lifts of `source` by resolved alerts; `None`: a list that is pulled has a brake of its

@@ -20,6 +20,9 @@ use crate::blocks::{self, Error, Result, each, merge, send};
 use crate::report::Report;
 use crate::subject::{Recipe, Subject};
 
+/// Of requests. The first one writes nothing.
+const METHODS: [&str; 5] = ["GET", "POST", "PATCH", "PUT", "DELETE"];
+
 const LANES: usize = 16;
 /// New blocks of the flood, and blocks that fall due while it lasts.
 const FLOOD: usize = 10_000;
@@ -128,7 +131,6 @@ impl Scale {
         let later = now() + SignedDuration::from_hours(5);
         self.active(0..size.blocks, later).await?;
         self.lists(size.entries, later).await?;
-        let before = self.server.resource_version();
 
         let started = Instant::now();
         let mut subject = self.recipe.start()?;
@@ -143,8 +145,12 @@ impl Scale {
         );
         // Statuses of lists are written once; blocks are asserted.
         sleep(Duration::from_secs(20)).await;
-        let writes = self.server.resource_version() - before;
-        add(report, "writes of the start", writes as f64, "");
+        add(
+            report,
+            "writes of the start",
+            writes(&self.metrics().await?),
+            "",
+        );
         let used = subject.usage();
         add(
             report,
@@ -160,12 +166,12 @@ impl Scale {
         );
         add(report, "resident memory, peak", peak(&subject), "MB");
 
-        let (cpu, version) = (subject.usage().cpu, self.server.resource_version());
+        let (cpu, before) = (subject.usage().cpu, self.metrics().await?);
         sleep(size.idle).await;
         let share = (subject.usage().cpu - cpu).as_secs_f64() / size.idle.as_secs_f64();
         add(report, "idle: CPU of one core", 100.0 * share, "%");
-        let writes = self.server.resource_version() - version;
-        add(report, "idle: writes", writes as f64, "");
+        let sent = writes(&self.metrics().await?) - writes(&before);
+        add(report, "idle: writes", sent, "");
 
         self.flood(report, &mut subject, size.blocks).await?;
         add(
@@ -185,7 +191,7 @@ impl Scale {
         self.active(from..from + DUE, due).await?;
         let left = Duration::try_from(due.duration_since(now())).unwrap_or_default();
         sleep(left.saturating_sub(Duration::from_secs(2))).await;
-        let (cpu, version) = (subject.usage().cpu, self.server.resource_version());
+        let cpu = subject.usage().cpu;
         let before = self.metrics().await?;
         let lag = Lag::read(&before);
         let started = Instant::now();
@@ -235,16 +241,8 @@ impl Scale {
         sleep(Duration::from_secs(5)).await;
         let used = (subject.usage().cpu - cpu).as_secs_f64();
         report.add(&self.scenario, "flood: CPU", "ours", used, "s");
-        let writes = self.server.resource_version() - version - FLOOD as u64;
-        report.add(
-            &self.scenario,
-            "flood: writes of the operator",
-            "ours",
-            writes as f64,
-            "",
-        );
         let after = self.metrics().await?;
-        for method in ["GET", "POST", "PATCH", "PUT", "DELETE"] {
+        for method in METHODS {
             let sent = requests(&after, method) - requests(&before, method);
             let figure = format!("flood: requests of the operator, {method}");
             report.add(&self.scenario, &figure, "ours", sent, "");
@@ -368,7 +366,7 @@ fn active(number: usize, now: Timestamp, until: Timestamp) -> Result<(Value, Val
     let place = Place::new("sets", "");
     let block = IPBlock::born(&name, "default", &target, Some(&place), spec);
     let block = serde_json::to_value(block).map_err(setup)?;
-    let message = format!("{ip} is banned by sets until {until:.0}");
+    let message = format!("{ip} is banned by the set engines until {until:.3}");
     let condition = |kind: &str| {
         json!({"type": kind, "status": "True", "reason": "Banned", "message": message,
             "lastTransitionTime": format!("{since:.0}"), "observedGeneration": 1})
@@ -389,6 +387,12 @@ pub(crate) fn sum(metrics: &str, start: &str) -> f64 {
     lines
         .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
         .sum()
+}
+
+/// What the operator wrote.
+fn writes(metrics: &str) -> f64 {
+    let [_, writing @ ..] = METHODS;
+    writing.map(|method| requests(metrics, method)).iter().sum()
 }
 
 /// The requests of the operator with a method.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{Guard, State};
-use crate::guard::{Ask, Settings, brake, window};
+use crate::guard::{Ask, Settings, brake, resolved, window};
 
 // === impl Guard ===
 
@@ -59,6 +59,15 @@ impl Guard {
     /// A brake on lifts held a ban before this process led.
     pub fn recall_lift(&self) {
         self.state.lock().recalled += 1;
+    }
+
+    /// Counts the lift of block `key`, whose alerts of `trigger` were resolved `ago`, before this process led.
+    pub fn recall_lifted(&self, key: &str, trigger: &str, ago: Duration) {
+        if ago < resolved::WINDOW {
+            let now = Instant::now();
+            let at = now.checked_sub(ago).unwrap_or(now);
+            self.state.lock().resolved.recall_lifted(key, trigger, at);
+        }
     }
 
     /// A brake on lifts by resolved alerts held block `key` before this process led. `message` has what releases it.
