@@ -162,3 +162,42 @@ async fn lifts_by_resolved_alerts_before_a_restart_count_for_the_brake_after_it(
     world.banned_becomes(GATEWAY, &left, SECOND).await;
     assert_eq!(world.reason("a2").await, "ResolvedBraked");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_brake_is_found_again_after_a_restart_while_the_gateway_is_away() {
+    let mut world = World::new().await;
+    let mut data = LIFTING.to_vec();
+    data.push(("resyncInterval", "1m"));
+    world.configure(&data).await;
+    let faults = world.faulty(Duration::ZERO);
+    let connect = || Arc::new(super::faulty::Connect(Arc::clone(&faults)));
+    let connector = connect();
+    world
+        .start_with(|settings| settings.connector = Some(connector))
+        .await;
+    world.banned_by_alerts(6, "1h").await;
+    tokio::time::sleep(2 * SECOND).await;
+    for number in 0..6 {
+        world.resolve(&format!("a{number}")).await;
+        tokio::time::sleep(SECOND).await;
+    }
+    let left = ["192.0.2.2", "192.0.2.3", "192.0.2.4", "192.0.2.5"];
+    world.banned_becomes(GATEWAY, &left, SECOND).await;
+    faults.refuses.lock().insert(GATEWAY.to_owned());
+    // Longer than lifts count.
+    tokio::time::sleep(12 * MINUTE).await;
+    for number in 2..6 {
+        let reason = world.reason(&format!("a{number}")).await;
+        assert_ne!(reason, "ResolvedBraked", "the gateway is away");
+    }
+    world.kill();
+    faults.refuses.lock().clear();
+    let connector = connect();
+    world
+        .start_with(|settings| settings.connector = Some(connector))
+        .await;
+    tokio::time::sleep(2 * MINUTE).await;
+    world.banned_becomes(GATEWAY, &left, SECOND).await;
+    assert_eq!(world.reason("a5").await, "ResolvedBraked");
+    assert_eq!(world.metric("ipblock_brake{kind=\"alerts\"}"), 1.0);
+}

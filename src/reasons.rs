@@ -19,10 +19,11 @@ const SOURCES: [&str; 9] = [
 ];
 
 /// Words in the form of a reason that are none.
-const NO_REASONS: [(&str, &str); 21] = [
+const NO_REASONS: [(&str, &str); 22] = [
     ("Ready", "a type of condition"),
     ("Enforced", "a type of condition"),
     ("Lifted", "a type of condition"),
+    ("LiftHeld", "a type of condition"),
     ("Reconcile", "an action of Events"),
     ("Configure", "an action of Events"),
     ("Alert", "an action of Events"),

@@ -97,7 +97,7 @@ pub struct IPBlockStatus {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = schema::engine_keys()))]
     pub engines: Vec<EngineStatus>,
 
-    /// Ready, Enforced, Allowlisted, Shadow, Lifted.
+    /// Ready, Enforced, Allowlisted, Shadow, Lifted, LiftHeld.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = schema::condition_keys()))]
     pub conditions: Vec<Condition>,
@@ -136,7 +136,7 @@ pub struct Escalated {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// Ready, Enforced, Allowlisted, Shadow or Lifted.
+    /// Ready, Enforced, Allowlisted, Shadow, Lifted or LiftHeld.
     #[serde(rename = "type")]
     pub kind: String,
     /// True, False or Unknown.
@@ -177,6 +177,8 @@ pub mod condition {
     pub const SHADOW: &str = "Shadow";
     /// `False` while a lift fails, since its first failure; absent otherwise.
     pub const LIFTED: &str = "Lifted";
+    /// `True` while a brake holds the lift of the ban, whatever else is wrong; absent otherwise.
+    pub const LIFT_HELD: &str = "LiftHeld";
 }
 
 /// The reason of the conditions after a lift that `spec.unblock` asked for.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::facts::{effective_hash, end, span};
-use super::plan::{Announcement, Cause, Change, Effect, INVALID_SPEC, Notice, Problem};
+use super::plan::{Announcement, Cause, Change, Effect, INVALID_SPEC, Notice, Problem, holds_lift};
 use crate::api::ConditionStatus::{self, False, True};
-use crate::api::condition::{ALLOWLISTED, ENFORCED, READY, SHADOW};
+use crate::api::condition::{ALLOWLISTED, ENFORCED, LIFT_HELD, READY, SHADOW};
 use crate::api::{IPBlockStatus, Phase, ResultCode, Standing, UNBLOCKED, write_time};
 use crate::policy::RefusalKind;
 
@@ -81,10 +81,20 @@ impl<'a> Draft<'a> {
     ) {
         self.condition(READY, ready, reason, message);
         self.condition(ENFORCED, enforced, reason, message);
+        self.lift_held(reason, message);
         for other in [ALLOWLISTED, SHADOW] {
             if self.status.condition(other).is_some() {
                 self.condition(other, False, reason, "");
             }
+        }
+    }
+
+    /// The mark by which a brake is found again after a restart: another fault takes the reason of `Ready`.
+    pub(super) fn lift_held(&mut self, reason: &str, message: &str) {
+        if holds_lift(reason) {
+            self.condition(LIFT_HELD, True, reason, message);
+        } else {
+            self.status.remove_condition(LIFT_HELD);
         }
     }
 
@@ -309,6 +319,9 @@ impl<'a> Draft<'a> {
             self.status.is(&Phase::Active) || (foreign && self.status.is(&Phase::Failed));
         self.status.message = Some(message.to_owned());
         self.condition(READY, False, reason, message);
+        if holds_lift(reason) {
+            self.lift_held(reason, message);
+        }
         if !enforced {
             self.status.phase = Some(Phase::Pending);
             self.condition(ENFORCED, False, reason, message);

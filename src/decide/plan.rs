@@ -160,6 +160,11 @@ pub(super) const INVALID_SPEC: &str = "InvalidSpec";
 pub(crate) const LIFT_BRAKED: &str = "LiftBraked";
 pub(crate) const RESOLVED_BRAKED: &str = "ResolvedBraked";
 
+/// Whether a brake holds the lift of a block with this reason.
+pub(crate) fn holds_lift(reason: &str) -> bool {
+    [LIFT_BRAKED, RESOLVED_BRAKED].contains(&reason)
+}
+
 /// What changes about a standing ban.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {

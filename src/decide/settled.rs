@@ -8,7 +8,7 @@ use super::draft::Draft;
 use super::facts::span;
 use super::plan::{Call, Effect, Failure, Notice, Plan, Purpose, Report};
 use crate::api::ConditionStatus::{False, True, Unknown};
-use crate::api::condition::{ENFORCED, LIFTED, READY};
+use crate::api::condition::{ENFORCED, LIFT_HELD, LIFTED, READY};
 use crate::api::{Condition, IPBlock, IPBlockStatus, Phase, ResultCode, Standing};
 
 /// How long after its first failed lift an *earlier* gateway holds up the block. A gateway that was replaced is often
@@ -177,6 +177,12 @@ impl Plan {
             let enforced = if active { Unknown } else { False };
             draft.condition(ENFORCED, enforced, &failure.reason, &message);
         }
+        let problem = match &self.purpose {
+            Purpose::Keep { problem, .. } => problem.as_ref(),
+            _ => None,
+        };
+        let (reason, why) = problem.map_or(("", ""), |it| (it.reason, &*it.message));
+        draft.lift_held(reason, why);
         // A fault that lasts is written and announced once, whatever its wording does.
         let ready = |status: &IPBlockStatus| {
             let ready = status.condition(READY);
@@ -190,7 +196,13 @@ impl Plan {
         if !known {
             draft.announce(true, event, message, Some(Notice::Trouble));
         }
-        let news = !known || draft.status.engines != self.base.engines;
+        let held = |status: &IPBlockStatus| {
+            let held = status.condition(LIFT_HELD);
+            held.map(|held| held.reason.clone())
+        };
+        let news = !known
+            || draft.status.engines != self.base.engines
+            || held(&draft.status) != held(&self.base);
         self.settled(draft, news)
     }
 

@@ -56,13 +56,15 @@ impl BlockReconciler {
             let guard = &self.parts.guard;
             guard.recall_brake(settings, &ready.message, now);
         }
-        if status.is(&Phase::Active) && ready.is_some_and(|ready| ready.reason == LIFT_BRAKED) {
-            self.parts.guard.recall_lift();
-        }
-        let resolved = ready.filter(|ready| ready.reason == RESOLVED_BRAKED);
-        if let Some(ready) = resolved.filter(|_| status.is(&Phase::Active)) {
-            let guard = &self.parts.guard;
-            guard.recall_resolved(&block.key(), &ready.message);
+        // Earlier versions wrote no such condition.
+        let held = status.condition(condition::LIFT_HELD).or(ready);
+        let held = held.filter(|_| status.is(&Phase::Active));
+        match held.map(|held| (held.reason.as_str(), &held.message)) {
+            Some((LIFT_BRAKED, _)) => self.parts.guard.recall_lift(),
+            Some((RESOLVED_BRAKED, message)) => {
+                self.parts.guard.recall_resolved(&block.key(), message);
+            }
+            _ => {}
         }
         if let Some(at) = resolved_lift(block, status)
             && let Some(trigger) = counted_for(source_of(block), config)

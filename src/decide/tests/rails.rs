@@ -198,6 +198,56 @@ fn a_ban_whose_alerts_are_resolved_stays_until_its_end_while_the_brake_holds_suc
     assert_eq!(operations(&case.decide()), [unban("192.0.2.7")], "released");
 }
 
+fn held(case: &Case) -> Option<String> {
+    let status = case.status();
+    let held = status.condition(condition::LIFT_HELD)?;
+    assert_eq!(held.status, ConditionStatus::True);
+    Some(format!("{}: {}", held.reason, held.message))
+}
+
+#[test]
+fn what_a_brake_holds_is_marked_as_held_also_while_the_gateway_is_away() {
+    let resolved = "the brake holds the lifts: to alerts-am-7";
+    for (resolves, away_before) in [(true, false), (true, true), (false, false), (false, true)] {
+        let mut case = Case::active("192.0.2.7", "10m", 60);
+        case.assert = Assert::Due;
+        if away_before {
+            fail(&mut case, now());
+            assert_eq!(held(&case), None);
+        }
+        if resolves {
+            case.annotate(RESOLVED, &now().to_string());
+            case.block.spec.duration = Some("60s".into());
+            case.keeps_resolved = Some(resolved);
+        } else {
+            case.policy.allowlist = allowed("192.0.2.0/24");
+            case.keeps_refused = Some("the brake holds the lift of 100 bans");
+        }
+        if !away_before {
+            case.apply(&case.decide(), now());
+        }
+        fail(&mut case, now());
+        assert_eq!(ready(&case.status()).1, "GatewayRefused");
+        let shown = held(&case).unwrap();
+        if resolves {
+            assert!(shown.starts_with("ResolvedBraked: "), "{shown}");
+            assert!(shown.ends_with(resolved), "{shown}");
+        } else {
+            assert!(shown.starts_with("LiftBraked: "), "{shown}");
+        }
+        // Released, and the gateway is still away.
+        let mut released = case.clone();
+        (released.keeps_resolved, released.keeps_refused) = (None, None);
+        fail(&mut released, now());
+        assert_eq!(held(&released), None);
+        // The edit is taken back, or the alert fires again.
+        case.policy.allowlist.clear();
+        case.block.spec.duration = Some("20m".into());
+        case.apply(&case.decide(), now());
+        assert_eq!(held(&case), None);
+    }
+}
+
 #[test]
 fn a_refused_ban_whose_alerts_are_resolved_stays_until_its_end_while_the_brake_on_edits_holds() {
     let mut case = Case::active("192.0.2.7", "10m", 60);
