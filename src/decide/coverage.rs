@@ -38,6 +38,8 @@ pub struct Claim {
     suspect: bool,
     /// A lift may have removed the ban since it was asserted, and its block was requested.
     rechecked: bool,
+    /// It was admitted, and no record shows it yet.
+    reserved: bool,
 }
 
 /// Another block whose target overlaps.
@@ -160,18 +162,35 @@ impl Coverage {
                 let before = self.claims.get(key);
                 let moves = before.is_some_and(|claim| *claim.place != standing.place);
                 self.set(key, standing.clone(), *until);
+                self.recorded(key);
                 if *fresh && moves {
                     self.untouched(key, &standing.place);
                 }
             }
             ClaimChange::Confirm { standing, until } => {
                 self.set(key, standing.clone(), *until);
+                self.recorded(key);
                 self.asserted(key, at);
             }
             ClaimChange::Lift => self.lifting(key),
             ClaimChange::Remove => return self.remove(key),
         }
         None
+    }
+
+    /// Counts a ban that was admitted, before it is recorded. It is nothing that a ban of another block may be left to: if the
+    /// record fails, and the gateway is another one at the next try, nothing names this place.
+    pub fn reserve(&mut self, key: &str, standing: Standing, until: Option<Timestamp>) {
+        self.set(key, standing, until);
+        if let Some(claim) = self.claims.get_mut(key) {
+            claim.reserved = true;
+        }
+    }
+
+    fn recorded(&mut self, key: &str) {
+        if let Some(claim) = self.claims.get_mut(key) {
+            claim.reserved = false;
+        }
     }
 
     /// Sets the claim that the records of a block show. The first assertion proves it.
@@ -218,6 +237,7 @@ impl Coverage {
                 source: None,
                 suspect: false,
                 rechecked: false,
+                reserved: false,
             },
         );
         if let Some(source) = source {
@@ -371,7 +391,7 @@ impl Coverage {
         }
     }
 
-    /// The claims of other blocks that overlap one of `targets`, each once and in a fixed order.
+    /// The recorded claims of other blocks that overlap one of `targets`, each once and in a fixed order.
     #[must_use]
     pub fn neighbours(&self, targets: &[Target], except: &str) -> Vec<Neighbour> {
         let mut all: Vec<Neighbour> = Vec::new();
@@ -380,6 +400,7 @@ impl Coverage {
             .flat_map(|target| self.keys_overlapping(target, except))
         {
             if let Some(claim) = self.claims.get(&key)
+                && !claim.reserved
                 && all.iter().all(|neighbour| neighbour.key != *key)
             {
                 all.push(Neighbour {

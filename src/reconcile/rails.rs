@@ -5,15 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use tokio::time::Instant;
 
 use super::block::BlockReconciler;
 use super::sweep::request_named;
 use crate::api::{IPBlock, IPBlockStatus, Phase, RESOLVED, condition};
 use crate::config::Config;
-use crate::decide::{
-    Claim, ClaimChange, Coverage, LIFT_BRAKED, RESOLVED_BRAKED, Rails, Run, World, decide,
-};
+use crate::decide::{Claim, Coverage, LIFT_BRAKED, RESOLVED_BRAKED, Rails, Run, World, decide};
 use crate::guard::{self, Ask, Scope, source_of};
 use crate::trigger::Repeat;
 
@@ -115,13 +112,7 @@ impl BlockReconciler {
         let admitted = guard.admit(key, ask(block), &config.guard, &coverage, now);
         let Err(mut hold) = admitted else {
             // Counted from now on, before other blocks ask.
-            let fresh = false;
-            let begin = ClaimChange::Begin {
-                standing,
-                until,
-                fresh,
-            };
-            coverage.apply(key, &begin, Instant::now());
+            coverage.reserve(key, standing, until);
             coverage.attribute(key, source_of(block));
             return run;
         };

@@ -256,6 +256,51 @@ proptest! {
     }
 }
 
+/// Found at random: the record of an admitted ban fails, and the gateway changes before the next try.
+#[test]
+fn no_ban_at_a_former_gateway_is_left_to_a_block_whose_ban_is_not_recorded() {
+    let mut faults = vec![
+        Fault::FailsAfter,
+        Fault::Overtaken(Overtaking::By),
+        Fault::Fenced,
+        Fault::None,
+        Fault::None,
+        Fault::FailsBefore,
+    ];
+    faults.extend([
+        Fault::None,
+        Fault::None,
+        Fault::None,
+        Fault::None,
+        Fault::KilledAfter,
+    ]);
+    let mut simulation = Simulation::new(faults);
+    let mut caps = Settings::default();
+    caps.limits.all = Limit {
+        active: Some(2),
+        per_minute: Some(1),
+    };
+    simulation.caps = Some(caps);
+    let create = |block| Happening::Create {
+        block,
+        target: 2,
+        duration: None,
+        ours: false,
+    };
+    for happening in [
+        Happening::Move(1),
+        create(0),
+        Happening::Pass(603),
+        create(1),
+        Happening::Move(0),
+    ] {
+        simulation.happen(happening);
+    }
+    simulation.mend();
+    simulation.pass(2 * RESYNC.as_secs() + 10);
+    simulation.check();
+}
+
 /// Found at random: the answer to the lift of a range is lost, and an address in it is banned by another block.
 #[test]
 fn a_lift_whose_answer_is_lost_leaves_no_hole_in_an_overlapping_ban() {

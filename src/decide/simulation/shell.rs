@@ -317,13 +317,7 @@ impl Simulation {
         let admitted = self.limiter.admit(asked, caps, active, now, String::new);
         let Err(held) = admitted else {
             self.admitted.push(self.now);
-            let fresh = false;
-            let begin = ClaimChange::Begin {
-                standing,
-                until,
-                fresh,
-            };
-            drop(self.coverage.apply(key, &begin, now));
+            self.coverage.reserve(key, standing, until);
             self.is_within_the_caps();
             return Some(run);
         };
