@@ -97,6 +97,9 @@ async fn a_ban_that_the_brake_on_resolved_alerts_holds_ends_at_its_own_time() {
     world.until("a3", "expired", MINUTE).await;
     world.until("a2", "expired", MINUTE).await;
     assert_eq!(world.metric("ipblock_brake{kind=\"alerts\"}"), 0.0);
+    tokio::time::sleep(MINUTE).await;
+    assert!(world.announced("BrakeEnded", "without a release").await);
+    assert!(!world.announced("BrakeReleased", "").await);
 }
 
 #[tokio::test]

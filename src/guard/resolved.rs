@@ -199,10 +199,13 @@ impl Resolved {
         ended
     }
 
-    /// What is held, in words.
-    pub(super) fn held(&self) -> Vec<String> {
-        let engaged = self.0.values().filter_map(|of| of.engaged.as_ref());
-        engaged.map(|engaged| engaged.why.clone()).collect()
+    /// The triggers whose brakes are engaged, each with what is held, in words.
+    pub(super) fn held(&self) -> Vec<(String, String)> {
+        let held = self.0.iter().filter_map(|(trigger, of)| {
+            let engaged = of.engaged.as_ref()?;
+            Some((trigger.clone(), engaged.why.clone()))
+        });
+        held.collect()
     }
 
     /// Whether a brake is engaged.
@@ -275,10 +278,10 @@ mod tests {
         let held = resolved.held();
         assert_eq!(held.len(), 1);
         assert!(
-            held[0].contains("the lifts of 49 of its 100 bans began"),
+            held[0].1.contains("the lifts of 49 of its 100 bans began"),
             "{held:?}"
         );
-        assert!(held[0].ends_with("to alerts-am-7"), "{held:?}");
+        assert!(held[0].1.ends_with("to alerts-am-7"), "{held:?}");
     }
 
     #[test]
@@ -398,11 +401,11 @@ mod tests {
     fn a_brake_is_found_again_in_the_blocks_that_it_holds() {
         let (mut resolved, now) = (Resolved::default(), Instant::now());
         assert_eq!(lift(&mut resolved, "am-1", 20, 11, now), 2);
-        let why = resolved.held().remove(0);
+        let (trigger, why) = resolved.held().remove(0);
         let message = format!("192.0.2.7 is banned without end; its alerts are resolved; {why}");
         let mut next = Resolved::default();
         next.recall("default/a", &message, Some("alerts-am-1-6"), now);
-        assert_eq!(next.held(), [why]);
+        assert_eq!(next.held(), [(trigger, why)]);
         assert_eq!(lift(&mut next, "am-1", 20, 1, now), 1);
         let mut released = Resolved::default();
         released.recall("default/a", &message, Some("alerts-am-1-7"), now);

@@ -342,6 +342,12 @@ impl Guard {
     /// What the brakes on lifts by resolved alerts hold, in words.
     #[must_use]
     pub fn resolved(&self) -> Vec<String> {
+        let held = self.resolved_of_triggers();
+        held.into_iter().map(|(_, why)| why).collect()
+    }
+
+    /// The same, each with its trigger.
+    pub(crate) fn resolved_of_triggers(&self) -> Vec<(String, String)> {
         self.state.lock().resolved.held()
     }
 

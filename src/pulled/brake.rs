@@ -33,6 +33,14 @@ pub(crate) struct Held {
     standing: usize,
 }
 
+// === impl Held ===
+
+impl Held {
+    pub(crate) fn source(&self) -> &str {
+        &self.source
+    }
+}
+
 // === impl Brakes ===
 
 impl Brakes {

@@ -164,8 +164,16 @@ impl Sources {
     /// What the brakes on lifts hold, in words.
     #[must_use]
     pub fn held(&self) -> Vec<String> {
+        let held = self.held_of_sources();
+        held.into_iter().map(|(_, what)| what).collect()
+    }
+
+    /// The same, each with its source.
+    pub(crate) fn held_of_sources(&self) -> Vec<(String, String)> {
         let held = self.brakes.held();
-        held.iter().map(ToString::to_string).collect()
+        let held = held.iter();
+        held.map(|held| (held.source().to_owned(), held.to_string()))
+            .collect()
     }
 
     /// The rules that refuse bans changed: entries that were refused are requested again at the next pull.

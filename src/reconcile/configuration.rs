@@ -1,6 +1,7 @@
 //! The reconciler of the ConfigMap: reads it, puts it in force, keeps the last good one.
 
 mod chosen;
+mod engaged;
 mod guarded;
 mod memory;
 

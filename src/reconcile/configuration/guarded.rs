@@ -9,6 +9,7 @@ use reeve_controller::Context;
 use reeve_controller::events::EventType;
 
 use super::ConfigurationReconciler;
+use super::engaged::Engaged;
 use crate::config::{Config, allowlist};
 use crate::guard::brake;
 use crate::prefix::Prefixes;
@@ -49,7 +50,7 @@ impl ConfigurationReconciler {
         )
     }
 
-    /// Reports brakes that engaged or were released since the last run.
+    /// Reports brakes that engaged, were released or ended since the last run.
     pub(super) fn report_brakes(&self, ctx: &Context, map: Option<&ConfigMap>) {
         let guard = &self.consumers.guard;
         let lifts = guard.lifts().map(|lifts| lifts.to_string());
@@ -58,24 +59,30 @@ impl ConfigurationReconciler {
             brake::RELEASE
         ));
         let engaged = [("BansBraked", bans), ("LiftsBraked", lifts)];
-        let engaged = engaged.map(|(reason, note)| note.map(|note| (reason, note)));
-        let sources = self.consumers.sources.held();
+        let engaged = engaged
+            .into_iter()
+            .filter_map(|(reason, note)| Some(Engaged::new(reason, "", note?)));
+        let sources = self.consumers.sources.held_of_sources();
         guard.metrics().brake("sources", !sources.is_empty());
-        let sources = sources.into_iter().map(|note| ("SourceLiftsBraked", note));
-        let resolved = guard.resolved().into_iter();
-        let resolved = resolved.map(|note| ("ResolvedLiftsBraked", note));
-        let engaged = engaged.into_iter().flatten().chain(resolved).chain(sources);
-        let engaged: Vec<(&'static str, String)> = engaged.collect();
-        let before = std::mem::replace(&mut self.memory.lock().brakes, engaged.clone());
-        for (reason, note) in engaged.iter().filter(|brake| !before.contains(brake)) {
+        let sources = sources
+            .into_iter()
+            .map(|(source, note)| Engaged::new("SourceLiftsBraked", &source, note));
+        let resolved = guard
+            .resolved_of_triggers()
+            .into_iter()
+            .map(|(trigger, note)| Engaged::new("ResolvedLiftsBraked", &trigger, note));
+        let engaged: Vec<Engaged> = engaged.chain(resolved).chain(sources).collect();
+        let (news, gone) = self.memory.lock().brakes_changed(engaged);
+        for Engaged { reason, note, .. } in &news {
             tracing::warn!(configmap = %self.request, "{note}");
             self.warn(ctx, map, reason, note);
         }
-        let gone = |reason: &str| engaged.iter().all(|(other, _)| *other != reason);
-        for (reason, _) in before.iter().filter(|(reason, _)| gone(reason)) {
-            let note = format!("the brake is released ({reason})");
+        let annotations = map.and_then(|map| map.metadata.annotations.as_ref());
+        let annotation = annotations.and_then(|all| all.get(brake::RELEASE));
+        for brake in &gone {
+            let (reason, note) = brake.ended(annotation.map(String::as_str));
             tracing::info!(configmap = %self.request, "{note}");
-            self.event(ctx, map, EventType::Normal, "BrakeReleased", &note);
+            self.event(ctx, map, EventType::Normal, reason, &note);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::gateway::Answers;
+use super::engaged::Engaged;
 use crate::config::Changes;
 use crate::mounted::Stamp;
 use crate::policy::Allowed;
@@ -33,8 +34,8 @@ pub(super) struct Memory {
     pub(super) answers: Answers,
     /// The entries of the allowlist whose end was reported.
     ending: Vec<(Target, Allowed)>,
-    /// The brakes that were engaged at the last run, by the reason of their Event.
-    pub(super) brakes: Vec<(&'static str, String)>,
+    /// The brakes that were engaged at the last run.
+    brakes: Vec<Engaged>,
 }
 
 // === impl Memory ===
@@ -72,6 +73,16 @@ impl Memory {
         let known = std::mem::replace(&mut self.ending, ending.to_vec());
         let news = ending.iter().filter(|entry| !known.contains(entry));
         news.cloned().collect()
+    }
+
+    /// The brakes are these now. Returns those that engaged or hold something else since the last run, and those that are
+    /// engaged no more.
+    pub(super) fn brakes_changed(&mut self, engaged: Vec<Engaged>) -> (Vec<Engaged>, Vec<Engaged>) {
+        let before = std::mem::replace(&mut self.brakes, engaged);
+        let news = self.brakes.iter().filter(|brake| !before.contains(brake));
+        let gone = before.iter();
+        let gone = gone.filter(|brake| self.brakes.iter().all(|now| !now.is(brake)));
+        (news.cloned().collect(), gone.cloned().collect())
     }
 
     /// Whether `problems` differ from those of the last run: a problem that lasts is reported once.
