@@ -30,6 +30,9 @@ const READINGS: usize = 2;
 /// How long a reading waits for the others.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The error of a reading that waited for that long.
+const BUSY: &str = "other requests read the blocks now; try again";
+
 /// Where the page gets what it shows.
 #[derive(Clone)]
 pub struct Sources {
@@ -90,34 +93,23 @@ impl Reader {
     /// The state, at most a few seconds old.
     ///
     /// # Errors
-    /// Why the blocks cannot be read.
+    /// Why the blocks cannot be read, or that other requests read them for too long.
     pub async fn state(&self) -> Result<Arc<State>, String> {
-        // Others that ask meanwhile wait for this state.
-        let mut last = self.last.lock().await;
-        let begin = Instant::now();
-        if let Some(last) = &*last
-            && last.fresh > begin
-        {
-            return Ok(Arc::clone(&last.state));
-        }
-        let sources = self.sources.clone();
+        recent(&self.last, |until| self.read(until)).await
+    }
+
+    async fn read(&self, until: Instant) -> Result<State, String> {
+        let sources = &self.sources;
         let now = sources.time.now();
         let summary = self
-            .each(move |blocks| {
+            .each(until, move |blocks| {
                 let mut summary = Summary::new(now);
                 blocks.each(|block| summary.add(block))?;
                 Ok(summary)
             })
             .await?;
         let leads = *sources.leads.borrow();
-        let state = summary.into_state(&sources.replica, leads, configuration(&sources));
-        let state = Arc::new(state);
-        let fresh = begin + FRESH.max(begin.elapsed() * REST);
-        *last = Some(Last {
-            state: Arc::clone(&state),
-            fresh,
-        });
-        Ok(state)
+        Ok(summary.into_state(&sources.replica, leads, configuration(sources)))
     }
 
     /// Whether `target` is banned, and why.
@@ -126,7 +118,7 @@ impl Reader {
     /// Why the blocks cannot be read.
     pub async fn why(&self, target: Target) -> Result<Answer, String> {
         let search = self
-            .each(move |blocks| {
+            .each(Instant::now() + PATIENCE, move |blocks| {
                 let mut search = Search::new(target);
                 blocks.each(|block| search.see(block))?;
                 Ok(search)
@@ -149,35 +141,63 @@ impl Reader {
         let lists = self.sources.caches.view(&lists);
         if lists.is_ok_and(|lists| !lists.is_empty()) {
             rules.unknown.push(
-                "entries of BlockLists (kubectl get ipbl -A) are not looked at, and may ban it"
+                "BlockLists are not checked, and an entry of one may ban it (kubectl get ipbl -A)"
                     .to_owned(),
             );
         }
         Ok(search.answer(&rules, self.sources.time.now()))
     }
 
-    /// Reads blocks beside the tasks of the operator: decoding many of them takes a while.
+    /// Reads blocks beside the tasks of the operator: decoding many of them takes a while. Waits for its turn until
+    /// `until`.
     async fn each<T: Send + 'static>(
         &self,
+        until: Instant,
         read: impl FnOnce(Blocks) -> Result<T, ReadError> + Send + 'static,
     ) -> Result<T, String> {
         let lister = self.sources.caches.lister::<IPBlock>();
         let lister = lister.map_err(|error| error.to_string())?;
         let blocks = Blocks(BlockPages::new(lister));
-        let done = beside(&self.readings, move || read(blocks)).await?;
+        let done = beside(&self.readings, until, move || read(blocks)).await?;
         done.map_err(|error| error.to_string())
     }
 }
 
-/// Runs `read` beside the tasks of the operator, when one of `readings` is free.
+/// The last state while it is fresh, else a new one. `read` waits for its turn until the time that it gets.
+async fn recent<F: Future<Output = Result<State, String>>>(
+    last: &Mutex<Option<Last>>,
+    read: impl FnOnce(Instant) -> F,
+) -> Result<Arc<State>, String> {
+    // One limit for both waits, or the waits of many requests would add up.
+    let until = Instant::now() + PATIENCE;
+    // Others that ask meanwhile wait for this state.
+    let last = tokio::time::timeout_at(until, last.lock()).await;
+    let mut last = last.map_err(|_| BUSY)?;
+    let begin = Instant::now();
+    if let Some(last) = &*last
+        && last.fresh > begin
+    {
+        return Ok(Arc::clone(&last.state));
+    }
+    let state = Arc::new(read(until).await?);
+    let fresh = begin + FRESH.max(begin.elapsed() * REST);
+    *last = Some(Last {
+        state: Arc::clone(&state),
+        fresh,
+    });
+    Ok(state)
+}
+
+/// Runs `read` beside the tasks of the operator, when one of `readings` is free before `until`.
 async fn beside<T: Send + 'static>(
     readings: &Arc<Semaphore>,
+    until: Instant,
     read: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, String> {
     let permit = Arc::clone(readings).acquire_owned();
-    let permit = tokio::time::timeout(PATIENCE, permit).await;
+    let permit = tokio::time::timeout_at(until, permit).await;
     let Ok(Ok(permit)) = permit else {
-        return Err("other requests read the blocks now; try again".to_owned());
+        return Err(BUSY.to_owned());
     };
     let done = tokio::task::spawn_blocking(move || {
         // A client that left does not end its reading.
@@ -259,6 +279,10 @@ fn configuration(sources: &Sources) -> Configuration {
 mod tests {
     use super::*;
 
+    fn patience() -> Instant {
+        Instant::now() + PATIENCE
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_reading_whose_client_left_counts_until_it_ends() {
         let readings = Arc::new(Semaphore::new(1));
@@ -270,18 +294,41 @@ mod tests {
                 begin.send(()).unwrap();
                 ends.recv().unwrap();
             };
-            beside(&first, read).await
+            beside(&first, patience(), read).await
         });
         began.await.unwrap();
         first.abort();
         assert!(first.await.unwrap_err().is_cancelled());
         let second = Arc::clone(&readings);
-        let second = tokio::spawn(async move { beside(&second, || ()).await });
+        let second = tokio::spawn(async move { beside(&second, patience(), || ()).await });
         tokio::task::yield_now().await;
         tokio::time::advance(PATIENCE).await;
         let refused = second.await.unwrap().unwrap_err();
         assert!(refused.contains("try again"), "{refused}");
         end.send(()).unwrap();
-        assert_eq!(beside(&readings, || 7).await, Ok(7));
+        assert_eq!(beside(&readings, patience(), || 7).await, Ok(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_for_the_state_do_not_add_up_their_waits() {
+        let last = Mutex::new(None);
+        let readings = Arc::new(Semaphore::new(1));
+        let ask = || {
+            recent(&last, |until| {
+                beside(&readings, until, || {
+                    let summary = Summary::new(jiff::Timestamp::UNIX_EPOCH);
+                    summary.into_state("pod-0", true, Configuration::default())
+                })
+            })
+        };
+        let begin = Instant::now();
+        let held = readings.try_acquire().unwrap();
+        let (first, second, third) = tokio::join!(ask(), ask(), ask());
+        for answer in [first, second, third] {
+            assert_eq!(answer.unwrap_err(), BUSY);
+        }
+        assert_eq!(begin.elapsed(), PATIENCE);
+        drop(held);
+        assert_eq!(ask().await.unwrap().replica, "pod-0");
     }
 }
