@@ -297,7 +297,11 @@ impl Intake {
                 )
             }
             Answer::Extend(longer) => {
-                let joined = self.joined(present, wanted, Some(&longer));
+                let joined = if repeat::is_kept_by_brake(present, self.shared.time.now()) {
+                    self.resumed(present, wanted, &longer)
+                } else {
+                    self.joined(present, wanted, Some(&longer))
+                };
                 let mut annotations = joined.unwrap_or_else(|| json!({}));
                 // The ban is wanted again, and a late end must not take it back.
                 annotations[RESOLVED] = serde_json::Value::Null;
@@ -372,6 +376,20 @@ impl Intake {
         let mut firing = Firing::of(present)?;
         let changed = firing.add(&self.source, &wanted.alert, duration);
         changed.then(|| json!({ ALERTS: firing.text() }))
+    }
+
+    /// The annotation of a ban that the brake keeps though its alerts were resolved, and that this alert asks for again.
+    /// `None`: another trigger made the ban, so it runs to its end.
+    fn resumed(
+        &self,
+        present: &IPBlock,
+        wanted: &Wanted,
+        duration: &str,
+    ) -> Option<serde_json::Value> {
+        let made = self.lifts && source_of(present) == self.source;
+        let bans = present.status.as_ref().map_or(0, IPBlockStatus::bans);
+        let firing = || Firing::new(&self.source, bans, duration, &wanted.alert);
+        made.then(|| json!({ ALERTS: firing().text() }))
     }
 
     async fn ended(&self, resolved: &Resolved, namespace: &str) -> Result<Outcome, BlocksError> {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::{INTENT, IPBlock, IPBlockStatus, Intent, Phase, condition};
+use crate::api::{INTENT, IPBlock, IPBlockStatus, Intent, Phase, RESOLVED, condition};
+use crate::decide::RESOLVED_BRAKED;
 use crate::duration;
 use crate::guard::Escalation;
 use crate::policy::RefusalKind;
@@ -57,23 +58,60 @@ pub(crate) fn answer(block: &IPBlock, asked: &str, rules: Rules, now: Timestamp)
     if triggered || block.spec.unblock == Some(true) {
         return Answer::LeaveAlone;
     }
+    if let Some(longer) = resumed(block, asked, rules, now) {
+        return Answer::Extend(longer);
+    }
     // Between the intent of a new ban and its outcome the phase is the former one.
     let resting = phase.is_some_and(Phase::is_over) && !block.has_begun_ban();
     let graced = status.is_some_and(|status| in_grace(status, rules.grace, now));
     if block.is_overdue(now) || is_lapsing(block, now) || (resting && !graced) {
         return Answer::Trigger;
     }
+    let pending = |length| is_longer_than_pending(block, length).then(|| asked.to_owned());
     let longer = match (rules.repeated, duration::parse(asked)) {
         (Repeat::Ignore, _) | (_, Err(_)) => None,
-        (repeated, Ok(length)) => {
-            let longer = match (repeated, rules.escalation) {
-                (Repeat::Escalate, Some(escalation)) => next_step(block, escalation, rules, now),
-                _ => extension(block, length, rules.most, now),
-            };
-            longer.or_else(|| is_longer_than_pending(block, length).then(|| asked.to_owned()))
-        }
+        (_, Ok(length)) => prolonged(block, length, rules, now).or_else(|| pending(length)),
     };
     longer.map_or(Answer::LeaveAlone, Answer::Extend)
+}
+
+/// The `spec.duration` that moves the end of an active block, as the setting for repeated alerts has it.
+fn prolonged(block: &IPBlock, asked: Duration, rules: Rules, now: Timestamp) -> Option<String> {
+    match (rules.repeated, rules.escalation) {
+        (Repeat::Ignore, _) => None,
+        (Repeat::Escalate, Some(escalation)) => next_step(block, escalation, rules, now),
+        _ => extension(block, asked, rules.most, now),
+    }
+}
+
+/// The `spec.duration` of a block whose alerts were resolved and whose ban the brake on such lifts keeps: the ban has not
+/// ended, so an alert that fires again takes back the end that its `spec.duration` requests, and prolongs it as any other
+/// repeated alert. `None`: it is not such a block.
+fn resumed(block: &IPBlock, asked: &str, rules: Rules, now: Timestamp) -> Option<String> {
+    if !is_kept_by_brake(block, now) {
+        return None;
+    }
+    let status = block.status.as_ref()?;
+    let (began, end) = (status.blocked_at()?, status.expires_at()?);
+    let granted = Duration::try_from(end.duration_since(began)).ok()?;
+    let mut restored = block.clone();
+    restored.spec.duration = Some(duration::display(granted));
+    let longer = duration::parse(asked).ok();
+    let longer = longer.and_then(|asked| prolonged(&restored, asked, rules, now));
+    longer.or(restored.spec.duration)
+}
+
+/// Whether the alerts of the ban of `block` are resolved, and the brake on such lifts keeps it until its end.
+pub(super) fn is_kept_by_brake(block: &IPBlock, now: Timestamp) -> bool {
+    let Some(status) = &block.status else {
+        return false;
+    };
+    let ready = status.condition(condition::READY);
+    status.is(&Phase::Active)
+        && ready.is_some_and(|ready| ready.reason == RESOLVED_BRAKED)
+        && block.annotation(RESOLVED).is_some()
+        && block.is_overdue(now)
+        && status.expires_at().is_some_and(|end| end > now)
 }
 
 /// Whether the ban of `block` is not made yet, and `asked` is longer than it will be.

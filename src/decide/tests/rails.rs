@@ -171,6 +171,7 @@ fn a_ban_whose_alerts_are_resolved_stays_until_its_end_while_the_brake_holds_suc
     let mut case = Case::active("192.0.2.7", "10m", 60);
     case.annotate(RESOLVED, &now().to_string());
     case.block.spec.duration = Some("60s".into());
+    let bans = case.status().bans();
     let plan = case.decide();
     assert!(plan.0.lifts_resolved());
     assert_eq!(operations(&plan), [unban("192.0.2.7")]);
@@ -189,11 +190,22 @@ fn a_ban_whose_alerts_are_resolved_stays_until_its_end_while_the_brake_holds_suc
     let end = case.at(now() + seconds(540));
     assert_eq!(operations(&end), [unban("192.0.2.7")], "its own end");
     assert!(!end.0.lifts_resolved());
-    // The alert fires again: the trigger asks for the ban.
+    // The alert fires again: the trigger writes the duration that was granted, and a release lifts nothing.
     let mut again = case.clone();
-    again.block.spec.duration = Some("20m".into());
-    let settled = again.apply(&again.decide(), now());
-    assert_eq!(length(&settled.status.unwrap()), 1200);
+    again.block.spec.duration = Some("10m".into());
+    let annotations = again.block.metadata.annotations.as_mut().unwrap();
+    annotations.remove(RESOLVED);
+    for keeps_resolved in [Some("the brake holds the lifts"), None] {
+        again.keeps_resolved = keeps_resolved;
+        let plan = again.decide();
+        assert!(!plan.0.lifts_resolved());
+        assert!(!operations(&plan).contains(&unban("192.0.2.7")));
+        again.apply(&plan, now());
+        let status = again.status();
+        assert_eq!((length(&status), status.bans()), (600, bans));
+        let ready = status.condition("Ready").unwrap();
+        assert_ne!(ready.reason, "ResolvedBraked");
+    }
     case.keeps_resolved = None;
     assert_eq!(operations(&case.decide()), [unban("192.0.2.7")], "released");
 }
@@ -265,7 +277,7 @@ fn a_refused_ban_whose_alerts_are_resolved_stays_until_its_end_while_the_brake_o
         let end = case.at(now() + seconds(540));
         assert_eq!(operations(&end), [unban("192.0.2.7")], "its own end");
     }
-    // A shorter duration of a user lifts the ban.
+    // An edit that shortens the duration lifts the ban.
     let annotations = case.block.metadata.annotations.as_mut().unwrap();
     annotations.remove(RESOLVED);
     assert_eq!(operations(&case.decide()), [unban("192.0.2.7")]);

@@ -240,3 +240,45 @@ async fn a_resolved_alert_whose_write_conflicts_is_tried_again_and_an_outage_is_
     let outcome = intake.resolve(&resolved("1.2.3.5", "a")).await;
     assert_eq!(outcome, Outcome::Unavailable("down".into()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_alert_for_a_ban_that_the_brake_kept_after_its_alerts_resolved_goes_on_with_that_ban() {
+    for (minutes_ago, repeated, length, duration) in [
+        (10, Repeat::Extend, "1h", "1h"),
+        (10, Repeat::Extend, "5h", "5h10m"),
+        (40, Repeat::Extend, "1h", "1h40m"),
+        (40, Repeat::Ignore, "1h", "1h"),
+    ] {
+        let blocks = Arc::new(InMemory::default());
+        let mut intake = lifting(&blocks, "am");
+        intake.repeated = Some(repeated);
+        intake.take(&alert("1.2.3.4", "a")).await;
+        ban(&blocks, NAME, minutes_ago);
+        let resolved = resolved("1.2.3.4", "a");
+        assert_eq!(intake.resolve(&resolved).await, Outcome::Lifted);
+        let mut kept = blocks.one(NAME);
+        let ready = crate::api::ConditionStatus::True;
+        let status = kept.status.as_mut().unwrap();
+        status.set_condition("Ready", ready, "ResolvedBraked", "", now());
+        blocks.put(kept);
+
+        // Another trigger asks for the ban, which is not its own.
+        let before = blocks.one(NAME);
+        let other = lifting(&blocks, "other");
+        assert_eq!(other.take(&alert("1.2.3.4", "o")).await, Outcome::Extended);
+        assert_eq!(blocks.one(NAME).annotation(ALERTS), None);
+        blocks.put(before);
+
+        let again = Wanted {
+            duration: Some(length.into()),
+            ..alert("1.2.3.4", "a")
+        };
+        assert_eq!(intake.take(&again).await, Outcome::Extended);
+        let block = blocks.one(NAME);
+        assert_ne!(block.spec.trigger, Some(true), "it is no new ban");
+        assert_eq!(block.spec.duration.as_deref(), Some(duration));
+        assert_eq!(block.annotation(RESOLVED), None, "a release keeps it");
+        assert_eq!(intake.take(&again).await, Outcome::LeftAlone, "it is once");
+        assert_eq!(intake.resolve(&resolved).await, Outcome::Lifted);
+    }
+}
