@@ -22,11 +22,13 @@ const NAMED: usize = 20;
 /// How often the reading begins again when the server drops its state.
 const READINGS: u32 = 3;
 
-/// The lists that have a target.
+/// The lists that have a target, or parts of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listed {
-    /// A sentence for each, at most [`NAMED`], and one about the others.
+    /// A sentence for each that has all of it, at most [`NAMED`], and one about the others.
     pub(crate) facts: Vec<String>,
+    /// The same for those that only have parts of it.
+    pub(crate) parts: Vec<String>,
     /// What could not be read.
     pub(crate) unknown: Option<String>,
 }
@@ -37,36 +39,64 @@ pub(crate) async fn search(cluster: &Cluster, target: &Target) -> Listed {
     let lists = cluster.client.objects::<BlockList>();
     let mut tries = 1;
     'read: loop {
-        let (mut facts, mut more) = (Vec::new(), 0_usize);
+        let (mut whole, mut parts) = (Named::default(), Named::default());
         let mut pages = lists.pages(cluster.chosen.as_deref(), &params);
         loop {
             match pages.next().await {
                 Ok(Some(page)) => {
                     for list in &page.items {
                         match fact(list, target, cluster.now()) {
-                            Some(fact) if facts.len() < NAMED => facts.push(fact),
-                            Some(_) => more += 1,
+                            Some(Fact::Whole(text)) => whole.add(text),
+                            Some(Fact::Parts(text)) => parts.add(text),
                             None => {}
                         }
                     }
                 }
-                Ok(None) => {
-                    if more > 0 {
-                        facts.push(format!("{more} more BlockLists have it"));
-                    }
-                    let unknown = None;
-                    return Listed { facts, unknown };
-                }
+                Ok(None) => return listed(whole, parts, None),
                 Err(error) if error.is_expired() && tries < READINGS => {
                     tries += 1;
                     continue 'read;
                 }
                 Err(error) => {
-                    let unknown = problem(cluster, &error);
-                    return Listed { facts, unknown };
+                    return listed(whole, parts, problem(cluster, &error));
                 }
             }
         }
+    }
+}
+
+fn listed(whole: Named, parts: Named, unknown: Option<String>) -> Listed {
+    Listed {
+        facts: whole.facts("have it"),
+        parts: parts.facts("have parts of it"),
+        unknown,
+    }
+}
+
+/// The first sentences of many.
+#[derive(Debug, Default)]
+struct Named {
+    first: Vec<String>,
+    more: usize,
+}
+
+// === impl Named ===
+
+impl Named {
+    fn add(&mut self, text: String) {
+        if self.first.len() < NAMED {
+            self.first.push(text);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn facts(mut self, what: &str) -> Vec<String> {
+        if self.more > 0 {
+            self.first
+                .push(format!("{} more BlockLists {what}", self.more));
+        }
+        self.first
     }
 }
 
@@ -123,43 +153,71 @@ fn problem(cluster: &Cluster, error: &ClientError) -> Option<String> {
     ))
 }
 
-/// The entry of `list` that covers `target` and ends last; `None`: none does.
-fn fact(list: &BlockList, target: &Target, now: Timestamp) -> Option<String> {
+/// What a list has of a target, as a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fact {
+    Whole(String),
+    Parts(String),
+}
+
+/// The entry of `list` that covers `target` and ends last, or the number of entries inside of it; `None`: none overlaps.
+fn fact(list: &BlockList, target: &Target, now: Timestamp) -> Option<Fact> {
     let default = list.spec.default_duration.as_deref().unwrap_or_default();
-    let default = duration::parse_optional(default).ok()?;
+    // The operator refuses entries without an end when it is wrong, and enforces the others.
+    let default = duration::parse_optional(default).ok();
     let ends = |until: Option<&str>| match until.filter(|text| !text.is_empty()) {
         Some(text) => text.trim().parse().ok(),
-        None => Some(default.map_or(Timestamp::MAX, |length| {
+        None => Some(default?.map_or(Timestamp::MAX, |length| {
             let since = list.changed_at().unwrap_or(now);
             let length = SignedDuration::try_from(length).unwrap_or(SignedDuration::MAX);
             since.checked_add(length).unwrap_or(Timestamp::MAX)
         })),
     };
-    let covering = list.spec.entries.iter().filter_map(|entry| {
-        let range: Target = entry.target.parse().ok()?;
-        let end = ends(entry.until.as_deref()).filter(|end| *end > now)?;
-        range.contains(target).then_some((end, range))
-    });
-    let (end, range) = covering.max_by_key(|(end, _)| *end)?;
+    let (mut last, mut inside) = (None, 0_usize);
+    for entry in &list.spec.entries {
+        let Ok(range) = entry.target.parse::<Target>() else {
+            continue;
+        };
+        let Some(end) = ends(entry.until.as_deref()).filter(|end| *end > now) else {
+            continue;
+        };
+        if range.contains(target) {
+            if last.is_none_or(|(latest, _)| latest <= end) {
+                last = Some((end, range));
+            }
+        } else if target.contains(&range) {
+            inside += 1;
+        }
+    }
+    let has = match (last, inside) {
+        (Some((end, range)), _) if end == Timestamp::MAX => format!("{range} without end"),
+        (Some((end, range)), _) => format!("{range} until {}", moment(end, now)),
+        (None, 0) => return None,
+        (None, 1) => format!("1 entry inside of {target}"),
+        (None, count) => format!("{count} entries inside of {target}"),
+    };
     let namespace = list.metadata.namespace.as_deref().unwrap_or_default();
     let name = list.metadata.name.as_deref().unwrap_or_default();
-    let until = if end == Timestamp::MAX {
-        "without end".to_owned()
+    let it = if last.is_none() && inside > 1 {
+        "them"
     } else {
-        format!("until {}", moment(end, now))
+        "it"
     };
     let state = if list.spec.suspended == Some(true) {
-        "the list is suspended"
+        "the list is suspended".to_owned()
     } else {
-        "set engines ban it, unless the status of the list says otherwise"
+        format!("set engines ban {it}, unless the status of the list says otherwise")
     };
     let written = BlockList::written_for(&list.metadata);
     let written = written.map_or_else(String::new, |source| {
         format!("; the operator writes it for the source {source}")
     });
-    Some(format!(
-        "the BlockList {namespace}/{name} has {range} {until}; {state}{written}"
-    ))
+    let text = format!("the BlockList {namespace}/{name} has {has}; {state}{written}");
+    Some(if last.is_some() {
+        Fact::Whole(text)
+    } else {
+        Fact::Parts(text)
+    })
 }
 
 #[cfg(test)]
@@ -167,44 +225,90 @@ mod tests {
     use super::*;
     use ipblock_operator::api::{BlockListSpec, ListEntry};
 
+    fn now() -> Timestamp {
+        "2026-01-01T12:00:00Z".parse().unwrap()
+    }
+
+    fn entries(entries: &[(&str, &str)]) -> BlockList {
+        let entries = entries.iter().map(|(target, until)| ListEntry {
+            target: (*target).into(),
+            until: (!until.is_empty()).then(|| (*until).into()),
+            reason: None,
+        });
+        let spec = BlockListSpec {
+            entries: entries.collect(),
+            ..BlockListSpec::default()
+        };
+        let mut list = BlockList::new("feed", spec);
+        list.metadata.namespace = Some("web".into());
+        list
+    }
+
+    fn whole(list: &BlockList, target: &Target) -> String {
+        match fact(list, target, now()) {
+            Some(Fact::Whole(text)) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn entries_inside_of_a_range_are_counted() {
+        let (over, late) = ("2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z");
+        let range = "192.0.2.0/24".parse().unwrap();
+        let has = |list: &[(&str, &str)]| fact(&entries(list), &range, now());
+        assert_eq!(
+            has(&[("192.0.2.7", late), ("192.0.2.8", over), ("192.0.3.7", "")]),
+            Some(Fact::Parts("the BlockList web/feed has 1 entry inside of 192.0.2.0/24; set engines ban it, unless the status of the list says otherwise".into()))
+        );
+        assert_eq!(
+            has(&[("192.0.2.7", late), ("192.0.2.128/25", "")]),
+            Some(Fact::Parts("the BlockList web/feed has 2 entries inside of 192.0.2.0/24; set engines ban them, unless the status of the list says otherwise".into()))
+        );
+        let all = has(&[("192.0.2.7", late), ("192.0.0.0/16", late)]);
+        assert!(matches!(all, Some(Fact::Whole(_))), "{all:?}");
+        assert_eq!(has(&[("192.0.2.7", over), ("192.0.3.7", "")]), None);
+    }
+
+    #[test]
+    fn lists_beyond_the_named_ones_are_counted() {
+        let mut named = Named::default();
+        for _ in 0..NAMED + 2 {
+            named.add("it".into());
+        }
+        let facts = named.facts("have parts of it");
+        assert_eq!(facts.len(), NAMED + 1);
+        assert_eq!(facts[NAMED], "2 more BlockLists have parts of it");
+    }
+
     #[test]
     fn the_entry_that_covers_and_ends_last_is_named_and_ends_are_as_the_operator_reads_them() {
-        let now: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
-        let entries = |entries: &[(&str, &str)]| {
-            let entries = entries.iter().map(|(target, until)| ListEntry {
-                target: (*target).into(),
-                until: (!until.is_empty()).then(|| (*until).into()),
-                reason: None,
-            });
-            let spec = BlockListSpec {
-                entries: entries.collect(),
-                ..BlockListSpec::default()
-            };
-            let mut list = BlockList::new("feed", spec);
-            list.metadata.namespace = Some("web".into());
-            list
-        };
         let target = "192.0.2.7".parse().unwrap();
         let (early, late) = ("2026-01-01T12:10:00Z", "2026-01-01T13:00:00Z");
         let both = entries(&[("192.0.2.7", early), ("192.0.2.0/24", late)]);
         assert_eq!(
-            fact(&both, &target, now).unwrap(),
+            whole(&both, &target),
             "the BlockList web/feed has 192.0.2.0/24 until 2026-01-01T13:00:00Z (in 1h); set engines ban it, unless the status of the list says otherwise"
         );
         let mut bare = entries(&[("192.0.2.7", "")]);
         bare.spec.suspended = Some(true);
         assert_eq!(
-            fact(&bare, &target, now).unwrap(),
+            whole(&bare, &target),
             "the BlockList web/feed has 192.0.2.7 without end; the list is suspended"
         );
         bare.spec.default_duration = Some("30m".into());
-        let text = fact(&bare, &target, now).unwrap();
+        let text = whole(&bare, &target);
         assert!(text.contains("until 2026-01-01T12:30:00Z"), "{text}");
         for none in [
             entries(&[("192.0.2.7", "2026-01-01T12:00:00Z"), ("192.0.2.8", late)]),
             entries(&[("x", late), ("192.0.2.7", "soon")]),
         ] {
-            assert_eq!(fact(&none, &target, now), None);
+            assert_eq!(fact(&none, &target, now()), None);
         }
+        let mut wrong = entries(&[("192.0.2.0/24", ""), ("192.0.2.7", late)]);
+        wrong.spec.default_duration = Some("soon".into());
+        let text = whole(&wrong, &target);
+        assert!(text.contains("has 192.0.2.7 until 2026-01-01T13"), "{text}");
+        wrong.spec.entries.pop();
+        assert_eq!(fact(&wrong, &target, now()), None, "it has no end");
     }
 }

@@ -88,11 +88,15 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Unban) -> Result<
     for fact in &listed.facts {
         note(&format!("{target} stays banned: {fact}; {LISTED}"));
     }
+    for fact in &listed.parts {
+        note(&format!("parts of {target} stay banned: {fact}; {LISTED}"));
+    }
     if let Some(unknown) = &listed.unknown {
         note(&format!("note: {unknown}"));
     }
     lifted?;
-    Ok(if plan.stays.is_empty() && listed.facts.is_empty() {
+    let unlisted = listed.facts.is_empty() && listed.parts.is_empty();
+    Ok(if plan.stays.is_empty() && unlisted {
         Exit::Success
     } else {
         Exit::Failure
@@ -185,7 +189,7 @@ fn nothing(target: Target, plan: &Plan, listed: &Listed, cluster: &Cluster) -> E
             entry.target
         ));
     }
-    for fact in &listed.facts {
+    for fact in listed.facts.iter().chain(&listed.parts) {
         text.push_str(&format!("; {fact}; {LISTED}"));
     }
     Error::Refused(text)

@@ -169,6 +169,9 @@ async fn lists_that_have_the_address_are_named_and_a_check_says_that_it_reads_no
         );
         assert!(answer.starts_with(&whole), "{answer}");
     }
+    let range = world.ok("why 192.0.0.0/22").await;
+    let inside = "web/feed-3 has 1 entry inside of 192.0.0.0/22; set engines ban it";
+    assert!(range.contains(inside), "{range}");
     let none = world.ok("why 192.0.9.7").await;
     assert!(none.starts_with("192.0.9.7 is not banned\n"), "{none}");
     assert!(!none.contains("BlockList"), "{none}");
