@@ -61,7 +61,10 @@ Role default/ipblock-operator:
     resources: [leases]
     resourceNames: [ipblock-operator]
     verbs: [delete]
+  - apiGroups: [ops.yiiong.top]
+    resources: [blocklists]
+    verbs: [create, patch, delete]
 "#;
-    // Alerts create blocks. The uninstall command reads the configuration, and deletes the record and the Lease.
+    // Alerts create blocks, and sources of many entries lists. The uninstall command reads the configuration, and deletes the record and the Lease.
     assert_eq!(unused, expected);
 }

@@ -40,7 +40,6 @@ pub(crate) struct Size {
 }
 
 struct Scale {
-    server: ApiServer,
     client: Client,
     recipe: Recipe,
     list: SocketAddr,
@@ -76,7 +75,6 @@ pub(crate) async fn run(
         log,
     };
     let scale = Scale {
-        server,
         client,
         recipe,
         list,
