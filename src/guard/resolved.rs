@@ -83,6 +83,10 @@ impl Resolved {
             return Ok(());
         };
         let of = self.0.entry(trigger.to_owned()).or_default();
+        if of.known.get(key) == Some(&false) {
+            // It has begun: to hold it now would ban again what the gateway may have lifted.
+            return Ok(());
+        }
         if let Some(engaged) = &mut of.engaged {
             engaged.held.insert(key.into());
             return Err(engaged.why.clone());
@@ -317,6 +321,8 @@ mod tests {
         assert!((1..100).all(|number| admit(number).is_ok()));
         let why = admit(100).unwrap_err();
         assert!(why.contains("the lifts of 99 of its 200 bans"), "{why}");
+        assert_eq!(admit(1), Ok(()), "one that has begun goes on");
+        assert!(admit(101).is_err());
     }
 
     #[test]

@@ -217,6 +217,11 @@ impl ListSink {
         let Some(list) = optional(self.client.get::<BlockList>(&key).await)? else {
             return Ok(());
         };
+        let now_of = BlockList::written_for(&list.metadata);
+        if now_of != BlockList::written_for(meta) || list.metadata.deletion_timestamp.is_some() {
+            // Another client took its labels meanwhile, and keeps it.
+            return Ok(());
+        }
         let items = written::items(&list);
         let stands = |item: &Item| item.until.at().is_none_or(|end| end > now);
         if items.len() < list.spec.entries.len() || items.iter().any(stands) {
@@ -358,7 +363,7 @@ impl Work<'_> {
         if answer.as_ref().is_err_and(client::Error::is_conflict) {
             // Its status may have been written since. An edit of the spec is read first.
             let meta = client.get_metadata::<BlockList>(&key).await?;
-            if before.is_at(&meta) {
+            if before.is_at(&meta) && self.owns(&meta) {
                 before.version = meta.resource_version.unwrap_or_default();
                 answer = patch(&before.version).await;
             }

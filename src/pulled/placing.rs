@@ -117,7 +117,7 @@ pub(super) fn plan(
     merge(&mut drafts, &mut waiting);
     place(&mut drafts, waiting, taken);
     let mut plan = Plan::default();
-    let mut renewed = Vec::new();
+    let (mut renewed, mut new) = (Vec::new(), Vec::new());
     for (number, mut draft) in drafts {
         if draft.items.is_empty() {
             plan.deletes.push(number);
@@ -128,13 +128,17 @@ pub(super) fn plan(
         }
         draft.items.sort_unstable_by_key(|item| item.target);
         let write = (number, draft.items.into());
-        if draft.changed {
+        if !lists.contains_key(&number) {
+            new.push(write);
+        } else if draft.changed {
             plan.writes.push(write);
         } else {
             renewed.push(write);
         }
     }
     plan.writes.append(&mut renewed);
+    // Last: where new lists are refused, as by a quota, the bans of the others are still prolonged.
+    plan.writes.append(&mut new);
     plan
 }
 

@@ -55,6 +55,17 @@ fn sizes(lists: &Lists) -> Vec<(u32, usize)> {
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 #[test]
+fn lists_that_are_new_are_written_after_those_whose_bans_are_prolonged() {
+    let mut lists = Lists::new();
+    step(&mut lists, &entries(0..5_000, DAY), &midnight());
+    let evening = at("2026-01-01T18:00:00Z");
+    let more = entries(0..6_000, DAY);
+    let plan = plan(&lists, &more, &BTreeSet::new(), false, &evening);
+    let numbers: Vec<u32> = plan.writes.iter().map(|write| write.0).collect();
+    assert_eq!(numbers, [0, 1]);
+}
+
+#[test]
 fn new_entries_touch_as_few_lists_as_have_room_and_unchanged_ones_none() {
     let mut lists = Lists::new();
     assert_eq!(

@@ -106,9 +106,11 @@ pub(super) fn is_kept_by_brake(block: &IPBlock, now: Timestamp) -> bool {
     let Some(status) = &block.status else {
         return false;
     };
-    let ready = status.condition(condition::READY);
+    // While the ban cannot be asserted, Ready has another reason.
+    let kinds = [condition::READY, condition::LIFT_HELD];
+    let mut conditions = kinds.iter().filter_map(|kind| status.condition(kind));
     status.is(&Phase::Active)
-        && ready.is_some_and(|ready| ready.reason == RESOLVED_BRAKED)
+        && conditions.any(|condition| condition.reason == RESOLVED_BRAKED)
         && block.annotation(RESOLVED).is_some()
         && block.is_overdue(now)
         && status.expires_at().is_some_and(|end| end > now)
