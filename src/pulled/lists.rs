@@ -321,10 +321,17 @@ impl Work<'_> {
                 }
             }
         }
+        // A write that fails keeps no list that is empty: it would ban what the source has no more.
+        let emptied = self.delete(state, plan.empty).await;
         if let Some(why) = first {
             return Err(why);
         }
-        for number in plan.deletes {
+        emptied?;
+        self.delete(state, plan.deletes).await
+    }
+
+    async fn delete(&self, state: &mut State, numbers: Vec<u32>) -> Result<(), String> {
+        for number in numbers {
             let Some(written) = state.remove(&number) else {
                 continue;
             };

@@ -58,7 +58,9 @@ pub(super) struct Gone {
 pub(super) struct Plan {
     /// The lists to write, with all of their entries: first those that gain or lose entries, then those that are renewed.
     pub(super) writes: Vec<(u32, Arc<[Item]>)>,
-    /// The lists to delete, once all writes have succeeded: another list has their entries.
+    /// The lists to delete: the source has nothing of them any more.
+    pub(super) empty: Vec<u32>,
+    /// The lists to delete once all writes have succeeded: another list has their entries.
     pub(super) deletes: Vec<u32>,
 }
 
@@ -72,6 +74,8 @@ struct Draft {
     due: bool,
     /// Its entries go to other lists.
     merged: bool,
+    /// Another list has an entry of it, too.
+    elsewhere: bool,
 }
 
 /// Compares `lists` with what the source lists.
@@ -120,7 +124,13 @@ pub(super) fn plan(
     let (mut renewed, mut new) = (Vec::new(), Vec::new());
     for (number, mut draft) in drafts {
         if draft.items.is_empty() {
-            plan.deletes.push(number);
+            let moved = draft.merged || draft.elsewhere;
+            let deletes = if moved {
+                &mut plan.deletes
+            } else {
+                &mut plan.empty
+            };
+            deletes.push(number);
             continue;
         }
         if !(draft.changed || draft.due) {
@@ -155,7 +165,10 @@ fn draft(
     for item in items {
         match entries.position(&item.target) {
             // Another list has it, since a merge that was not finished.
-            Some(position) if seen[position] => draft.changed = true,
+            Some(position) if seen[position] => {
+                draft.changed = true;
+                draft.elsewhere = true;
+            }
             Some(position) => {
                 seen[position] = true;
                 let until = moment.end(entries.at(position));

@@ -34,9 +34,9 @@ fn midnight() -> Moment {
 
 /// Carries the plan out.
 fn put(lists: &mut Lists, plan: Plan) -> usize {
-    let count = plan.writes.len() + plan.deletes.len();
+    let count = plan.writes.len() + plan.empty.len() + plan.deletes.len();
     lists.extend(plan.writes);
-    for number in plan.deletes {
+    for number in plan.empty.into_iter().chain(plan.deletes) {
         lists.remove(&number);
     }
     count
@@ -94,6 +94,24 @@ fn a_number_that_another_client_took_is_left_out() {
     );
     let numbers: Vec<u32> = made.writes.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, [1, 3]);
+}
+
+#[test]
+fn lists_that_lost_all_entries_wait_for_no_write_and_those_whose_entries_moved_do() {
+    let mut lists = Lists::new();
+    step(&mut lists, &entries(0..20_000, DAY), &midnight());
+    let emptied: BTreeSet<u32> = [0].into();
+    let gone: BTreeSet<Target> = lists[&0].iter().map(|item| item.target).collect();
+    let left = (0..20_000).filter(|number| !gone.contains(&target(*number)));
+    let left = entries(left.collect::<Vec<_>>(), DAY);
+    let made = plan(&lists, &left, &BTreeSet::new(), false, &midnight());
+    assert_eq!(made.empty.into_iter().collect::<BTreeSet<_>>(), emptied);
+    assert_eq!((made.writes.len(), made.deletes.len()), (0, 0));
+    // The same entries twice, as after a merge that was not finished.
+    let copy = Arc::clone(&lists[&1]);
+    lists.insert(9, copy);
+    let made = plan(&lists, &left, &BTreeSet::new(), false, &midnight());
+    assert_eq!((made.empty, made.deletes), (vec![0], vec![9]));
 }
 
 #[test]
