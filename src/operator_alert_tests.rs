@@ -204,3 +204,26 @@ async fn a_brake_is_found_again_after_a_restart_while_the_gateway_is_away() {
     assert_eq!(world.reason("a5").await, "ResolvedBraked");
     assert_eq!(world.metric("ipblock_brake{kind=\"alerts\"}"), 1.0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_both_brakes_on_lifts_hold_stays_held_when_the_edit_is_taken_back() {
+    let mut world = World::new().await;
+    world.configure(LIFTING).await;
+    world.start().await;
+    world.banned_by_alerts(6, "5h").await;
+    tokio::time::sleep(2 * SECOND).await;
+    for number in 0..6 {
+        world.resolve(&format!("a{number}")).await;
+        tokio::time::sleep(SECOND).await;
+    }
+    let left = ["192.0.2.2", "192.0.2.3", "192.0.2.4", "192.0.2.5"];
+    world.banned_becomes(GATEWAY, &left, SECOND).await;
+    for (allowed, reason) in [("192.0.2.0/24", "LiftBraked"), ("", "ResolvedBraked")] {
+        let edited = [LIFTING, &[("whitelist", allowed)]].concat();
+        world.configure(&edited).await;
+        // The lifts from before the brake engaged are forgotten after ten minutes.
+        tokio::time::sleep(15 * MINUTE).await;
+        world.banned_becomes(GATEWAY, &left, SECOND).await;
+        assert_eq!(world.reason("a5").await, reason);
+    }
+}

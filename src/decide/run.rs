@@ -35,11 +35,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use reeve_workqueue::LOW_PRIORITY;
 
+use crate::api::condition::LIFT_HELD;
 use crate::api::{EngineStatus, IPBlock, IPBlockStatus, Phase, Standing};
 use crate::target::Target;
 
 use super::coverage::{ClaimChange, Neighbour};
-use super::plan::{Call, Effect, Failure, Operation, Patch, Plan, Purpose, Report};
+use super::plan::{Call, Effect, Failure, Operation, Patch, Plan, Purpose, Report, holds_lift};
 
 /// How often a status write that conflicts is tried before it is left to the next run.
 const STATUS_WRITES: usize = 5;
@@ -195,6 +196,22 @@ impl Run {
     #[must_use]
     pub fn lifts_resolved(&self) -> bool {
         self.plan.resolved
+    }
+
+    /// Whether a brake holds the lift of the ban.
+    #[must_use]
+    pub fn keeps_for_a_brake(&self) -> bool {
+        match &self.plan.purpose {
+            Purpose::Keep { problem, .. } => {
+                problem.as_ref().is_some_and(|it| holds_lift(it.reason))
+            }
+            // Nothing is to be written: it is as the status says.
+            Purpose::Rest => {
+                let status = self.block.status.as_ref();
+                status.is_some_and(|status| status.condition(LIFT_HELD).is_some())
+            }
+            _ => false,
+        }
     }
 
     /// The step to perform now.

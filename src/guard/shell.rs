@@ -196,6 +196,11 @@ impl Guard {
         self.forget_in(&mut self.state.lock(), key);
     }
 
+    /// A block does not wait for a ban any more. What a brake on lifts holds stays held.
+    pub fn leave_queue(&self, key: &str) {
+        self.unqueue(&mut self.state.lock(), key, false);
+    }
+
     fn forget_in(&self, state: &mut State, key: &str) {
         self.leave(state, key, false);
     }
@@ -205,6 +210,10 @@ impl Guard {
         if state.resolved.forget(key) {
             self.metrics.brake("alerts", state.resolved.is_engaged());
         }
+        self.unqueue(state, key, admitted);
+    }
+
+    fn unqueue(&self, state: &mut State, key: &str, admitted: bool) {
         let Some(waiting) = state.waiting.remove(key) else {
             return;
         };

@@ -101,7 +101,12 @@ impl BlockReconciler {
             return decide(block, &world, now);
         }
         let (Some((standing, until)), Some(config)) = (run.new_ban(), config) else {
-            guard.forget(key);
+            // Two brakes may hold the lift of one ban, and the other one goes on holding it.
+            if run.keeps_for_a_brake() {
+                guard.leave_queue(key);
+            } else {
+                guard.forget(key);
+            }
             return run;
         };
         let mut coverage = self.parts.coverage.lock();
