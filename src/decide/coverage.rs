@@ -201,6 +201,27 @@ impl Coverage {
         }
     }
 
+    /// Begins with the claims of `followed`, none of which is enforced until it is recalled. Without claims of its own only.
+    pub fn adopt(&mut self, followed: Self) {
+        if self.is_empty() {
+            let changed = Arc::clone(&self.changed);
+            *self = Self {
+                changed,
+                ..followed
+            };
+            self.changed.notify_one();
+        }
+    }
+
+    /// Removes the claims that are not enforced.
+    pub fn drop_unenforced(&mut self) {
+        let unenforced = self.claims.iter().filter(|(_, claim)| !claim.enforced);
+        let keys: Vec<Arc<str>> = unenforced.map(|(key, _)| Arc::clone(key)).collect();
+        for key in keys {
+            self.remove(&key);
+        }
+    }
+
     /// Sets the claim of a block. The time of its assertion stays while its standing does.
     pub fn set(&mut self, key: &str, standing: Standing, until: Option<Timestamp>) {
         if let Some((key, claim)) = self.claims.get_key_value(key)

@@ -39,6 +39,9 @@ struct OfTrigger {
     known: HashMap<Arc<str>, bool>,
     /// Those without a claim.
     ended: usize,
+    /// The blocks whose lifts began and did not end yet, however long ago. To hold one of them would ban again what the
+    /// gateway may have lifted.
+    begun: HashSet<Arc<str>>,
     /// Some of them were recalled, in any order.
     unsorted: bool,
     engaged: Option<Engaged>,
@@ -57,8 +60,8 @@ struct Engaged {
 // === impl Resolved ===
 
 impl Resolved {
-    /// Counts the lift of block `key`, which `trigger` made (`None`: no lifts are counted) and which is one of `standing` claims of it: a claim goes after
-    /// the lift, and [`Self::ended`] reports it.
+    /// Counts the lift of block `key`, which `trigger` made and which is one of `standing` claims of it. `None`: no lifts are
+    /// counted. A claim goes after the lift, and [`Self::claimed`] reports it.
     ///
     /// # Errors
     /// Why it has to wait. `time` names a brake that engages with it.
@@ -83,8 +86,7 @@ impl Resolved {
             return Ok(());
         };
         let of = self.0.entry(trigger.to_owned()).or_default();
-        if of.known.get(key) == Some(&false) {
-            // It has begun: to hold it now would ban again what the gateway may have lifted.
+        if of.begun.contains(key) {
             return Ok(());
         }
         if let Some(engaged) = &mut of.engaged {
@@ -94,6 +96,7 @@ impl Resolved {
         of.prune(now);
         let passes = of.released.is_some_and(|until| now < until);
         if passes || of.known.contains_key(key) {
+            of.begun.insert(key.into());
             return Ok(());
         }
         let count = of.lifted.len() + 1;
@@ -102,6 +105,7 @@ impl Resolved {
         if !part || count < brake.lift_least.max(1) {
             let key: Arc<str> = key.into();
             of.known.insert(Arc::clone(&key), false);
+            of.begun.insert(Arc::clone(&key));
             of.lifted.push_back((now, key));
             return Ok(());
         }
@@ -168,6 +172,7 @@ impl Resolved {
             if brake.lift_percent == 0 || releases(annotation, &engaged.id) {
                 *of = OfTrigger {
                     released: Some(now + RELEASED),
+                    begun: std::mem::take(&mut of.begun),
                     ..OfTrigger::default()
                 };
                 freed = true;
@@ -179,6 +184,7 @@ impl Resolved {
     /// The claim of block `key` ended, or began again.
     pub(super) fn claimed(&mut self, key: &str, claimed: bool) {
         for of in self.0.values_mut() {
+            of.begun.remove(key);
             let Some(ended) = of.known.get_mut(key) else {
                 continue;
             };
@@ -323,6 +329,30 @@ mod tests {
         assert!(why.contains("the lifts of 99 of its 200 bans"), "{why}");
         assert_eq!(admit(1), Ok(()), "one that has begun goes on");
         assert!(admit(101).is_err());
+    }
+
+    #[test]
+    fn a_lift_that_has_begun_goes_on_after_the_window_and_after_a_release() {
+        let (mut resolved, mut now) = (Resolved::default(), Instant::now());
+        let admit = |resolved: &mut Resolved, number: usize, now| {
+            let key = format!("default/{number}");
+            resolved.admit(&key, Some("am"), 20, BRAKE, now, || "7".into())
+        };
+        let passed = |resolved: &mut Resolved, now| {
+            (0..20)
+                .filter(|number| admit(resolved, *number, now).is_ok())
+                .count()
+        };
+        assert_eq!(passed(&mut resolved, now), 9);
+        assert!(resolved.release(Some("alerts-am-7"), BRAKE, now));
+        assert_eq!(passed(&mut resolved, now), 20);
+        // The gateway is away all that time.
+        now += RELEASED + WINDOW;
+        assert_eq!(passed(&mut resolved, now), 20);
+        for number in 0..20 {
+            resolved.claimed(&format!("default/{number}"), false);
+        }
+        assert_eq!(passed(&mut resolved, now), 9, "new bans of the same blocks");
     }
 
     #[test]

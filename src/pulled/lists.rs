@@ -28,7 +28,7 @@ use super::entry::Entries;
 use super::metrics::Metrics;
 use super::objects::Objects;
 use super::pace::Pace;
-use super::placing::{self, Item, Lists, Moment, Plan};
+use super::placing::{self, Closed, Item, Lists, Moment, Plan};
 use super::sink::{Kept, Sink};
 use super::written;
 use crate::api::BlockList;
@@ -76,6 +76,7 @@ struct Written {
     uid: String,
     generation: i64,
     version: String,
+    suspended: bool,
 }
 
 /// The lists of one source in one pull.
@@ -86,11 +87,17 @@ struct Work<'a> {
     entries: &'a Entries,
 }
 
+fn suspended(state: &State) -> BTreeSet<u32> {
+    let suspended = state.iter().filter(|(_, written)| written.suspended);
+    suspended.map(|(number, _)| *number).collect()
+}
+
 // === impl Written ===
 
 impl Written {
-    fn of(meta: &ObjectMeta, items: Arc<[Item]>) -> Self {
+    fn of(meta: &ObjectMeta, items: Arc<[Item]>, suspended: bool) -> Self {
         Self {
+            suspended,
             items,
             uid: meta.uid.clone().unwrap_or_default(),
             generation: meta.generation.unwrap_or_default(),
@@ -149,7 +156,10 @@ impl ListSink {
             namespace: &namespace,
             entries,
         };
-        let taken = work.read(&mut state).await?;
+        let closed = Closed {
+            taken: work.read(&mut state).await?,
+            suspended: suspended(&state),
+        };
         let moment = Moment {
             now: intake.now(),
             interval: source.interval,
@@ -163,7 +173,7 @@ impl ListSink {
         let planned = tokio::task::spawn_blocking(move || {
             let gone = placing::gone(&lists, &entries, moment.now);
             let hold = brakes.holds(&name, &gone.targets, gone.standing);
-            let plan = placing::plan(&lists, &entries, &taken, hold, &moment);
+            let plan = placing::plan(&lists, &entries, &closed, hold, &moment);
             (hold.then_some(gone.targets.len()), plan)
         });
         let (held, plan) = planned.await.map_err(|error| error.to_string())?;
@@ -229,7 +239,7 @@ impl ListSink {
             return Ok(());
         }
         self.pace.turn().await;
-        let params = Written::of(&list.metadata, items).preconditions();
+        let params = Written::of(&list.metadata, items, false).preconditions();
         optional(self.client.delete::<BlockList>(&key, &params).await)?;
         tracing::info!(list = %key, "deleted a list whose entries have ended, of a source that is not configured any more");
         Ok(())
@@ -283,7 +293,8 @@ impl Work<'_> {
             let list = optional(list).map_err(|error| error.to_string())?;
             let own = list.map(|list| {
                 let own = self.owns(&list.metadata);
-                own.then(|| Written::of(&list.metadata, written::items(&list)))
+                let suspended = list.spec.suspended == Some(true);
+                own.then(|| Written::of(&list.metadata, written::items(&list), suspended))
             });
             Ok::<_, String>((number, own))
         });
@@ -330,22 +341,53 @@ impl Work<'_> {
         self.delete(state, plan.deletes).await
     }
 
+    /// A list that cannot be deleted keeps no other. Returns the first error.
     async fn delete(&self, state: &mut State, numbers: Vec<u32>) -> Result<(), String> {
+        let (mut failures, mut first) = (0, None);
         for number in numbers {
             let Some(written) = state.remove(&number) else {
                 continue;
             };
             self.sink.pace.turn().await;
-            let params = written.preconditions();
-            let key = self.key(number);
-            let deleted = self.sink.client.delete::<BlockList>(&key, &params);
-            if let Err(error) = optional(deleted.await) {
+            if let Err(error) = self.delete_one(number, written).await {
                 self.sink.metrics.wrote(self.source, "failed");
-                return Err(in_words(&error, self.namespace));
+                failures += 1;
+                first.get_or_insert_with(|| in_words(&error, self.namespace));
+                if failures >= FAILURES {
+                    break;
+                }
+            } else {
+                self.sink.metrics.wrote(self.source, "deleted");
             }
-            self.sink.metrics.wrote(self.source, "deleted");
         }
-        Ok(())
+        first.map_or(Ok(()), Err)
+    }
+
+    async fn delete_one(&self, number: u32, mut written: Written) -> Result<(), client::Error> {
+        let key = self.key(number);
+        let delete = async |written: &Written| {
+            let params = written.preconditions();
+            optional(self.sink.client.delete::<BlockList>(&key, &params).await)
+        };
+        let mut deleted = delete(&written).await;
+        if deleted.as_ref().is_err_and(client::Error::is_conflict)
+            && let Some(meta) = self.unedited(&key, &written).await?
+        {
+            written.version = meta.resource_version.unwrap_or_default();
+            deleted = delete(&written).await;
+        }
+        deleted.map(drop)
+    }
+
+    /// The metadata of a list whose version is another one, if only its status was written since.
+    async fn unedited(
+        &self,
+        key: &ObjectKey,
+        written: &Written,
+    ) -> Result<Option<ObjectMeta>, client::Error> {
+        let meta = self.sink.client.get_metadata::<BlockList>(key).await;
+        let own = |meta: &ObjectMeta| written.is_at(meta) && self.owns(meta);
+        Ok(optional(meta)?.filter(own))
     }
 
     async fn write(
@@ -358,7 +400,7 @@ impl Work<'_> {
         let Some(mut before) = before else {
             let list = written::object(self.source, self.namespace, number, &items, self.entries);
             let made = client.create(&list).await?;
-            return Ok(Written::of(&made.metadata, items));
+            return Ok(Written::of(&made.metadata, items, false));
         };
         let key = self.key(number);
         let lists = client.metadata::<BlockList>();
@@ -367,15 +409,14 @@ impl Work<'_> {
             lists.patch(&key, Patch::merge(body))
         };
         let mut answer = patch(&before.version).await;
-        if answer.as_ref().is_err_and(client::Error::is_conflict) {
-            // Its status may have been written since. An edit of the spec is read first.
-            let meta = client.get_metadata::<BlockList>(&key).await?;
-            if before.is_at(&meta) && self.owns(&meta) {
-                before.version = meta.resource_version.unwrap_or_default();
-                answer = patch(&before.version).await;
-            }
+        if answer.as_ref().is_err_and(client::Error::is_conflict)
+            // An edit of the spec is read first.
+            && let Some(meta) = self.unedited(&key, &before).await?
+        {
+            before.version = meta.resource_version.unwrap_or_default();
+            answer = patch(&before.version).await;
         }
-        Ok(Written::of(&answer?.metadata, items))
+        Ok(Written::of(&answer?.metadata, items, before.suspended))
     }
 }
 

@@ -210,28 +210,36 @@ async fn another_replica_reads_what_stands_and_writes_what_changed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_edit_of_entries_is_taken_back_and_a_suspended_list_stays_suspended() {
+async fn an_edit_of_entries_is_taken_back_and_a_list_that_was_deleted_is_made_again() {
     let world = World::new().await;
     world.list(0..10);
     world.sources.set(&[lists("")]);
     world.becomes(&[("list-0", 10)], MINUTE).await;
-    world
-        .edit(
-            "list-0",
-            json!({"spec": {"suspended": true, "entries": [{"target": "192.0.2.1"}]}}),
-        )
-        .await;
+    let foreign = json!({"spec": {"entries": [{"target": "192.0.2.1"}]}});
+    world.edit("list-0", foreign).await;
     world.becomes(&[("list-0", 10)], 70 * MINUTE).await;
     let list = world.lists.get("list-0").await.unwrap();
-    assert_eq!(list.spec.suspended, Some(true));
     assert!(list.spec.entries.iter().all(|entry| entry.until.is_some()));
-    // One that was deleted is made again.
-    world
-        .lists
-        .delete("list-0", &kube_client::api::DeleteParams::default())
-        .await
-        .unwrap();
+    let delete = kube_client::api::DeleteParams::default();
+    world.lists.delete("list-0", &delete).await.unwrap();
     world.becomes(&[("list-0", 10)], 70 * MINUTE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_list_stays_suspended_and_new_entries_go_to_another() {
+    let world = World::new().await;
+    world.list(0..10);
+    world.sources.set(&[lists("")]);
+    world.becomes(&[("list-0", 10)], MINUTE).await;
+    let suspended = json!({"spec": {"suspended": true}});
+    world.edit("list-0", suspended).await;
+    world.list(2..12);
+    let apart = [("list-0", 8), ("list-1", 2)];
+    world.becomes(&apart, 70 * MINUTE).await;
+    let list = world.lists.get("list-0").await.unwrap();
+    assert_eq!(list.spec.suspended, Some(true));
+    world.list(2..10);
+    world.becomes(&[("list-0", 8)], 70 * MINUTE).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -249,6 +257,31 @@ async fn a_status_that_was_written_meanwhile_is_no_conflict() {
     world.becomes(&[("list-0", 11)], 70 * MINUTE).await;
     assert_eq!(once.hits(), 1);
     assert_eq!(world.metrics.writes("list", "failed"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_cannot_be_deleted_keeps_no_other_and_a_conflict_is_tried_again_at_once() {
+    let world = World::new().await;
+    // The brake on lifts lets less than half of the entries go.
+    world.list(0..20_002);
+    world.sources.set(&[lists("")]);
+    let full = (0..5).map(|n| (format!("list-{n}"), if n < 4 { 5_000 } else { 2 }));
+    let full: Vec<(String, usize)> = full.collect();
+    let full: Vec<(&str, usize)> = full.iter().map(|(name, it)| (&**name, *it)).collect();
+    world.becomes(&full, 10 * MINUTE).await;
+    let rule = |name: &str, code| {
+        let once = Rule::new().verb("delete").resource("blocklists").name(name);
+        world
+            .api
+            .faults()
+            .add(once.times(1).status(code, "not now"))
+    };
+    let (conflict, fault) = (rule("list-1", 409), rule("list-0", 500));
+    // The first two lists lose all of their entries.
+    world.list(10_000..20_002);
+    world.becomes(&full[2..], 70 * MINUTE).await;
+    assert_eq!((conflict.hits(), fault.hits()), (1, 1));
+    assert_eq!(world.metrics.writes("list", "failed"), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -44,6 +44,15 @@ pub(super) struct Moment {
     pub(super) longest: Option<Duration>,
 }
 
+/// Lists that are not open for entries.
+#[derive(Debug, Default)]
+pub(super) struct Closed {
+    /// The numbers that other objects have.
+    pub(super) taken: BTreeSet<u32>,
+    /// Those that a user suspended: they keep their entries, which are not enforced, and get no others.
+    pub(super) suspended: BTreeSet<u32>,
+}
+
 /// The entries of lists that the source does not list any more.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Gone {
@@ -95,12 +104,11 @@ pub(super) fn gone(lists: &Lists, entries: &Entries, now: Timestamp) -> Gone {
     Gone { targets, standing }
 }
 
-/// Brings `lists` in line with `entries`. With `hold`, entries that are not listed any more stay until their end. The
-/// numbers in `taken` are not used.
+/// Brings `lists` in line with `entries`. With `hold`, entries that are not listed any more stay until their end.
 pub(super) fn plan(
     lists: &Lists,
     entries: &Entries,
-    taken: &BTreeSet<u32>,
+    closed: &Closed,
     hold: bool,
     moment: &Moment,
 ) -> Plan {
@@ -118,8 +126,8 @@ pub(super) fn plan(
             until: moment.end(entry),
         })
         .collect();
-    merge(&mut drafts, &mut waiting);
-    place(&mut drafts, waiting, taken);
+    merge(&mut drafts, &mut waiting, closed);
+    place(&mut drafts, waiting, closed);
     let mut plan = Plan::default();
     let (mut renewed, mut new) = (Vec::new(), Vec::new());
     for (number, mut draft) in drafts {
@@ -186,8 +194,11 @@ fn draft(
 }
 
 /// Takes the smallest lists apart when there are more than twice as many as the entries need.
-fn merge(drafts: &mut BTreeMap<u32, Draft>, waiting: &mut Vec<Item>) {
-    let sizes = drafts.iter().map(|(number, it)| (it.items.len(), *number));
+fn merge(drafts: &mut BTreeMap<u32, Draft>, waiting: &mut Vec<Item>, closed: &Closed) {
+    let open = drafts
+        .iter()
+        .filter(|(number, _)| !closed.suspended.contains(number));
+    let sizes = open.map(|(number, it)| (it.items.len(), *number));
     let mut sizes: Vec<(usize, u32)> = sizes.filter(|(size, _)| *size > 0).collect();
     let all: usize = waiting.len() + sizes.iter().map(|(size, _)| size).sum::<usize>();
     let needed = all.div_ceil(MOST_ENTRIES).max(1);
@@ -203,9 +214,10 @@ fn merge(drafts: &mut BTreeMap<u32, Draft>, waiting: &mut Vec<Item>) {
     }
 }
 
-fn place(drafts: &mut BTreeMap<u32, Draft>, mut waiting: Vec<Item>, taken: &BTreeSet<u32>) {
+fn place(drafts: &mut BTreeMap<u32, Draft>, mut waiting: Vec<Item>, closed: &Closed) {
     let mut open: Vec<(bool, usize, u32)> = drafts
         .iter()
+        .filter(|(number, _)| !closed.suspended.contains(number))
         .filter(|(_, draft)| !draft.merged && draft.items.len() < MOST_ENTRIES)
         .map(|(number, it)| (!(it.changed || it.due), it.items.len(), *number))
         .collect();
@@ -224,7 +236,7 @@ fn place(drafts: &mut BTreeMap<u32, Draft>, mut waiting: Vec<Item>, taken: &BTre
     }
     let mut number = 0;
     while waiting.len() > 0 {
-        while taken.contains(&number) || drafts.contains_key(&number) {
+        while closed.taken.contains(&number) || drafts.contains_key(&number) {
             number += 1;
         }
         let draft = Draft {

@@ -43,7 +43,7 @@ fn put(lists: &mut Lists, plan: Plan) -> usize {
 }
 
 fn step(lists: &mut Lists, entries: &Entries, moment: &Moment) -> usize {
-    let plan = plan(lists, entries, &BTreeSet::new(), false, moment);
+    let plan = plan(lists, entries, &Closed::default(), false, moment);
     put(lists, plan)
 }
 
@@ -60,9 +60,29 @@ fn lists_that_are_new_are_written_after_those_whose_bans_are_prolonged() {
     step(&mut lists, &entries(0..5_000, DAY), &midnight());
     let evening = at("2026-01-01T18:00:00Z");
     let more = entries(0..6_000, DAY);
-    let plan = plan(&lists, &more, &BTreeSet::new(), false, &evening);
+    let plan = plan(&lists, &more, &Closed::default(), false, &evening);
     let numbers: Vec<u32> = plan.writes.iter().map(|write| write.0).collect();
     assert_eq!(numbers, [0, 1]);
+}
+
+#[test]
+fn a_suspended_list_keeps_its_entries_and_gets_no_others() {
+    let mut lists = Lists::new();
+    step(&mut lists, &entries(0..10, DAY), &midnight());
+    let closed = Closed {
+        suspended: [0].into(),
+        ..Closed::default()
+    };
+    let made = plan(&lists, &entries(0..12, DAY), &closed, false, &midnight());
+    put(&mut lists, made);
+    assert_eq!(sizes(&lists), [(0, 10), (1, 2)]);
+    // It is not merged into the others, and what the source has no more leaves it.
+    for number in 2..9 {
+        lists.insert(number, Arc::clone(&lists[&1]));
+    }
+    let made = plan(&lists, &entries(5..12, DAY), &closed, false, &midnight());
+    put(&mut lists, made);
+    assert_eq!(sizes(&lists), [(0, 5), (1, 2)]);
 }
 
 #[test]
@@ -84,11 +104,14 @@ fn new_entries_touch_as_few_lists_as_have_room_and_unchanged_ones_none() {
 
 #[test]
 fn a_number_that_another_client_took_is_left_out() {
-    let taken = BTreeSet::from([0, 2]);
+    let closed = Closed {
+        taken: [0, 2].into(),
+        ..Closed::default()
+    };
     let made = plan(
         &Lists::new(),
         &entries(0..6_000, DAY),
-        &taken,
+        &closed,
         false,
         &midnight(),
     );
@@ -104,13 +127,13 @@ fn lists_that_lost_all_entries_wait_for_no_write_and_those_whose_entries_moved_d
     let gone: BTreeSet<Target> = lists[&0].iter().map(|item| item.target).collect();
     let left = (0..20_000).filter(|number| !gone.contains(&target(*number)));
     let left = entries(left.collect::<Vec<_>>(), DAY);
-    let made = plan(&lists, &left, &BTreeSet::new(), false, &midnight());
+    let made = plan(&lists, &left, &Closed::default(), false, &midnight());
     assert_eq!(made.empty.into_iter().collect::<BTreeSet<_>>(), emptied);
     assert_eq!((made.writes.len(), made.deletes.len()), (0, 0));
     // The same entries twice, as after a merge that was not finished.
     let copy = Arc::clone(&lists[&1]);
     lists.insert(9, copy);
-    let made = plan(&lists, &left, &BTreeSet::new(), false, &midnight());
+    let made = plan(&lists, &left, &Closed::default(), false, &midnight());
     assert_eq!((made.empty, made.deletes), (vec![0], vec![9]));
 }
 
@@ -121,7 +144,7 @@ fn a_list_without_entries_is_deleted_and_sparse_lists_are_merged() {
     assert_eq!(lists.len(), 10);
     // Each list keeps one entry of fifty.
     let few = || entries((0..50_000).step_by(50), DAY);
-    let made = plan(&lists, &few(), &BTreeSet::new(), false, &midnight());
+    let made = plan(&lists, &few(), &Closed::default(), false, &midnight());
     assert_eq!((made.writes.len(), made.deletes.len()), (1, 9));
     put(&mut lists, made);
     assert_eq!(lists.values().next().unwrap().len(), 1_000);
@@ -140,7 +163,7 @@ fn entries_that_are_held_stay_with_their_end_and_count_when_they_stand() {
     let left = entries(50..100, DAY);
     let lost = gone(&lists, &left, later.now);
     assert_eq!((lost.targets.len(), lost.standing), (50, 100));
-    let made = plan(&lists, &left, &BTreeSet::new(), true, &later);
+    let made = plan(&lists, &left, &Closed::default(), true, &later);
     put(&mut lists, made);
     let items = &lists[&0];
     assert_eq!(items.len(), 100);

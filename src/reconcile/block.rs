@@ -166,8 +166,9 @@ impl BlockReconciler {
         let mut due = 0;
         let mut recorded = Recorded::default();
         let mut standby = self.parts.standby.lock();
-        standby.clear();
         let mut coverage = self.parts.coverage.lock();
+        // To free them and make them once more would leave as much memory unused as they take.
+        coverage.adopt(standby.take());
         let mut pages = Pages::new(ctx.lister::<IPBlock>()?);
         loop {
             let page = pages.next()?;
@@ -194,6 +195,8 @@ impl BlockReconciler {
                 self.recall_guard(&block, config, now);
             }
         }
+        // Of blocks that are gone since they were followed.
+        coverage.drop_unenforced();
         standby.lead(&self.parts.sets, recorded);
         self.parts.guard.seeded(&coverage, config);
         tracing::info!(active = coverage.len(), due, "loaded the blocks");

@@ -68,10 +68,10 @@ impl Standby {
         recorded.fill(sets);
     }
 
-    /// Frees the claims before those of the leader are read. Until [`lead`](Self::lead) the sets stay as they are.
-    pub(crate) fn clear(&mut self) {
+    /// The claims, which are those of the leader but for a few. Until [`lead`](Self::lead) the sets stay as they are.
+    pub(crate) fn take(&mut self) -> Coverage {
         self.filled = false;
-        self.claims = Coverage::default();
+        std::mem::take(&mut self.claims)
     }
 }
 

@@ -11,11 +11,14 @@ use super::sweep::request_named;
 use crate::api::{IPBlock, IPBlockStatus, Phase, RESOLVED, condition};
 use crate::config::Config;
 use crate::decide::{Claim, Coverage, LIFT_BRAKED, RESOLVED_BRAKED, Rails, Run, World, decide};
-use crate::guard::{self, Ask, Scope, source_of};
+use crate::guard::{Ask, Scope, source_of};
 use crate::trigger::Repeat;
 
 /// The brake on lifts of bans whose trigger is not configured.
 const OTHERS: &str = "others";
+
+/// Why a ban whose alerts are resolved stays while there is no valid configuration, which has the bounds of the brakes.
+const WITHOUT_BOUNDS: &str = "there is no valid configuration, and so no bound on lifts by resolved alerts: the ban stays until its end";
 
 /// The times of this process and of the API server may differ by so much.
 const SAME_TIME: SignedDuration = SignedDuration::from_secs(60);
@@ -64,7 +67,9 @@ impl BlockReconciler {
             _ => {}
         }
         if let Some(at) = resolved_lift(block, status)
-            && let Some(trigger) = counted_for(source_of(block), config)
+            && let Some(trigger) = config.map_or(Some(source_of(block)), |config| {
+                counted_for(source_of(block), config)
+            })
         {
             // A time that is ahead counts as now.
             let ago = Duration::try_from(now.duration_since(at)).unwrap_or_default();
@@ -145,13 +150,15 @@ impl BlockReconciler {
         key: &str,
         config: Option<&Config>,
     ) -> Result<(), String> {
-        let trigger = counted_for(source_of(block), config);
-        let brake = config.map_or_else(guard::Brake::default, |config| config.guard.brake);
+        let Some(config) = config else {
+            return Err(WITHOUT_BOUNDS.to_owned());
+        };
         let coverage = self.parts.coverage.lock();
+        let trigger = counted_for(source_of(block), config);
         let trigger = trigger.map(|name| (name, standing(name, config, &coverage)));
         let now = self.parts.time.now();
         let guard = &self.parts.guard;
-        guard.admit_lift(key, trigger, brake, &coverage, now)
+        guard.admit_lift(key, trigger, config.guard.brake, &coverage, now)
     }
 
     /// After the end of a ban: requests the blocks that waited for it.
@@ -192,10 +199,7 @@ fn resolved_lift(block: &IPBlock, status: &IPBlockStatus) -> Option<Timestamp> {
 
 /// The trigger whose brake counts the lifts of `source` by resolved alerts; `None`: a list that is pulled has a brake of its
 /// own. A trigger of the same name keeps its brake.
-fn counted_for<'a>(source: &'a str, config: Option<&Config>) -> Option<&'a str> {
-    let Some(config) = config else {
-        return Some(source);
-    };
+fn counted_for<'a>(source: &'a str, config: &Config) -> Option<&'a str> {
     if config.triggers.iter().any(|it| it.name == source) {
         return Some(source);
     }
@@ -205,12 +209,11 @@ fn counted_for<'a>(source: &'a str, config: Option<&Config>) -> Option<&'a str> 
 }
 
 /// The claims that count for what [`counted_for`] returns: those of a trigger, or those of no trigger and no pulled list.
-fn standing(trigger: &str, config: Option<&Config>, coverage: &Coverage) -> usize {
+fn standing(trigger: &str, config: &Config, coverage: &Coverage) -> usize {
     let of = |name: &str| coverage.count(&Scope::Source(name.to_owned()));
-    let Some(config) = config.filter(|config| config.triggers.iter().all(|it| it.name != trigger))
-    else {
+    if config.triggers.iter().any(|it| it.name == trigger) {
         return of(trigger);
-    };
+    }
     let triggers = config.triggers.iter().map(|it| &*it.name);
     let pulled = config.sources.iter().map(|pulled| &*pulled.name);
     // Triggers may share a name.
@@ -251,9 +254,8 @@ mod tests {
             ("manual", Some(OTHERS)),
             ("removed", Some(OTHERS)),
         ] {
-            assert_eq!(counted_for(source, Some(&config)), expected, "{source}");
+            assert_eq!(counted_for(source, &config), expected, "{source}");
         }
-        assert_eq!(counted_for("am", None), Some("am"));
     }
 
     #[test]
@@ -272,8 +274,7 @@ mod tests {
             coverage.recall(&key, standing, None);
             coverage.attribute(&key, source);
         }
-        assert_eq!(standing("am", Some(&config), &coverage), 2);
-        assert_eq!(standing(OTHERS, Some(&config), &coverage), 4);
-        assert_eq!(standing("removed", None, &coverage), 2);
+        assert_eq!(standing("am", &config, &coverage), 2);
+        assert_eq!(standing(OTHERS, &config, &coverage), 4);
     }
 }

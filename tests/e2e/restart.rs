@@ -99,12 +99,7 @@ async fn a_second_copy_takes_over_when_the_first_dies(world: World) {
     world.phase("before", "active").await;
     let second = world.operator("ipblock-operator-1").await;
     // A standby is ready: it serves triggers and health.
-    let health = second.health;
-    world
-        .until("the standby is ready", async move |_| {
-            matches!(crate::process::get(health, "/readyz").await, Some((200, _)))
-        })
-        .await;
+    second.ready().await;
     first.process.kill().await;
     world
         .create("after", json!({"ip": "203.0.113.71", "duration": "1h"}))

@@ -21,6 +21,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const NAMESPACE: &str = "default";
 const CONFIGURATION: &str = "/api/v1/namespaces/default/configmaps/ipblock-operator-config";
 pub(crate) const BLOCKS: &str = "/apis/ops.yiiong.top/v1/namespaces/default/ipblocks";
+const LISTS: &str = "/apis/ops.yiiong.top/v1/namespaces/default/blocklists";
 
 /// An API server with the manifests applied, a gateway, and the means to check both.
 pub(crate) struct World {
@@ -67,11 +68,16 @@ impl World {
         for document in manifests() {
             world.apply(world.at_this_gateway(document)).await;
         }
-        world
-            .until("the CRD is served", async |world| {
-                world.try_request("GET", BLOCKS, &Value::Null).await.is_ok()
-            })
-            .await;
+        for kind in [BLOCKS, LISTS] {
+            // As a cache begins: for a moment kube-apiserver answers this with 429, when it serves other lists already.
+            let first_page = format!("{kind}?limit=1&resourceVersion=0");
+            world
+                .until(&format!("{kind} is served"), async |world| {
+                    let page = world.try_request("GET", &first_page, &Value::Null);
+                    page.await.is_ok()
+                })
+                .await;
+        }
         world.account = world.account_kubeconfig().await;
         Some(world)
     }
@@ -388,6 +394,14 @@ pub(crate) struct Operator {
 // === impl Operator ===
 
 impl Operator {
+    /// Waits until the operator is ready: all of its caches are filled.
+    pub(crate) async fn ready(&self) {
+        until("the operator is ready", async || {
+            matches!(get(self.health, "/readyz").await, Some((200, _)))
+        })
+        .await;
+    }
+
     /// The sum of a metric's samples that have all of `labels` (`outcome="reset"`).
     pub(crate) async fn counted(&self, metric: &str, labels: &[&str]) -> f64 {
         let (_, page) = get(self.metrics, "/metrics").await.expect("metrics answer");

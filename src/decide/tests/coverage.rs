@@ -65,6 +65,39 @@ proptest! {
 }
 
 #[test]
+fn a_leader_begins_with_the_claims_that_it_followed_and_drops_those_of_no_block() {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let target = |last: u8| Target::host(std::net::Ipv4Addr::new(192, 0, 2, last).into());
+    let followed = || {
+        let mut followed = Coverage::default();
+        for last in 1..4u8 {
+            followed.set(&format!("ns/{last}"), standing(target(last)), Some(at(10)));
+        }
+        followed
+    };
+    let mut coverage = Coverage::default();
+    let (_, before) = coverage.next_due();
+    coverage.adopt(followed());
+    // What waits for the first end is notified of the new one.
+    let (first, changed) = coverage.next_due();
+    assert_eq!(first, Some(at(10)));
+    assert!(std::sync::Arc::ptr_eq(&before, &changed));
+    // The first block is the same, the second one changed, and the third one is gone.
+    coverage.recall("ns/1", standing(target(1)), Some(at(10)));
+    coverage.attribute("ns/1", "feed");
+    coverage.recall("ns/2", standing(target(9)), Some(at(20)));
+    coverage.drop_unenforced();
+    assert_eq!(coverage.len(), 2);
+    assert!(coverage.neighbours(&[target(2), target(3)], "").is_empty());
+    let scopes = [Scope::Namespace("ns".into()), Scope::Source("feed".into())];
+    assert_eq!(scopes.map(|scope| coverage.count(&scope)), [2, 1]);
+    assert_eq!(coverage.take_due(at(30)).len(), 2);
+    // One with claims of its own keeps them.
+    coverage.adopt(followed());
+    assert_eq!(coverage.len(), 2);
+}
+
+#[test]
 fn ends_are_due_once_in_their_order_and_move_with_their_claims() {
     let at = |second| Timestamp::from_second(second).unwrap();
     let mut coverage = Coverage::default();

@@ -22,7 +22,7 @@ use crate::api::{
     ConditionStatus, EngineStatus, FINALIZER, INTENT, IPBlock, IPBlockSpec, IPBlockStatus, Intent,
     Phase, Place, RELEASE_ANNOTATION, ResultCode, Standing, TRIGGER_ANNOTATION,
 };
-use crate::guard::{Escalation, Hold};
+use crate::guard::{Escalation, Hold, Scope};
 use crate::policy::{Allowed, Policy};
 use crate::prefix::Prefixes;
 use crate::sets::Capabilities;
