@@ -5,12 +5,17 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use http::Request;
+use ipblock_operator::decide::effective_hash;
+use ipblock_operator::target::Target;
+use jiff::Timestamp;
 use kube_client::Client;
 use kube_core::{DynamicObject, WatchEvent};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+
+use crate::scale::setup;
 
 const GROUP_PATH: &str = "/apis/ops.yiiong.top/v1/namespaces/default/ipblocks";
 
@@ -60,6 +65,30 @@ pub(crate) async fn create(client: &Client, name: &str, ip: &str, duration: &str
         "spec": {"ip": ip, "duration": duration, "reason": "bench", "source": "bench"},
     });
     send(client, "POST", GROUP_PATH, "application/json", &body).await
+}
+
+/// The status of a ban, as the operator writes it.
+pub(crate) fn active_status(
+    ip: &str,
+    since: Timestamp,
+    until: Timestamp,
+    engine: &str,
+) -> Result<Value> {
+    let target: Target = ip.parse().map_err(setup)?;
+    let message = match engine {
+        "sets" => format!("{ip} is banned by the set engines until {until:.3}"),
+        _ => format!("{ip} is banned until {until:.3}"),
+    };
+    let condition = |kind: &str| {
+        json!({"type": kind, "status": "True", "reason": "Banned", "message": message,
+            "lastTransitionTime": format!("{since:.0}"), "observedGeneration": 1})
+    };
+    Ok(json!({"status": {
+        "phase": "active", "result": "success", "message": message, "blockedAt": format!("{since:.3}"),
+        "expiresAt": format!("{until:.3}"), "lastSpecHash": effective_hash(&target, engine), "banCount": 1,
+        "observedGeneration": 1, "target": ip, "engine": engine,
+        "conditions": [condition("Ready"), condition("Enforced")],
+    }}))
 }
 
 pub(crate) async fn merge(

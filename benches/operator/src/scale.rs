@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipblock_operator::api::{self, BlockList, IPBlock, IPBlockSpec, Place};
-use ipblock_operator::decide::effective_hash;
 use ipblock_operator::target::Target;
 use jiff::{SignedDuration, Timestamp};
 use kube_client::Client;
@@ -364,18 +363,8 @@ fn active(number: usize, now: Timestamp, until: Timestamp) -> Result<(Value, Val
     let place = Place::new("sets", "");
     let block = IPBlock::born(&name, "default", &target, Some(&place), spec);
     let block = serde_json::to_value(block).map_err(setup)?;
-    let message = format!("{ip} is banned by the set engines until {until:.3}");
-    let condition = |kind: &str| {
-        json!({"type": kind, "status": "True", "reason": "Banned", "message": message,
-            "lastTransitionTime": format!("{since:.0}"), "observedGeneration": 1})
-    };
-    let status = json!({"status": {
-        "phase": "active", "result": "success", "message": message, "blockedAt": format!("{since:.3}"),
-        "expiresAt": format!("{until:.3}"), "lastSpecHash": effective_hash(&target, "sets"), "banCount": 1,
-        "observedGeneration": 1, "target": ip, "engine": "sets",
-        "engines": [{"name": "edge", "enforced": true}],
-        "conditions": [condition("Ready"), condition("Enforced")],
-    }});
+    let mut status = blocks::active_status(&ip, since, until, "sets")?;
+    status["status"]["engines"] = json!([{"name": "edge", "enforced": true}]);
     Ok((block, status))
 }
 
@@ -431,7 +420,7 @@ pub(crate) fn free() -> Result<SocketAddr> {
     clippy::disallowed_methods,
     reason = "the bench makes objects with real times for an operator with a real clock"
 )]
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     Timestamp::now()
 }
 

@@ -8,6 +8,7 @@
 //! [`WINDOW`] on, they are one event, whose note begins with [`COMBINED`]. A token bucket per object limits the rest
 //! (`tools/record`: [`BURST`] and [`REFILL`]).
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -30,6 +31,8 @@ const WINDOW: Duration = Duration::from_secs(600);
 pub const COMBINED: &str = "(combined from similar events): ";
 /// The number of remembered series, notes and objects; the oldest are forgotten first.
 const REMEMBERED: usize = 4096;
+/// The number of notes or objects that are forgotten at once: to find one would cost a look at all of them for each event.
+const FORGOTTEN: usize = REMEMBERED / 8;
 
 /// The content that makes two events the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -68,6 +71,8 @@ pub(crate) enum Verdict {
 
 #[derive(Debug)]
 struct Series {
+    /// The place among those that end.
+    place: Place,
     /// The name of the event object.
     name: String,
     /// The server has it: its count cannot be written before that.
@@ -102,12 +107,15 @@ struct Bucket {
     filled: Instant,
 }
 
+/// When a series began, and a number that no other one has.
+type Place = (Instant, u64);
+
 /// The memory of one recorder.
 #[derive(Debug, Default)]
 pub(crate) struct Correlator {
     series: HashMap<Identity, Series>,
     /// The order in which series end, for dropping them.
-    ends: BTreeMap<(Instant, u64), Identity>,
+    ends: BTreeMap<Place, Identity>,
     sequence: u64,
     /// By content, without the note.
     similar: HashMap<Identity, Similar>,
@@ -154,14 +162,8 @@ impl Correlator {
             ..identity.clone()
         };
         if self.similar.len() >= REMEMBERED && !self.similar.contains_key(&group) {
-            let oldest = self
-                .similar
-                .iter()
-                .min_by(|(one, a), (other, b)| a.last.cmp(&b.last).then(one.cmp(other)))
-                .map(|(group, _)| group.clone());
-            if let Some(oldest) = oldest {
-                self.similar.remove(&oldest);
-            }
+            // The oldest.
+            forget_first(&mut self.similar, |a, b| a.last.cmp(&b.last));
         }
         let similar = self.similar.entry(group.clone()).or_insert(Similar {
             notes: BTreeSet::new(),
@@ -262,8 +264,9 @@ impl Correlator {
 
     /// Forgets the event object, which is gone: the next event of the kind makes a new one.
     pub(crate) fn forget(&mut self, identity: &Identity) {
-        self.series.remove(identity);
-        self.ends.retain(|_, other| other != identity);
+        if let Some(series) = self.series.remove(identity) {
+            self.ends.remove(&series.place);
+        }
     }
 
     fn remember(&mut self, identity: &Identity, name: &str, now: Instant) {
@@ -274,8 +277,10 @@ impl Correlator {
             self.series.remove(&oldest);
         }
         self.sequence += 1;
-        self.ends.insert((now, self.sequence), identity.clone());
+        let place = (now, self.sequence);
+        self.ends.insert(place, identity.clone());
         let series = Series {
+            place,
             name: name.to_owned(),
             created: false,
             count: 1,
@@ -288,17 +293,10 @@ impl Correlator {
 
     fn take_token(&mut self, source: &Source, now: Instant) -> bool {
         if self.buckets.len() >= REMEMBERED && !self.buckets.contains_key(source) {
-            // Full of objects that were busy lately: forgets the one with the fullest bucket.
-            let fullest = self
-                .buckets
-                .iter()
-                .max_by(|(one, a), (other, b)| {
-                    a.level(now).total_cmp(&b.level(now)).then(one.cmp(other))
-                })
-                .map(|(source, _)| source.clone());
-            if let Some(source) = fullest {
-                self.buckets.remove(&source);
-            }
+            // Full of objects that were busy lately: forgets those with the fullest buckets.
+            forget_first(&mut self.buckets, |a, b| {
+                b.level(now).total_cmp(&a.level(now))
+            });
         }
         let bucket = self.buckets.entry(source.clone()).or_insert(Bucket {
             tokens: f64::from(BURST),
@@ -320,6 +318,22 @@ impl Bucket {
     fn level(&self, now: Instant) -> f64 {
         let gained = now.duration_since(self.filled).as_secs_f64() / REFILL.as_secs_f64();
         (self.tokens + gained).min(f64::from(BURST))
+    }
+}
+
+/// Removes [`FORGOTTEN`] entries, those first that come first in `order`, and of equal ones by their keys.
+fn forget_first<K: Clone + Ord + Hash, V>(
+    entries: &mut HashMap<K, V>,
+    order: impl Fn(&V, &V) -> Ordering,
+) {
+    let mut sorted: Vec<(&K, &V)> = entries.iter().collect();
+    sorted.select_nth_unstable_by(FORGOTTEN, |(one, a), (other, b)| {
+        order(a, b).then_with(|| one.cmp(other))
+    });
+    let forgotten = &sorted[..FORGOTTEN];
+    let forgotten: Vec<K> = forgotten.iter().map(|(key, _)| (*key).clone()).collect();
+    for key in forgotten {
+        entries.remove(&key);
     }
 }
 
@@ -514,8 +528,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn memory_is_bounded() {
         let mut correlator = Correlator::default();
-        let now = Instant::now();
+        let start = Instant::now();
+        let now = start + Duration::from_secs(5);
         for i in 0..4_196 {
+            let now = start + Duration::from_millis(i);
             let mut one = identity("up");
             one.object.name = i.to_string();
             correlator.combine(&mut one, now);
@@ -523,8 +539,12 @@ mod tests {
         }
         assert_eq!(correlator.series.len(), 4_096);
         assert_eq!(correlator.ends.len(), 4_096);
-        assert_eq!(correlator.buckets.len(), 4_096);
-        assert_eq!(correlator.similar.len(), 4_096);
+        let left = 4_196 - FORGOTTEN;
+        assert_eq!(correlator.buckets.len(), left);
+        assert_eq!(correlator.similar.len(), left);
+        let names = correlator.similar.keys();
+        let oldest = names.filter_map(|group| group.object.name.parse::<usize>().ok());
+        assert_eq!(oldest.min(), Some(FORGOTTEN), "the oldest are forgotten");
         correlator.due(now + WINDOW + Duration::from_secs(1));
         assert!(correlator.similar.is_empty() && correlator.series.is_empty());
     }
