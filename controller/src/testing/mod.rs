@@ -55,6 +55,7 @@
 //! [`Setup::cluster`].
 
 mod cluster;
+pub mod explore;
 pub mod rbac;
 mod running;
 mod wait;

@@ -16,6 +16,7 @@ mod control_plane;
 mod control_plane_client;
 mod degraded;
 mod examples;
+mod explore;
 mod finalizers;
 mod greeter;
 mod guides;

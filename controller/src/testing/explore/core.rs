@@ -1,0 +1,336 @@
+//! What the parts of one run share: the faults that are left, the counts of points, and the trace.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::plan::{Fault, Plan, Point};
+use super::trace::{Entry, Happened, Trace};
+
+/// The process of the scenario itself.
+pub(super) const SCENARIO: usize = 0;
+
+/// Shared by all taps of one run.
+#[derive(Clone, Debug)]
+pub(super) struct Core(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    started: Instant,
+    state: Mutex<State>,
+    /// Notified when something that requests or events wait for ends.
+    released: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    faults: Vec<Fault>,
+    counts: HashMap<(usize, String), u32>,
+    trace: Trace,
+    /// Effects, events and starts so far.
+    activity: u64,
+    processes: BTreeMap<usize, Life>,
+    collections: BTreeSet<String>,
+    /// Of the latest event of each process and object.
+    versions: HashMap<(usize, Point), u64>,
+}
+
+#[derive(Debug, Default)]
+struct Life {
+    incarnation: u32,
+    dead: bool,
+    /// It stands still, with a request on its way.
+    still: bool,
+    /// It reads the past, as of this version.
+    frozen: Option<u64>,
+    /// The resources whose events are held, and how many rests from now on end that.
+    held: BTreeMap<String, u8>,
+}
+
+/// What becomes of an effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Passes,
+    CrashBefore,
+    CrashAfter,
+    Lost,
+    Refused,
+    Late,
+    /// The process dies after it, and reads as of this version from then on.
+    Stale(u64),
+}
+
+/// One incarnation of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Incarnation {
+    pub(super) process: usize,
+    pub(super) number: u32,
+}
+
+// === impl Core ===
+
+impl Core {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let state = State {
+            faults: plan.0.clone(),
+            ..State::default()
+        };
+        Self(Arc::new(Shared {
+            started: Instant::now(),
+            state: Mutex::new(state),
+            released: Notify::new(),
+        }))
+    }
+
+    /// Begins another incarnation of a process.
+    pub(super) fn start(&self, process: usize) -> Incarnation {
+        let mut state = self.0.state.lock();
+        let life = state.processes.entry(process).or_default();
+        life.incarnation += 1;
+        life.dead = false;
+        life.still = false;
+        life.held.clear();
+        let number = life.incarnation;
+        state.note(self.0.started, process, Happened::Started(number));
+        Incarnation { process, number }
+    }
+
+    /// The process ended by itself, or was killed at rest.
+    pub(super) fn end(&self, process: usize) {
+        self.0.state.lock().die(self.0.started, process);
+    }
+
+    /// Waits without end if the incarnation is dead, and while its process stands still.
+    pub(super) async fn alive(&self, who: Incarnation) {
+        loop {
+            let released = self.0.released.notified();
+            {
+                let state = self.0.state.lock();
+                match state.processes.get(&who.process) {
+                    Some(life) if life.dead || life.incarnation != who.number => {}
+                    Some(life) if life.still => {}
+                    _ => return,
+                }
+            }
+            released.await;
+        }
+    }
+
+    /// The processes that are dead.
+    pub(super) fn dead(&self) -> Vec<usize> {
+        let state = self.0.state.lock();
+        let dead = state.processes.iter().filter(|(_, life)| life.dead);
+        dead.map(|(process, _)| *process).collect()
+    }
+
+    /// Counts an effect, and looks up what becomes of it.
+    pub(super) fn effect(&self, process: usize, what: &str) -> (Point, Fate) {
+        let mut state = self.0.state.lock();
+        let point = state.count(process, what);
+        state.activity += 1;
+        if process == SCENARIO {
+            return (point, Fate::Passes);
+        }
+        let found = state.faults.iter().position(|fault| {
+            !matches!(fault, Fault::Hold(_) | Fault::HoldOn(_)) && *fault.at() == point
+        });
+        let fault = found.map(|found| state.faults.remove(found));
+        let fate = match &fault {
+            None | Some(Fault::Hold(_) | Fault::HoldOn(_)) => Fate::Passes,
+            Some(Fault::CrashBefore(_)) => Fate::CrashBefore,
+            Some(Fault::CrashAfter(_)) => Fate::CrashAfter,
+            Some(Fault::Lose(_)) => Fate::Lost,
+            Some(Fault::Refuse(_)) => Fate::Refused,
+            Some(Fault::Late(_)) => Fate::Late,
+            Some(Fault::Stale { before, .. }) => {
+                let version = state.versions.get(&(process, before.clone()));
+                version.map_or(Fate::CrashAfter, |version| Fate::Stale(version - 1))
+            }
+        };
+        if let Some(fault) = fault {
+            state.note(self.0.started, process, Happened::Fault(fault));
+        }
+        (point, fate)
+    }
+
+    /// The outcome of an effect.
+    pub(super) fn done(&self, point: Point, outcome: String) {
+        let mut state = self.0.state.lock();
+        let process = point.process;
+        state.note(self.0.started, process, Happened::Effect { point, outcome });
+    }
+
+    /// The resource of an effect, whose objects belong to the state at the end.
+    pub(super) fn touches(&self, collection: &str) {
+        let mut state = self.0.state.lock();
+        if !state.collections.contains(collection) {
+            state.collections.insert(collection.to_owned());
+        }
+    }
+
+    pub(super) fn collections(&self) -> BTreeSet<String> {
+        self.0.state.lock().collections.clone()
+    }
+
+    /// Kills the process; with a version it reads as of that when it starts again.
+    pub(super) fn crash(&self, process: usize, frozen: Option<u64>) {
+        let mut state = self.0.state.lock();
+        state.die(self.0.started, process);
+        if let Some(life) = state.processes.get_mut(&process) {
+            life.frozen = frozen;
+        }
+    }
+
+    /// The version as of which the process reads.
+    pub(super) fn frozen(&self, process: usize) -> Option<u64> {
+        self.0.state.lock().processes.get(&process)?.frozen
+    }
+
+    /// The process stands still until the next rest.
+    pub(super) async fn stand_still(&self, process: usize) {
+        if let Some(life) = self.0.state.lock().processes.get_mut(&process) {
+            life.still = true;
+        }
+        loop {
+            let released = self.0.released.notified();
+            let still = {
+                let state = self.0.state.lock();
+                state.processes.get(&process).is_some_and(|life| life.still)
+            };
+            if !still {
+                return;
+            }
+            released.await;
+        }
+    }
+
+    /// An event arrives at a watch of `resource`. Waits while events of the resource are held.
+    pub(super) async fn event(&self, who: Incarnation, resource: &str, what: &str, version: u64) {
+        {
+            let mut state = self.0.state.lock();
+            let point = state.count(who.process, what);
+            let found = state.faults.iter().position(|fault| {
+                matches!(fault, Fault::Hold(_) | Fault::HoldOn(_)) && *fault.at() == point
+            });
+            if let Some(found) = found {
+                let fault = state.faults.remove(found);
+                let rests = if matches!(fault, Fault::HoldOn(_)) {
+                    2
+                } else {
+                    1
+                };
+                if let Some(life) = state.processes.get_mut(&who.process) {
+                    life.held.insert(resource.to_owned(), rests);
+                }
+                state.note(self.0.started, who.process, Happened::Fault(fault));
+            }
+            state.versions.insert((who.process, point.clone()), version);
+        }
+        self.deliverable(who, resource).await;
+        let mut state = self.0.state.lock();
+        state.activity += 1;
+        state.note(self.0.started, who.process, Happened::Seen(what.to_owned()));
+    }
+
+    /// Waits while events of `resource` are held, and without end if the incarnation is dead.
+    pub(super) async fn deliverable(&self, who: Incarnation, resource: &str) {
+        loop {
+            self.alive(who).await;
+            let released = self.0.released.notified();
+            {
+                let state = self.0.state.lock();
+                let life = state.processes.get(&who.process);
+                let waits = life.is_some_and(|life| {
+                    life.frozen.is_some() || life.still || life.held.contains_key(resource)
+                });
+                if !waits {
+                    return;
+                }
+            }
+            released.await;
+        }
+    }
+
+    /// Nothing happens any more: ends what lasts until then. Whether something ended. With `all`, everything ends.
+    pub(super) fn rest(&self, all: bool) -> bool {
+        let mut ended = false;
+        {
+            let mut state = self.0.state.lock();
+            for life in state.processes.values_mut() {
+                ended |= std::mem::take(&mut life.still);
+                if !life.dead {
+                    ended |= life.frozen.take().is_some();
+                }
+                life.held.retain(|_, rests| {
+                    *rests = if all { 0 } else { rests.saturating_sub(1) };
+                    ended |= *rests == 0;
+                    *rests > 0
+                });
+            }
+            if ended {
+                state.note(self.0.started, SCENARIO, Happened::Released);
+            }
+        }
+        if ended {
+            self.0.released.notify_waiters();
+        }
+        ended
+    }
+
+    pub(super) fn activity(&self) -> u64 {
+        self.0.state.lock().activity
+    }
+
+    pub(super) fn rested(&self) {
+        self.0
+            .state
+            .lock()
+            .note(self.0.started, SCENARIO, Happened::Rest);
+    }
+
+    pub(super) fn step(&self, text: &str) {
+        let step = Happened::Step(text.to_owned());
+        self.0.state.lock().note(self.0.started, SCENARIO, step);
+    }
+
+    pub(super) fn trace(&self) -> Trace {
+        self.0.state.lock().trace.clone()
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn count(&mut self, process: usize, what: &str) -> Point {
+        let count = self.counts.entry((process, what.to_owned())).or_default();
+        *count += 1;
+        Point {
+            process,
+            what: what.to_owned(),
+            nth: *count,
+        }
+    }
+
+    fn note(&mut self, started: Instant, process: usize, happened: Happened) {
+        let entry = Entry {
+            at: started.elapsed(),
+            process,
+            happened,
+        };
+        self.trace.push(entry);
+    }
+
+    fn die(&mut self, started: Instant, process: usize) {
+        if let Some(life) = self.processes.get_mut(&process)
+            && !life.dead
+        {
+            life.dead = true;
+            life.frozen = None;
+            self.activity += 1;
+            self.note(started, process, Happened::Killed);
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! An explorer of faults: it runs a scenario again and again, each time with another fault at another point, and finds the plan
+//! under which a controller goes wrong.
+//!
+//! The whole run is in this process, under virtual time: API server, caches, queues, workers, the world outside. So a
+//! process can be killed before or after each of its writes, an answer can be lost, a cache can fall behind, and a restart
+//! can read the past, at every point of a run.
+//!
+//! ```
+//! use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+//! use reeve_controller::testing::explore::{Explorer, Process};
+//! use reeve_controller::{Context, Controller, ObjectKey, Outcome, Request, reconcile};
+//! use serde_json::json;
+//!
+//! fn copier() -> Controller {
+//!     let reconciler = reconcile::function(|ctx: Context, request: Request| async move {
+//!         if ctx.lister::<ConfigMap>()?.get(&request)?.is_some()
+//!             && ctx.lister::<Secret>()?.get(&request)?.is_none()
+//!         {
+//!             let mut secret = Secret::default();
+//!             secret.metadata.name = Some(request.name.clone());
+//!             secret.metadata.namespace = request.namespace.clone();
+//!             ctx.client().create(&secret).await?;
+//!         }
+//!         Ok::<_, reconcile::Error>(Outcome::done())
+//!     });
+//!     let builder = Controller::builder("copier").for_kind::<ConfigMap>();
+//!     builder.watches::<Secret>(reeve_controller::handler::same_key()).complete(reconciler).unwrap()
+//! }
+//!
+//! Explorer::new(|_: &Process<()>| vec![copier()]).check(async |world| {
+//!     world.create::<ConfigMap>(json!({"metadata": {"name": "a", "namespace": "default"}})).await;
+//!     world.settle().await;
+//! });
+//! ```
+//!
+//! Rules that every run has to keep:
+//!
+//! | rule | it finds |
+//! |---|---|
+//! | it comes to rest | writes that cause themselves, retries without end |
+//! | the end is that of a run without faults | what is missing, left over, or different |
+//! | nothing is deleted that stays without faults | data that is gone, though an object of its name is there again |
+//! | a restart changes nothing | state that is in memory only |
+//! | [`Explorer::always`], [`Explorer::at_rest`] | what the program promises |
+//!
+//! A failure names the smallest plan, the rule, and what happened in which order. `REEVE_PLAN='crash-after P1 create secrets
+//! default/a 1'` in the environment runs that plan alone.
+
+mod core;
+mod outside;
+mod plan;
+mod run;
+mod search;
+mod state;
+mod tap;
+mod target;
+mod trace;
+mod watched;
+mod world;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::future::ready;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, LocalBoxFuture};
+use kube_core::CustomResourceExt;
+use serde::Serialize;
+
+pub use outside::{Failure, Outside};
+pub use plan::{Fault, NotAPlan, Plan, Point};
+pub use run::Wrong;
+pub use state::State;
+pub use trace::{Entry, Happened, Trace};
+pub use world::{Process, World};
+
+use super::Cluster;
+use crate::controller::Controller;
+use crate::manager::Manager;
+use run::Reference;
+use world::Factory;
+
+/// The environment variable with the only plan to run.
+pub const PLAN_VARIABLE: &str = "REEVE_PLAN";
+
+/// The seed of runs.
+const SEED: u64 = 1;
+
+type Install = Arc<dyn Fn(&Cluster) -> LocalBoxFuture<'_, ()>>;
+type Always<S> = Arc<Vec<(String, Box<dyn Fn(&S) -> bool + Send + Sync>)>>;
+type AtRest<S> = Vec<(String, Box<dyn Fn(&State, &S) -> bool>)>;
+
+/// Explores a program; see the [module](self). `S` is the state of the world outside.
+#[must_use = "an explorer does nothing until `check` or `run` is called"]
+pub struct Explorer<S = ()> {
+    factory: Factory<S>,
+    install: Install,
+    processes: usize,
+    always: Always<S>,
+    at_rest: AtRest<S>,
+    mask: BTreeSet<String>,
+    quiet: Duration,
+    limit: Duration,
+    most: usize,
+    pairs: bool,
+    wall: Duration,
+    every_failure: bool,
+}
+
+/// What an exploration found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The number of runs.
+    pub runs: usize,
+    /// The number of plans that were made from the runs without faults, and of those of two faults.
+    pub plans: usize,
+    /// The real time of all runs.
+    pub took: Duration,
+    /// What went wrong, each under its smallest plan. One at most, unless [`Explorer::every_failure`] is set.
+    pub failures: Vec<Broken>,
+}
+
+/// A plan under which the program goes wrong.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// The plan.
+    pub plan: Plan,
+    /// The rule that it breaks.
+    pub wrong: Wrong,
+    /// The number of plans that were tried before it.
+    pub tried: usize,
+    /// What happened.
+    pub timeline: Trace,
+}
+
+// === impl Explorer ===
+
+impl<S: Default + Serialize + Send + 'static> Explorer<S> {
+    /// Explores one process with these controllers. `process` is called for each start, and gives the world outside; what the
+    /// controllers keep in memory is made here.
+    pub fn new(
+        controllers: impl Fn(&Process<S>) -> Vec<Controller> + Send + Sync + 'static,
+    ) -> Self {
+        let controllers = Arc::new(controllers);
+        Self::of_manager(move |process| {
+            let controllers = controllers(&process);
+            async move {
+                let manager = process.manager().build().await.expect("a manager");
+                for controller in controllers {
+                    manager
+                        .add_controller(controller)
+                        .expect("a new controller");
+                }
+                manager
+            }
+            .boxed()
+        })
+    }
+
+    /// Explores a program with a manager of its own, made by [`Process::manager`] or with [`Process::kube`].
+    pub fn of_manager(
+        manager: impl Fn(Process<S>) -> BoxFuture<'static, Manager> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            factory: Arc::new(manager),
+            install: Arc::new(|_| ready(()).boxed_local()),
+            processes: 1,
+            always: Arc::default(),
+            at_rest: Vec::new(),
+            mask: BTreeSet::new(),
+            quiet: Duration::from_secs(60),
+            limit: Duration::from_secs(1800),
+            most: 5_000,
+            pairs: true,
+            wall: Duration::from_secs(20),
+            every_failure: false,
+        }
+    }
+
+    /// Installs the definition of a custom kind before each run.
+    pub fn install<K: CustomResourceExt + 'static>(mut self) -> Self {
+        let before = self.install;
+        self.install = Arc::new(move |cluster| {
+            let before = before(cluster);
+            async move {
+                before.await;
+                cluster.install::<K>().await;
+            }
+            .boxed_local()
+        });
+        self
+    }
+
+    /// Runs so many processes, which need a leader election if they may not act at once. Default: 1.
+    pub fn processes(mut self, processes: usize) -> Self {
+        self.processes = processes;
+        self
+    }
+
+    /// A rule about the world outside that holds after every call.
+    ///
+    /// # Panics
+    /// After [`Explorer::check`] has begun.
+    pub fn always(
+        mut self,
+        rule: &str,
+        holds: impl Fn(&S) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let rules = Arc::get_mut(&mut self.always).expect("no run has begun");
+        rules.push((rule.to_owned(), Box::new(holds)));
+        self
+    }
+
+    /// A rule that holds at the end, when nothing happens any more.
+    pub fn at_rest(mut self, rule: &str, holds: impl Fn(&State, &S) -> bool + 'static) -> Self {
+        self.at_rest.push((rule.to_owned(), Box::new(holds)));
+        self
+    }
+
+    /// A leaf that may differ from a run without faults, such as `secrets default/a/data/token`. Leaves that differ between
+    /// two runs without faults are found without this.
+    pub fn mask(mut self, leaf: &str) -> Self {
+        self.mask.insert(leaf.to_owned());
+        self
+    }
+
+    /// The virtual time without an effect or an event after which a run is at rest. Default: 60 s.
+    pub fn quiet(mut self, quiet: Duration) -> Self {
+        self.quiet = quiet;
+        self
+    }
+
+    /// The virtual time within which a run has to come to rest after each step. Default: 30 minutes.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// The number of plans, and the real time, after which no other plan is tried. Default: 5,000 and 20 s.
+    pub fn budget(mut self, plans: usize, wall: Duration) -> Self {
+        (self.most, self.wall) = (plans, wall);
+        self
+    }
+
+    /// Whether plans of two faults are tried after those of one. Default: true.
+    pub fn pairs(mut self, pairs: bool) -> Self {
+        self.pairs = pairs;
+        self
+    }
+
+    /// Goes on after a failure. Each rule is reported once for each way in which it is broken.
+    pub fn every_failure(mut self) -> Self {
+        self.every_failure = true;
+        self
+    }
+
+    /// Explores `scenario`, which has time until [`World::settle`] for each step.
+    ///
+    /// # Panics
+    /// With the smallest plan, the rule and the timeline, when a run breaks a rule; when `REEVE_PLAN` is not a plan.
+    pub fn check(&self, scenario: impl AsyncFn(&World<S>)) {
+        let report = self.run(scenario);
+        if let Some(broken) = report.failures.first() {
+            panic!("{broken}");
+        }
+    }
+
+    /// As [`Explorer::check`], and returns what it found.
+    ///
+    /// # Panics
+    /// When `REEVE_PLAN` is not a plan.
+    pub fn run(&self, scenario: impl AsyncFn(&World<S>)) -> Report {
+        let started = Instant::now();
+        let mut report = Report::default();
+        let only = std::env::var(PLAN_VARIABLE).ok();
+        let only: Option<Plan> = only.map(|text| {
+            text.parse()
+                .unwrap_or_else(|error| panic!("{PLAN_VARIABLE}: {error}"))
+        });
+        report.runs += 2;
+        let reference = match self.reference(&scenario) {
+            Ok(reference) => reference,
+            Err((ran, wrong)) => {
+                report.failures.push(Broken {
+                    plan: Plan::default(),
+                    wrong,
+                    tried: 0,
+                    timeline: ran.trace,
+                });
+                return report;
+            }
+        };
+        let mut plans: Vec<Plan> = match only {
+            Some(plan) => vec![plan],
+            None => {
+                let faults = search::singles(&reference.ran.trace, self.processes);
+                faults.into_iter().map(|fault| Plan(vec![fault])).collect()
+            }
+        };
+        let mut known = BTreeSet::new();
+        let mut next = 0;
+        while next < plans.len() && report.runs < self.most && started.elapsed() < self.wall {
+            let plan = plans[next].clone();
+            next += 1;
+            report.runs += 1;
+            let ran = self.once(&plan, SEED, false, &scenario);
+            let Some(wrong) = reference.judge(&ran) else {
+                if self.pairs && plan.0.len() == 1 {
+                    plans.extend(search::seconds(&plan, &ran.trace));
+                }
+                continue;
+            };
+            if !known.insert((wrong.rule.clone(), wrong.how.clone())) {
+                continue;
+            }
+            report
+                .failures
+                .push(self.smallest(&reference, plan, &wrong, next, &scenario));
+            if !self.every_failure {
+                break;
+            }
+        }
+        report.plans = plans.len();
+        report.took = started.elapsed();
+        report
+    }
+
+    fn smallest(
+        &self,
+        reference: &Reference,
+        plan: Plan,
+        wrong: &Wrong,
+        tried: usize,
+        scenario: &impl AsyncFn(&World<S>),
+    ) -> Broken {
+        let judged = |plan: &Plan| {
+            let ran = self.once(plan, SEED, false, scenario);
+            reference.judge(&ran).map(|wrong| (ran, wrong))
+        };
+        let fails = |plan: &Plan| judged(plan).is_some_and(|(_, other)| other.rule == wrong.rule);
+        let plan = search::shrink(&plan, fails);
+        let (ran, wrong) = judged(&plan).expect("the same plan gives the same run");
+        Broken {
+            plan,
+            wrong,
+            tried,
+            timeline: ran.trace,
+        }
+    }
+}
+
+impl<S> fmt::Debug for Explorer<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Explorer")
+            .field("processes", &self.processes)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Broken ===
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            plan,
+            wrong,
+            tried,
+            timeline,
+        } = self;
+        writeln!(f, "plan {tried} goes wrong: {plan}")?;
+        writeln!(f, "  rule:  {}", wrong.rule)?;
+        writeln!(f, "  found: {}", wrong.how)?;
+        write!(f, "{timeline}")?;
+        write!(f, "run it again with {PLAN_VARIABLE}='{plan}'")
+    }
+}

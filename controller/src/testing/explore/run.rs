@@ -1,0 +1,184 @@
+//! One run of a plan, and the judgement about it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::core::Core;
+use super::plan::Plan;
+use super::state::{Mask, State};
+use super::trace::Trace;
+use super::world::World;
+use super::{Explorer, SEED};
+use crate::testing::{Server, Setup};
+
+/// What a run was.
+#[derive(Clone, Debug)]
+pub(super) struct Ran {
+    pub(super) trace: Trace,
+    pub(super) state: State,
+    /// The objects at each rest.
+    rests: Vec<BTreeSet<String>>,
+    /// The first thing that is wrong whatever other runs do.
+    pub(super) wrong: Option<Wrong>,
+}
+
+/// A rule that a run broke.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// The rule.
+    pub rule: String,
+    /// How.
+    pub how: String,
+}
+
+/// What runs without faults look like.
+#[derive(Clone, Debug)]
+pub(super) struct Reference {
+    pub(super) ran: Ran,
+    pub(super) mask: Mask,
+}
+
+// === impl Explorer ===
+
+impl<S: Default + Serialize + Send + 'static> Explorer<S> {
+    /// Runs the scenario with the faults of `plan`; with `restarts`, the processes end at its end, and start once more.
+    pub(super) fn once(
+        &self,
+        plan: &Plan,
+        seed: u64,
+        restarts: bool,
+        scenario: &impl AsyncFn(&World<S>),
+    ) -> Ran {
+        let ran = Arc::new(Mutex::new(None));
+        let out = Arc::clone(&ran);
+        Setup::new()
+            .server(Server::BuiltIn)
+            .seed(seed)
+            .api_server(|server| server.streaming_lists(false).record_requests(false))
+            .run(async move |cluster| {
+                (self.install)(&cluster).await;
+                let core = Core::new(plan);
+                let outside = Arc::new(Mutex::new(S::default()));
+                let broken = Arc::new(Mutex::new(None));
+                let world = World::new(
+                    cluster,
+                    core.clone(),
+                    Arc::clone(&self.factory),
+                    Arc::clone(&outside),
+                    self.checked(&broken),
+                    (self.quiet, self.limit),
+                );
+                world.start(self.processes).await;
+                world.settle().await;
+                scenario(&world).await;
+                core.step("the scenario is over");
+                world.rest(true).await;
+                let before = core.trace().effects().count();
+                if restarts {
+                    core.step("all processes start again");
+                    world.restart().await;
+                }
+                let mut state = world.state().await;
+                let again: Vec<String> = core
+                    .trace()
+                    .effects()
+                    .skip(before)
+                    .map(|(point, _)| point.what.clone())
+                    .collect();
+                state.outside = serde_json::to_value(&*outside.lock()).unwrap_or(Value::Null);
+                let wrong = broken.lock().take();
+                let wrong = wrong.or_else(|| {
+                    world.is_restless().then(|| Wrong {
+                        rule: "it comes to rest".into(),
+                        how: format!("something still happens after {:?}", self.limit),
+                    })
+                });
+                let wrong = wrong.or_else(|| {
+                    again.first().map(|what| Wrong {
+                        rule: "a restart changes nothing".into(),
+                        how: format!("after all was done and the processes started again: {what}"),
+                    })
+                });
+                let wrong = wrong.or_else(|| self.judge_rest(&state, &outside.lock()));
+                world.finish().await;
+                *out.lock() = Some(Ran {
+                    trace: core.trace(),
+                    rests: world.rests(),
+                    state,
+                    wrong,
+                });
+            });
+        ran.lock().take().expect("the run ended")
+    }
+
+    fn checked(&self, broken: &Arc<Mutex<Option<Wrong>>>) -> super::outside::Check<S> {
+        let (always, broken) = (Arc::clone(&self.always), Arc::clone(broken));
+        Arc::new(move |state, _core| {
+            for (rule, holds) in always.iter() {
+                if !holds(state) {
+                    broken.lock().get_or_insert_with(|| Wrong {
+                        rule: rule.clone(),
+                        how: "it was broken for a time".into(),
+                    });
+                }
+            }
+        })
+    }
+
+    fn judge_rest(&self, state: &State, outside: &S) -> Option<Wrong> {
+        let broken = self
+            .at_rest
+            .iter()
+            .find(|(_, holds)| !holds(state, outside));
+        broken.map(|(rule, _)| Wrong {
+            rule: rule.clone(),
+            how: "it does not hold at rest".into(),
+        })
+    }
+
+    /// What runs without faults look like; `Err`: such a run is wrong.
+    pub(super) fn reference(
+        &self,
+        scenario: &impl AsyncFn(&World<S>),
+    ) -> Result<Reference, (Ran, Wrong)> {
+        let ran = self.once(&Plan::default(), SEED, false, scenario);
+        let other = self.once(&Plan::default(), SEED + 1, true, scenario);
+        for one in [&ran, &other] {
+            if let Some(wrong) = one.wrong.clone() {
+                return Err((one.clone(), wrong));
+            }
+        }
+        let mut mask = Mask(self.mask.clone());
+        mask.learn(&ran.state, &other.state);
+        Ok(Reference { mask, ran })
+    }
+}
+
+// === impl Reference ===
+
+impl Reference {
+    /// What is wrong with a run.
+    pub(super) fn judge(&self, ran: &Ran) -> Option<Wrong> {
+        if let Some(wrong) = &ran.wrong {
+            return Some(wrong.clone());
+        }
+        if let Some(how) = ran.state.differs(&self.ran.state, &self.mask) {
+            let rule = "the end is that of a run without faults".into();
+            return Some(Wrong { rule, how });
+        }
+        let own = self.ran.trace.deletions();
+        let mut deletions = ran.trace.deletions().into_iter();
+        let wrong = deletions.find(|deletion| {
+            let stays = self.ran.rests.get(deletion.0);
+            stays.is_some_and(|stays| stays.contains(&deletion.1)) && !own.contains(deletion)
+        });
+        wrong.map(|(_, object)| Wrong {
+            rule: "nothing is deleted that stays without faults".into(),
+            how: format!("{object} was deleted"),
+        })
+    }
+}

@@ -1,0 +1,154 @@
+//! The plans that are tried.
+
+use std::collections::BTreeSet;
+
+use super::plan::{Fault, Plan, Point};
+use super::trace::{Happened, Trace};
+
+/// Plans with one fault each, for the effects and events of `trace`.
+pub(super) fn singles(trace: &Trace, processes: usize) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for (point, _) in trace.effects() {
+        let at = || point.clone();
+        faults.push(Fault::CrashAfter(at()));
+        faults.push(Fault::CrashBefore(at()));
+        faults.push(Fault::Lose(at()));
+        faults.push(Fault::Refuse(at()));
+        if processes > 1 {
+            faults.push(Fault::Late(at()));
+        }
+    }
+    let (own, foreign) = events(trace);
+    for point in foreign.iter().chain(&own) {
+        faults.push(Fault::Hold(point.clone()));
+        faults.push(Fault::HoldOn(point.clone()));
+    }
+    faults.extend(stale(trace));
+    faults
+}
+
+/// The events of a trace: those of what processes wrote, and those of what others wrote.
+fn events(trace: &Trace) -> (Vec<Point>, Vec<Point>) {
+    let (mut own, mut foreign) = (Vec::new(), Vec::new());
+    let mut counts = std::collections::HashMap::new();
+    for entry in trace.entries() {
+        let Happened::Seen(what) = &entry.happened else {
+            continue;
+        };
+        let count = counts.entry((entry.process, what.clone())).or_insert(0u32);
+        *count += 1;
+        let point = Point {
+            process: entry.process,
+            what: what.clone(),
+            nth: *count,
+        };
+        let object = what.split_once(' ').map_or("", |(_, object)| object);
+        let written = trace.effects().any(|(effect, _)| {
+            let about = effect.what.split_once(' ').map_or("", |(_, about)| about);
+            about.replace("/status ", " ") == object
+        });
+        if written {
+            own.push(point)
+        } else {
+            foreign.push(point)
+        }
+    }
+    (own, foreign)
+}
+
+/// A restart after an effect that reads the state before an earlier event.
+fn stale(trace: &Trace) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let mut seen: Vec<Point> = Vec::new();
+    let mut counts = std::collections::HashMap::new();
+    for entry in trace.entries() {
+        match &entry.happened {
+            Happened::Seen(what) => {
+                let count = counts.entry((entry.process, what.clone())).or_insert(0u32);
+                *count += 1;
+                seen.push(Point {
+                    process: entry.process,
+                    what: what.clone(),
+                    nth: *count,
+                });
+            }
+            Happened::Effect { point, .. } if entry.process > 0 => {
+                // The last ones first: a server is seldom far behind.
+                let earlier = seen
+                    .iter()
+                    .rev()
+                    .filter(|event| event.process == entry.process);
+                faults.extend(earlier.take(LOOK_BACK).map(|before| Fault::Stale {
+                    after: point.clone(),
+                    before: before.clone(),
+                }));
+            }
+            _ => {}
+        }
+    }
+    faults
+}
+
+/// The number of events before an effect that a restart may not have seen.
+const LOOK_BACK: usize = 12;
+
+/// Second faults for a plan, within the effects that follow its fault in `trace`.
+pub(super) fn seconds(plan: &Plan, trace: &Trace) -> Vec<Plan> {
+    let entries = trace.entries();
+    let first = entries
+        .iter()
+        .position(|entry| matches!(entry.happened, Happened::Fault(_)));
+    let Some(first) = first else {
+        return Vec::new();
+    };
+    let mut plans = Vec::new();
+    let mut seen = BTreeSet::new();
+    for entry in &entries[first..] {
+        let Happened::Effect { point, .. } = &entry.happened else {
+            continue;
+        };
+        if entry.process == 0
+            || plan.0.iter().any(|fault| fault.at() == point)
+            || !seen.insert(point)
+        {
+            continue;
+        }
+        for fault in [Fault::CrashAfter(point.clone()), Fault::Lose(point.clone())] {
+            plans.push(plan.and(fault));
+        }
+    }
+    plans
+}
+
+/// The smallest part of `plan` that still fails.
+pub(super) fn shrink(plan: &Plan, fails: impl Fn(&Plan) -> bool) -> Plan {
+    let mut smallest = plan.clone();
+    let mut n = 0;
+    while n < smallest.0.len() && smallest.0.len() > 1 {
+        let less = smallest.without(n);
+        if fails(&less) {
+            smallest = less;
+            n = 0;
+        } else {
+            n += 1;
+        }
+    }
+    smallest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_shrinks_to_the_faults_that_matter() {
+        let plan: Plan = "lose P1 a 1; refuse P1 b 1; crash-after P1 c 1; lose P1 d 1"
+            .parse()
+            .unwrap();
+        let fails = |plan: &Plan| plan.to_string().contains("P1 c");
+        assert_eq!(shrink(&plan, fails).to_string(), "crash-after P1 c 1");
+        let both =
+            |plan: &Plan| plan.to_string().contains("P1 a") && plan.to_string().contains("P1 d");
+        assert_eq!(shrink(&plan, both).to_string(), "lose P1 a 1; lose P1 d 1");
+    }
+}

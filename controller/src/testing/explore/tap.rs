@@ -1,0 +1,212 @@
+//! The client of a process: each of its requests passes here.
+
+use std::io;
+
+use bytes::Bytes;
+use futures::TryStreamExt as _;
+use http::header::USER_AGENT;
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
+use kube_client::client::Body;
+use serde::Deserialize;
+use tower::service_fn;
+
+use super::core::{Core, Fate, Incarnation};
+use super::plan::Point;
+use super::target::Target;
+use super::watched::watched;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What the client reads.
+pub(super) type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
+
+/// The `User-Agent` of an incarnation, which faults of the server select.
+pub(super) fn agent(who: Incarnation) -> String {
+    format!("explore-{}.{}", who.process, who.number)
+}
+
+/// A client of `kube` for one incarnation of a process.
+pub(super) fn client(
+    kube: &kube_client::Client,
+    core: Core,
+    who: Incarnation,
+) -> kube_client::Client {
+    let namespace = kube.default_namespace().to_owned();
+    let kube = kube.clone();
+    let service = service_fn(move |request: Request<Body>| {
+        let tap = Tap {
+            kube: kube.clone(),
+            core: core.clone(),
+            who,
+        };
+        tap.pass(request)
+    });
+    kube_client::Client::new(service, namespace)
+}
+
+struct Tap {
+    kube: kube_client::Client,
+    core: Core,
+    who: Incarnation,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Named {
+    metadata: Name,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Name {
+    name: Option<String>,
+    generate_name: Option<String>,
+}
+
+// === impl Tap ===
+
+impl Tap {
+    async fn pass(self, mut request: Request<Body>) -> Result<Answer, BoxError> {
+        self.core.alive(self.who).await;
+        if let Ok(agent) = HeaderValue::from_str(&agent(self.who)) {
+            request.headers_mut().insert(USER_AGENT, agent);
+        }
+        let Some(target) = Target::of(request.uri().path()) else {
+            return Ok(whole(self.send(request).await?));
+        };
+        if let Some(verb) = target.effect(request.method()) {
+            return self.effect(request, &target, verb).await;
+        }
+        let query = request.uri().query().unwrap_or_default();
+        let watches = query
+            .split('&')
+            .any(|one| one == "watch=true" || one == "watch=1");
+        let answer = self.send(request).await?;
+        if watches && answer.status() == StatusCode::OK && self.who.process > 0 {
+            return Ok(watched(answer, self.core, self.who, target));
+        }
+        Ok(whole(answer))
+    }
+
+    async fn send(&self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        let answer = self.kube.send(request).await.map_err(BoxError::from);
+        // What a dead process asked is not answered.
+        self.core.alive(self.who).await;
+        answer
+    }
+
+    async fn effect(
+        self,
+        request: Request<Body>,
+        target: &Target,
+        verb: &str,
+    ) -> Result<Answer, BoxError> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let name = target.name.clone().or_else(|| named(&body));
+        let object = target.object(name.as_deref().unwrap_or("*"));
+        let what = format!("{verb} {} {object}", target.resource);
+        self.core.touches(&target.collection);
+        let process = self.who.process;
+        let (point, fate) = self.core.effect(process, &what);
+        let request = Request::from_parts(head, Body::from(body.to_vec()));
+        match fate {
+            Fate::CrashBefore => {
+                self.core.crash(process, None);
+                self.never().await
+            }
+            Fate::Refused => {
+                self.core.done(point, "500, refused by the plan".to_owned());
+                Ok(refused())
+            }
+            Fate::Late => {
+                self.core.stand_still(process).await;
+                let answer = self.kube.send(request).await;
+                let outcome = outcome_of(&answer);
+                self.core.done(point, format!("{outcome}, late"));
+                self.core.alive(self.who).await;
+                Ok(whole(answer?))
+            }
+            Fate::Passes => {
+                let answer = self.kube.send(request).await;
+                self.core.done(point, outcome_of(&answer));
+                Ok(whole(answer?))
+            }
+            Fate::CrashAfter | Fate::Stale(_) | Fate::Lost => {
+                let answer = self.kube.send(request).await;
+                self.unanswered(&fate, point, outcome_of(&answer)).await
+            }
+        }
+    }
+
+    async fn unanswered(
+        &self,
+        fate: &Fate,
+        point: Point,
+        outcome: String,
+    ) -> Result<Answer, BoxError> {
+        self.core.done(point, outcome);
+        let frozen = match fate {
+            Fate::Lost => {
+                let lost =
+                    io::Error::new(io::ErrorKind::ConnectionReset, "connection reset by peer");
+                return Err(lost.into());
+            }
+            Fate::Stale(version) => Some(*version),
+            _ => None,
+        };
+        self.core.crash(self.who.process, frozen);
+        self.never().await
+    }
+
+    async fn never<T>(&self) -> Result<T, BoxError> {
+        self.core.alive(self.who).await;
+        std::future::pending().await
+    }
+}
+
+fn named(body: &Bytes) -> Option<String> {
+    let named: Named = serde_json::from_slice(body).ok()?;
+    let generated = named
+        .metadata
+        .generate_name
+        .map(|prefix| format!("{prefix}*"));
+    named.metadata.name.or(generated)
+}
+
+fn outcome_of<E: std::fmt::Display>(answer: &Result<Response<Body>, E>) -> String {
+    match answer {
+        Ok(answer) => answer.status().as_u16().to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn refused() -> Answer {
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "InternalError", "code": 500,
+        "message": "Internal error occurred: refused by the plan",
+    });
+    let mut answer = Response::new(Body::from(status.to_string().into_bytes()));
+    *answer.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    let json = HeaderValue::from_static("application/json");
+    answer
+        .headers_mut()
+        .insert(http::header::CONTENT_TYPE, json);
+    whole(answer)
+}
+
+fn whole(answer: Response<Body>) -> Answer {
+    answer.map(|body| body.map_err(BoxError::from).boxed_unsync())
+}
+
+/// A body of these chunks.
+pub(super) fn body_of(
+    chunks: impl futures::Stream<Item = Result<Bytes, kube_client::Error>> + Send + 'static,
+) -> UnsyncBoxBody<Bytes, BoxError> {
+    let frames = chunks
+        .map_ok(http_body::Frame::data)
+        .map_err(BoxError::from);
+    http_body_util::StreamBody::new(frames).boxed_unsync()
+}

@@ -1,0 +1,315 @@
+//! One run: an API server, the processes, and the scenario's hands on them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use kube_core::params::DeleteParams;
+use parking_lot::Mutex;
+use reeve_apiserver::faults::Handle;
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use super::core::{Core, Incarnation, SCENARIO};
+use super::outside::{Check, Outside};
+use super::state::State;
+use super::tap::{agent, client};
+use crate::client::{Client, Object, Patch};
+use crate::manager::Manager;
+use crate::testing::{Cluster, Rule, Running};
+use crate::{Clock, ObjectKey};
+
+/// The time from the end of a process to its next start.
+const RESTART: Duration = Duration::from_secs(1);
+/// How often a wait looks.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What a process is made of; see [`Explorer::new`](super::Explorer::new).
+pub struct Process<S> {
+    /// Its client. Everything that it writes has to pass here.
+    pub(super) kube: kube_client::Client,
+    pub(super) clock: Clock,
+    pub(super) outside: Outside<S>,
+    pub(super) who: Incarnation,
+}
+
+pub(super) type Factory<S> = Arc<dyn Fn(Process<S>) -> BoxFuture<'static, Manager> + Send + Sync>;
+
+/// The world of one run, for its scenario.
+pub struct World<S> {
+    pub(super) cluster: Cluster,
+    core: Core,
+    factory: Factory<S>,
+    outside: Arc<Mutex<S>>,
+    check: Check<S>,
+    running: Mutex<Vec<Option<Running>>>,
+    thaws: Mutex<Vec<Handle>>,
+    client: Client,
+    quiet: Duration,
+    limit: Duration,
+    restless: Mutex<bool>,
+    /// The objects at each rest.
+    rests: Mutex<Vec<BTreeSet<String>>>,
+}
+
+// === impl Process ===
+
+impl<S> Process<S> {
+    /// The client, for a manager.
+    #[must_use]
+    pub fn kube(&self) -> kube_client::Client {
+        self.kube.clone()
+    }
+
+    /// The clock of the run.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// The world outside.
+    #[must_use]
+    pub fn outside(&self) -> Outside<S> {
+        self.outside.clone()
+    }
+
+    /// A builder of a manager with the client and the clock.
+    pub fn manager(&self) -> crate::manager::Builder {
+        Manager::builder(self.kube()).clock(self.clock.clone())
+    }
+
+    /// The name of this replica.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("p{}-{}", self.who.process, self.who.number)
+    }
+}
+
+// === impl World ===
+
+impl<S> World<S> {
+    pub(super) fn new(
+        cluster: Cluster,
+        core: Core,
+        factory: Factory<S>,
+        outside: Arc<Mutex<S>>,
+        check: Check<S>,
+        (quiet, limit): (Duration, Duration),
+    ) -> Self {
+        let who = core.start(SCENARIO);
+        let kube = client(&cluster.kube(), core.clone(), who);
+        let client = Client::new(kube).with_clock(cluster.clock().clone());
+        Self {
+            cluster,
+            core,
+            factory,
+            outside,
+            check,
+            running: Mutex::default(),
+            thaws: Mutex::default(),
+            client,
+            quiet,
+            limit,
+            restless: Mutex::new(false),
+            rests: Mutex::default(),
+        }
+    }
+
+    /// The client of the scenario.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Reads or changes the world outside, as a person would.
+    pub fn outside<T>(&self, with: impl FnOnce(&mut S) -> T) -> T {
+        with(&mut self.outside.lock())
+    }
+
+    /// Notes a step, which the timeline of a failure shows.
+    pub fn step(&self, text: &str) {
+        self.core.step(text);
+    }
+
+    /// Creates an object.
+    ///
+    /// # Panics
+    /// When the server refuses it.
+    pub async fn create<K: Object>(&self, object: Value) -> K {
+        let object: K = serde_json::from_value(object).expect("an object of the kind");
+        let created = self.client.create(&object).await;
+        created.unwrap_or_else(|error| panic!("not created: {error}"))
+    }
+
+    /// Changes an object by a merge patch.
+    ///
+    /// # Panics
+    /// When the server refuses it.
+    pub async fn patch<K: Object>(&self, namespace: &str, name: &str, patch: Value) -> K {
+        let key = ObjectKey::namespaced(namespace, name);
+        let patched = self.client.patch::<K>(&key, Patch::merge(patch)).await;
+        patched.unwrap_or_else(|error| panic!("{key} is not patched: {error}"))
+    }
+
+    /// Deletes an object.
+    ///
+    /// # Panics
+    /// When the server refuses it.
+    pub async fn delete<K: Object>(&self, namespace: &str, name: &str) {
+        let key = ObjectKey::namespaced(namespace, name);
+        let deleted = self
+            .client
+            .delete::<K>(&key, &DeleteParams::default())
+            .await;
+        if let Err(error) = deleted {
+            panic!("{key} is not deleted: {error}");
+        }
+    }
+
+    /// Waits until nothing happens any more.
+    pub async fn settle(&self) {
+        self.rest(false).await;
+    }
+
+    /// As [`World::settle`]; with `all`, every fault that lasts ends before that.
+    pub(super) async fn rest(&self, all: bool) {
+        self.come_to_rest(all).await;
+        let names = self.state().await.names();
+        self.rests.lock().push(names);
+        self.core.rested();
+    }
+
+    /// The objects at each rest so far.
+    pub(super) fn rests(&self) -> Vec<BTreeSet<String>> {
+        self.rests.lock().clone()
+    }
+
+    async fn come_to_rest(&self, all: bool) {
+        let started = Instant::now();
+        let (mut seen, mut since) = (self.core.activity(), started);
+        let mut rested = false;
+        loop {
+            sleep(LOOK).await;
+            self.revive().await;
+            let now = Instant::now();
+            if self.core.activity() != seen {
+                (seen, since) = (self.core.activity(), now);
+            }
+            if now - since >= self.quiet {
+                let ended = (all || !rested) && self.core.rest(all);
+                rested = true;
+                self.thaws.lock().drain(..).for_each(|past| past.remove());
+                if !ended {
+                    return;
+                }
+                since = now;
+            }
+            if now - started >= self.limit {
+                *self.restless.lock() = true;
+                return;
+            }
+        }
+    }
+
+    pub(super) fn is_restless(&self) -> bool {
+        *self.restless.lock()
+    }
+
+    /// Starts the processes.
+    pub(super) async fn start(&self, processes: usize) {
+        for process in 1..=processes {
+            self.running.lock().push(None);
+            self.begin(process).await;
+        }
+    }
+
+    /// Ends the processes and starts new ones.
+    pub(super) async fn restart(&self) {
+        let count = self.running.lock().len();
+        (1..=count).for_each(|process| self.core.end(process));
+        self.rest(true).await;
+    }
+
+    /// Starts processes again that were killed or have ended.
+    async fn revive(&self) {
+        let over: Vec<usize> = {
+            let running = self.running.lock();
+            let over = running.iter().enumerate();
+            let over = over.filter(|(_, it)| it.as_ref().is_some_and(Running::is_over));
+            over.map(|(n, _)| n + 1).collect()
+        };
+        over.into_iter().for_each(|process| self.core.end(process));
+        for process in self.core.dead() {
+            let slot = self.running.lock().get_mut(process - 1).map(Option::take);
+            if let Some(Some(running)) = slot {
+                running.crash().await;
+            }
+            sleep(RESTART).await;
+            self.begin(process).await;
+        }
+    }
+
+    async fn begin(&self, process: usize) {
+        let who = self.core.start(process);
+        if let Some(version) = self.core.frozen(process) {
+            let past = Rule::new()
+                .user_agent(agent(who))
+                .verb("list")
+                .stale(version);
+            self.thaws.lock().push(self.cluster.faults().add(past));
+        }
+        let kube = client(&self.cluster.kube(), self.core.clone(), who);
+        let manager = (self.factory)(Process {
+            kube,
+            clock: self.cluster.clock().clone(),
+            outside: Outside::new(
+                Arc::clone(&self.outside),
+                self.core.clone(),
+                who,
+                Arc::clone(&self.check),
+            ),
+            who,
+        });
+        let running = self.cluster.start(&manager.await);
+        if let Some(slot) = self.running.lock().get_mut(process - 1) {
+            *slot = Some(running);
+        }
+    }
+
+    /// Kills all processes, at the end.
+    pub(super) async fn finish(&self) {
+        let running: Vec<_> = self.running.lock().drain(..).flatten().collect();
+        for one in running {
+            one.crash().await;
+        }
+    }
+
+    /// The objects of every resource that was written to.
+    pub(super) async fn state(&self) -> State {
+        let mut state = State::default();
+        for collection in self.core.collections() {
+            let request = http::Request::get(&collection).body(Vec::new());
+            let kube = self.cluster.kube();
+            let Ok(request) = request else { continue };
+            if let Ok(list) = kube.request::<Value>(request).await {
+                state.add(&collection, list);
+            }
+        }
+        state
+    }
+}
+
+impl<S> std::fmt::Debug for Process<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Process")
+            .field("who", &self.who)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S> std::fmt::Debug for World<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").finish_non_exhaustive()
+    }
+}
