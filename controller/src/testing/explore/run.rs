@@ -144,12 +144,12 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
     pub(super) fn reference(
         &self,
         scenario: &impl AsyncFn(&World<S>),
-    ) -> Result<Reference, (Ran, Wrong)> {
+    ) -> Result<Reference, Box<(Ran, Wrong)>> {
         let ran = self.once(&Plan::default(), SEED, false, scenario);
         let other = self.once(&Plan::default(), SEED + 1, true, scenario);
         for one in [&ran, &other] {
             if let Some(wrong) = one.wrong.clone() {
-                return Err((one.clone(), wrong));
+                return Err(Box::new((one.clone(), wrong)));
             }
         }
         let mut mask = Mask(self.mask.clone());

@@ -48,9 +48,9 @@ fn events(trace: &Trace) -> (Vec<Point>, Vec<Point>) {
             about.replace("/status ", " ") == object
         });
         if written {
-            own.push(point)
+            own.push(point);
         } else {
-            foreign.push(point)
+            foreign.push(point);
         }
     }
     (own, foreign)

@@ -13,14 +13,5 @@ fn explored<S: Default + Serialize + Send + 'static>(
     explorer: Explorer<S>,
     scenario: impl AsyncFn(&World<S>),
 ) -> Report {
-    let report = explorer.budget(400, Duration::from_secs(60)).run(scenario);
-    let failure = report.failures.first().map(ToString::to_string);
-    println!(
-        "{} of {} plans in {:?}: {}",
-        report.runs,
-        report.plans,
-        report.took,
-        failure.unwrap_or_else(|| "nothing found".into())
-    );
-    report
+    explorer.budget(400, Duration::from_secs(60)).run(scenario)
 }
