@@ -42,7 +42,7 @@ async fn the_stored_access_rules_allow_the_requests_of_the_operator() {
     assert_eq!(world.server.requests().dropped(), 0);
     let mut requests = world.server.requests().all();
     requests.retain(|request| request.user == "system:serviceaccount:default:ipblock-operator");
-    let unused = Rights::of(&requests).check(include_str!("../manifests/base/rbac.yaml"));
+    let unused = Rights::of(&requests).check(include_str!("../../../manifests/base/rbac.yaml"));
     let unused: String = unused.iter().map(ToString::to_string).collect();
     let expected = r#"ClusterRole ipblock-operator:
   - apiGroups: [ops.yiiong.top]

@@ -289,7 +289,7 @@ async fn the_access_rules_of_an_engine_hold_what_it_requests_and_no_more() {
         request.user == "system:serviceaccount:default:ipblock-operator"
             && request.path.starts_with("/apis/cilium.io/v2/")
     });
-    let rules = include_str!("../manifests/engines/cilium.yaml");
+    let rules = include_str!("../../../manifests/engines/cilium.yaml");
     let unused = Rights::of(&requests).check(rules);
     let unused: String = unused.iter().map(ToString::to_string).collect();
     assert_eq!(unused, "");

@@ -37,37 +37,21 @@ use crate::outbound::BoxFuture;
 use crate::reconcile::{ConnectError, Connector, RECORD};
 use crate::sets::Sets;
 
-#[path = "operator_alert_tests.rs"]
 mod alert;
-#[path = "operator_audit_tests.rs"]
 mod audits;
-#[path = "operator_clock_tests.rs"]
 mod clocks;
-#[path = "operator_configuration_tests.rs"]
 mod configurations;
-#[path = "operator_contract_tests.rs"]
 mod contract;
-#[path = "operator_day_tests/mod.rs"]
 mod days;
-#[path = "operator_end_tests.rs"]
 mod ends;
-#[path = "operator_faulty_tests.rs"]
 mod faulty;
-#[path = "operator_gateway_tests.rs"]
 mod gateways;
-#[path = "operator_guard_tests.rs"]
 mod guard;
-#[path = "operator_list_tests.rs"]
 mod lists;
-#[path = "operator_page_tests.rs"]
 mod pages;
-#[path = "operator_record_tests.rs"]
 mod records;
-#[path = "operator_retention_tests.rs"]
 mod retentions;
-#[path = "operator_rights_tests.rs"]
 mod rights;
-#[path = "operator_sets_tests.rs"]
 mod sets;
 
 /// The credentials of the operator; the test has those of an administrator.

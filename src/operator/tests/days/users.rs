@@ -4,7 +4,8 @@ use kube_client::Error;
 use kube_client::core::Status;
 
 use super::super::*;
-use super::world::{COLLEAGUE, PLACES, Process, World};
+use super::process::Process;
+use super::world::{COLLEAGUE, PLACES, World};
 use super::*;
 use crate::api::TRIGGER_ANNOTATION;
 use crate::config::keys;

@@ -1,8 +1,9 @@
 //! What must hold when nothing has failed for a while.
 
 use super::super::*;
+use super::process::Left;
 use super::users::{TOLERANCE, Users, Wish};
-use super::world::{Left, World};
+use super::world::World;
 use super::*;
 use crate::api::{Phase, condition};
 use crate::duration;

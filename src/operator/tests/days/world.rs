@@ -1,19 +1,16 @@
-//! The parts of a day: API server, gateways, and the processes of the operator.
+//! The parts of a day: API server, gateways, configuration, and the processes of the operator in their order.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
-use http::Request;
 use ipblock_simulator::{Gateway, Operation};
 use reeve_apiserver::faults::Handle;
 use tokio::task::JoinHandle;
 
 use super::super::*;
+use super::process::{Dates, Network, Notices, Process};
 use super::*;
 use crate::config::keys;
-use crate::decide::{Announcement, Notice};
-use crate::engine::{self, Endpoint, GuardSettings, Guarded, Kind};
-use crate::outbound::{self, InProcess, Outbound};
 use crate::reconcile::Announcer;
 use crate::target::Target;
 use crate::time::ServerTime;
@@ -39,45 +36,6 @@ pub(super) struct Site {
     pub(super) off: Arc<AtomicBool>,
     /// Until when something about it fails.
     pub(super) faulty_until: Instant,
-}
-
-/// Reaches the gateways in process, with the guard of production.
-#[derive(Debug)]
-struct Network(Vec<(Gateway, Arc<AtomicBool>)>);
-
-/// A notice that left the operator.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Left {
-    pub(super) uid: String,
-    pub(super) event: String,
-    pub(super) bans: i64,
-    /// Of the end of a ban, which is also that of one whose calls failed: the generation of its spec, and the note.
-    pub(super) end: Option<(i64, String)>,
-}
-
-/// Keeps the notices of bans and lifts.
-#[derive(Debug)]
-pub(super) struct Notices {
-    pub(super) all: Mutex<Vec<(Left, String)>>,
-    timeline: Timeline,
-}
-
-/// The date in an answer of the API server, which answers without one in process.
-#[derive(Clone)]
-struct Dates(kube_client::Client, Clock);
-
-/// The operator that runs in a process at present.
-type Running = Arc<Mutex<Option<Operator>>>;
-
-/// A process of the operator on a node, which is started again when it ends.
-#[derive(Debug)]
-pub(super) struct Process {
-    pub(super) node: Clock,
-    /// How far the clock of the node is ahead.
-    pub(super) ahead: SignedDuration,
-    identity: Option<String>,
-    running: Running,
-    task: Option<AbortOnDropHandle<()>>,
 }
 
 /// What the configuration says at present.
@@ -120,114 +78,6 @@ pub(super) struct World {
     hour: Instant,
     /// The tasks without the operator.
     idle: usize,
-}
-
-// === impl Network ===
-
-impl Connector for Network {
-    fn connect(
-        &self,
-        place: &Place,
-        _: Option<&EngineConfig>,
-    ) -> Result<Arc<dyn Engine>, ConnectError> {
-        let kind: Kind = place.engine.parse()?;
-        let at = PLACES.iter().position(|it| *it == place.endpoint);
-        let (gateway, off) = self.0[at.expect("one of the gateways")].clone();
-        let outbound: Arc<dyn Outbound> = Arc::new(InProcess::new(move |request: Request<_>| {
-            let (gateway, off) = (gateway.clone(), Arc::clone(&off));
-            async move {
-                // Long enough for a kill between the request and its answer.
-                tokio::time::sleep(Duration::from_millis(4)).await;
-                if off.load(Ordering::Relaxed) {
-                    return Err(outbound::Error::Refused);
-                }
-                let answer = gateway.answer(&request).await;
-                tokio::time::sleep(Duration::from_millis(4)).await;
-                answer.ok_or(outbound::Error::Reset)
-            }
-        }));
-        let engine = kind.connect(|| Endpoint::parse(&place.endpoint), outbound)?;
-        let guarded = Guarded::new(engine, GuardSettings::default(), engine::Metrics::new());
-        Ok(Arc::new(guarded))
-    }
-}
-
-// === impl Notices ===
-
-impl Announcer for Notices {
-    fn announce(&self, block: &IPBlock, announcement: &Announcement, at: Timestamp) {
-        let event = match announcement.notice {
-            Some(Notice::Ban) => "ban",
-            Some(Notice::Resolve) => "resolve",
-            Some(Notice::Trouble) | None => return,
-        };
-        let note = &announcement.note;
-        let count = block.status.as_ref().map_or(0, IPBlockStatus::bans);
-        self.timeline
-            .add(format!("    {}: {event} {count}: {note}", block.key()));
-        let status = block.status.as_ref();
-        let generation = status.and_then(|status| status.observed_generation);
-        let end = (generation.unwrap_or_default(), announcement.note.clone());
-        let left = Left {
-            uid: block.metadata.uid.clone().unwrap_or_default(),
-            end: (event == "resolve").then_some(end),
-            event: event.to_owned(),
-            bans: status.map_or(0, IPBlockStatus::bans),
-        };
-        let mut shown = block.clone();
-        shown.metadata.managed_fields = None;
-        let line = format!("at {at}: {}: {}", announcement.note, json!(shown));
-        self.all.lock().push((left, line));
-    }
-}
-
-// === impl Dates ===
-
-impl ServerTime for Dates {
-    fn read(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
-        Box::pin(async {
-            let version = self.0.apiserver_version().await;
-            version.map_err(|error| error.to_string())?;
-            let now = self.1.now();
-            Ok(now
-                .round(
-                    jiff::TimestampRound::new()
-                        .smallest(jiff::Unit::Second)
-                        .mode(jiff::RoundMode::Floor),
-                )
-                .ok())
-        })
-    }
-}
-
-impl std::fmt::Debug for Dates {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Dates").finish_non_exhaustive()
-    }
-}
-
-// === impl Process ===
-
-impl Process {
-    fn new(world_clock: &Clock, identity: Option<&str>, seed: u64) -> Self {
-        Self {
-            node: Clock::simulated(world_clock.now(), seed),
-            ahead: SignedDuration::ZERO,
-            identity: identity.map(str::to_owned),
-            running: Running::default(),
-            task: None,
-        }
-    }
-
-    pub(super) fn operator(&self) -> Option<Operator> {
-        self.running.lock().clone()
-    }
-
-    /// As `kill -9`.
-    fn kill(&mut self) {
-        self.task = None;
-        *self.running.lock() = None;
-    }
 }
 
 // === impl World ===

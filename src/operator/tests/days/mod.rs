@@ -12,6 +12,7 @@
 mod checks;
 mod faults;
 mod found;
+mod process;
 mod users;
 mod world;
 
