@@ -4,17 +4,19 @@
 //! objects' statuses when the process begins to lead, and follows its runs afterwards. It also has the time
 //! of each ban's last assertion, and the ban that ends next: see [`Coverage::take_due`].
 
+mod alarms;
+mod overlaps;
 mod places;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipnet::IpNet;
 use jiff::Timestamp;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use self::overlaps::coordinates;
 use crate::api::{Place, Standing};
 use crate::guard::Scope;
 use crate::target::Target;
@@ -325,52 +327,6 @@ impl Coverage {
         Some(claim)
     }
 
-    /// The blocks whose claims ended by `now`, the earliest first, each once: a due ban is lifted before new ones are
-    /// made, however many of those wait.
-    pub fn take_due(&mut self, now: Timestamp) -> Vec<Arc<str>> {
-        let mut due = Vec::new();
-        while let Some(first) = self.alarms.pop_first() {
-            if first.0 > now {
-                self.alarms.insert(first);
-                break;
-            }
-            due.push(first.1);
-        }
-        due
-    }
-
-    /// The earliest time that [`Coverage::take_due`] waits for, and the notification of its changes.
-    #[must_use]
-    pub fn next_due(&self) -> (Option<Timestamp>, Arc<Notify>) {
-        let next = self.alarms.first().map(|(at, _)| *at);
-        (next, Arc::clone(&self.changed))
-    }
-
-    /// Sets the alarms of all claims again: the clock was set, and a past end may lie ahead.
-    pub fn rearm(&mut self) {
-        let ends = self
-            .claims
-            .iter()
-            .filter_map(|(key, claim)| Some((claim.until?, key)));
-        self.alarms
-            .extend(ends.map(|(until, key)| (until, Arc::clone(key))));
-        self.changed.notify_one();
-    }
-
-    fn arm(&mut self, key: Arc<str>, at: Option<Timestamp>) {
-        let Some(at) = at else { return };
-        if self.alarms.first().is_none_or(|(first, _)| at < *first) {
-            self.changed.notify_one();
-        }
-        self.alarms.insert((at, key));
-    }
-
-    fn disarm(&mut self, key: &Arc<str>, at: Option<Timestamp>) {
-        if let Some(at) = at {
-            self.alarms.remove(&(at, Arc::clone(key)));
-        }
-    }
-
     /// The engine took a block's ban at `at`.
     pub fn asserted(&mut self, key: &str, at: Instant) {
         if let Some(claim) = self.claims.get_mut(key) {
@@ -386,52 +342,6 @@ impl Coverage {
         if let Some(claim) = self.claims.get_mut(key) {
             claim.asserted = None;
         }
-    }
-
-    /// Drops the assertion times of the claims that overlap `target`, and returns their blocks: after a lift the engine
-    /// may no longer enforce them.
-    ///
-    /// A claim is returned once until it is asserted. Otherwise two overlapping blocks whose lifts fail half-way, at a
-    /// gateway that is gone, would wake each other without end.
-    pub fn recheck(&mut self, target: &Target, except: &str) -> Vec<Arc<str>> {
-        let mut keys = self.keys_overlapping(target, except);
-        keys.retain(|key| {
-            let Some(claim) = self.claims.get_mut(key) else {
-                return false;
-            };
-            claim.asserted = None;
-            !std::mem::replace(&mut claim.rechecked, true)
-        });
-        keys
-    }
-
-    /// Returns a block again at the next [`recheck`](Self::recheck): its request was not delivered.
-    pub fn undelivered(&mut self, key: &str) {
-        if let Some(claim) = self.claims.get_mut(key) {
-            claim.rechecked = false;
-        }
-    }
-
-    /// The recorded claims of other blocks that overlap one of `targets`, each once and in a fixed order.
-    #[must_use]
-    pub fn neighbours(&self, targets: &[Target], except: &str) -> Vec<Neighbour> {
-        let mut all: Vec<Neighbour> = Vec::new();
-        for key in targets
-            .iter()
-            .flat_map(|target| self.keys_overlapping(target, except))
-        {
-            if let Some(claim) = self.claims.get(&key)
-                && !claim.reserved
-                && all.iter().all(|neighbour| neighbour.key != *key)
-            {
-                all.push(Neighbour {
-                    key: key.to_string(),
-                    standing: claim.standing(),
-                    until: claim.until,
-                });
-            }
-        }
-        all
     }
 
     /// When the ban of a block is due to be asserted at `place`, the configured gateway.
@@ -477,41 +387,6 @@ impl Coverage {
             ..Self::default()
         };
     }
-
-    fn keys_overlapping(&self, target: &Target, except: &str) -> Vec<Arc<str>> {
-        let (family, first, length) = coordinates(target);
-        let mut keys = Vec::new();
-        // Ranges around the target: one place for each prefix length in use.
-        let mut shorter: Vec<u8> = self
-            .lengths
-            .keys()
-            .filter(|(of, candidate)| *of == family && *candidate < length)
-            .map(|(_, candidate)| *candidate)
-            .collect();
-        shorter.sort_unstable();
-        for candidate in shorter {
-            let network = (first & mask(candidate)).to_be_bytes();
-            let from = (family, network, candidate, Arc::<str>::from(""));
-            keys.extend(
-                self.order
-                    .range(from..)
-                    .take_while(|entry| (entry.0, entry.1, entry.2) == (family, network, candidate))
-                    .map(|entry| Arc::clone(&entry.3)),
-            );
-        }
-        // The target itself and what lies inside of it.
-        let last = (first | !mask(length)).to_be_bytes();
-        let from = (family, first.to_be_bytes(), length, Arc::<str>::from(""));
-        keys.extend(
-            self.order
-                .range(from..)
-                .take_while(|entry| entry.0 == family && entry.1 <= last)
-                .filter(|entry| entry.2 >= length)
-                .map(|entry| Arc::clone(&entry.3)),
-        );
-        keys.retain(|key| key.as_ref() != except);
-        keys
-    }
 }
 
 /// Which neighbour keeps `standing` banned for longest, and until when (`Some(None)`: indefinitely). One that is due
@@ -532,18 +407,6 @@ pub(super) fn kept_by<'a>(
 /// Compares two ends, of which `None` is the latest.
 pub(super) fn later(a: Option<Timestamp>, b: Option<Timestamp>) -> std::cmp::Ordering {
     a.is_none().cmp(&b.is_none()).then(a.cmp(&b))
-}
-
-/// IPv4 addresses are put at the upper end of 128 bits, so that one mask serves both families.
-fn coordinates(target: &Target) -> (bool, u128, u8) {
-    match target.net() {
-        IpNet::V4(net) => (
-            false,
-            u128::from(u32::from(net.addr())) << 96,
-            net.prefix_len(),
-        ),
-        IpNet::V6(net) => (true, u128::from(net.addr()), net.prefix_len()),
-    }
 }
 
 /// A number that is the same for a key in every process.
@@ -568,12 +431,5 @@ fn less<K: std::hash::Hash + Eq + std::borrow::Borrow<str>>(
         if *count == 0 {
             counts.remove(name);
         }
-    }
-}
-
-fn mask(length: u8) -> u128 {
-    match length {
-        0 => 0,
-        length => u128::MAX << (128 - u32::from(length.min(128))),
     }
 }

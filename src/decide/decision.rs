@@ -1,4 +1,4 @@
-//! The rules in their order, and the plans of bans and lifts.
+//! The rules in their order, and the plans of bans.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,8 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::api::{
-    ConditionStatus, Escalated, INTENT, IPBlock, Intent, Phase, Place, RELEASE_ANNOTATION,
-    Standing, TRIGGER_ANNOTATION, condition,
+    ConditionStatus, Escalated, IPBlock, Intent, Phase, Standing, TRIGGER_ANNOTATION, condition,
 };
 use crate::duration;
 use crate::target::Target;
@@ -19,7 +18,6 @@ use super::plan::{
     RESOLVED_BRAKED,
 };
 use super::run::Run;
-use super::settled::GATEWAY_GONE_PATIENCE;
 
 /// What is to be done for `block` at `now`.
 #[must_use]
@@ -133,7 +131,7 @@ impl Decision<'_> {
         self.wait("NoEngine", format!("not banned yet: {why}"), Vec::new())
     }
 
-    fn wait(&self, reason: &'static str, message: String, calls: Vec<Call>) -> Plan {
+    pub(super) fn wait(&self, reason: &'static str, message: String, calls: Vec<Call>) -> Plan {
         let purpose = Purpose::Wait { reason, message };
         self.build(Patch::default(), calls, purpose, Patch::default())
     }
@@ -358,136 +356,6 @@ impl Decision<'_> {
             .is_ok_and(|granted| granted.map(|granted| end(began, granted)) == until)
     }
 
-    // --- Lifts
-
-    fn lift(&self, cause: Cause) -> Plan {
-        self.lift_for(|lifted, kept_by| Purpose::Lift {
-            cause,
-            lifted,
-            kept_by,
-        })
-    }
-
-    /// A ban that did not come about within its own time. Whether its calls reached the gateway is not known.
-    fn give_up(&self, request: Request) -> Plan {
-        if self.facts.is_resolved() {
-            return self.lift(Cause::Expired);
-        }
-        let asked = request.duration.map_or_else(String::new, duration::display);
-        let message = format!(
-            "{} was not banned within its duration of {asked}; set spec.trigger to ban it now",
-            self.facts.subject()
-        );
-        self.lift_for(|lifted, _| Purpose::GiveUp { message, lifted })
-    }
-
-    /// Nothing is banned until the spec or the engine changes; what stands is lifted.
-    fn reject(&self, reason: &'static str, message: String) -> Plan {
-        self.lift_for(|lifted, _| Purpose::Reject {
-            reason,
-            message,
-            lifted,
-        })
-    }
-
-    fn release(&self) -> Plan {
-        let build = |calls, purpose, after| self.build(Patch::default(), calls, purpose, after);
-        if !self.facts.block.is_held() {
-            return build(Vec::new(), Purpose::Rest, Patch::default());
-        }
-        let after = Patch {
-            finalizer: Some(false),
-            ..Patch::default()
-        };
-        let facts = &self.facts;
-        if facts.released() {
-            let forced = facts.unplaced || !facts.unfollowed.is_empty() || !facts.held.is_empty();
-            let lifted = false;
-            return build(Vec::new(), Purpose::Release { lifted, forced }, after);
-        }
-        if let Some(waiting) = self.nowhere_to_lift() {
-            return waiting;
-        }
-        let (calls, lifted, _) = self.lifting();
-        let forced = false;
-        build(calls, Purpose::Release { lifted, forced }, after)
-    }
-
-    /// Lifts what stands, for a purpose that is given whether something is lifted and which block keeps it banned.
-    ///
-    /// After the status flags are set back, and an intent that would read as unfinished is removed.
-    pub(super) fn lift_for(&self, purpose: impl FnOnce(bool, Option<String>) -> Purpose) -> Plan {
-        if let Some(waiting) = self.nowhere_to_lift() {
-            return waiting;
-        }
-        let (calls, lifted, kept_by) = self.lifting();
-        let purpose = purpose(lifted, kept_by);
-        let facts = &self.facts;
-        let spec = &facts.block.spec;
-        // A spec that is wrong keeps its trigger: it is acted upon when it is right.
-        let answered = !matches!(purpose, Purpose::Reject { .. }) && !self.defers_trigger(&purpose);
-        let unfinished = !facts.unfollowed.is_empty()
-            || facts.intent.as_ref().is_some_and(|intent| {
-                facts.attempted || intent.withdrawn || !intent.also.is_empty()
-            });
-        let after = Patch {
-            clear_trigger: spec.trigger == Some(true) && answered,
-            clear_unblock: spec.unblock == Some(true),
-            intent: unfinished.then_some(None),
-            finalizer: None,
-        };
-        self.build(Patch::default(), calls, purpose, after)
-    }
-
-    /// Waits instead of settling when the ban may stand at a gateway that only a configuration can name. To
-    /// settle then would leave it at that gateway. Bans that stand elsewhere are lifted meanwhile.
-    fn nowhere_to_lift(&self) -> Option<Plan> {
-        if let Some(standing) = self.facts.unfollowed.first()
-            && !self.facts.released()
-        {
-            let message = format!(
-                "not lifted yet: annotation {INTENT} names {} at {}, which was never configured for this block; add the gateway to formerGateways, or release the block with the annotation {RELEASE_ANNOTATION}",
-                standing.target, standing.place
-            );
-            let (calls, ..) = self.lifting();
-            return Some(self.wait("IntentIgnored", message, calls));
-        }
-        let why = self.world.place.err()?;
-        let waiting = || self.wait("NoEngine", format!("not lifted yet: {why}"), Vec::new());
-        self.facts.unplaced.then(waiting)
-    }
-
-    /// The calls that lift everything this block may enforce; whether there is something to lift; which block keeps
-    /// the first of it banned.
-    pub(super) fn lifting(&self) -> (Vec<Call>, bool, Option<String>) {
-        // One time serves all gateways: each run calls all of them, so each was tried since the first failure.
-        let since = self.facts.lift_failing_since();
-        let patient = since
-            .is_none_or(|since| self.now.duration_since(since) < GATEWAY_GONE_PATIENCE)
-            && !self.facts.released();
-        let configured = |place: &Place| self.world.place.ok() == Some(place);
-        let held = self.facts.held.iter().enumerate();
-        let mut calls: Vec<Call> = held
-            .map(|(position, standing)| {
-                let mut call = Call::lift(standing, self.world.neighbours, self.now);
-                let needed = match self.world.place {
-                    Ok(_) => configured(&standing.place),
-                    Err(_) => position == 0,
-                };
-                call.required = needed || patient;
-                call
-            })
-            .collect();
-        // A gateway that is gone must not hold up the one that is there.
-        calls.sort_by_key(|call| self.world.place.is_ok() && !configured(&call.standing.place));
-        let first = self.facts.held.first();
-        let kept_by = first
-            .and_then(|standing| kept_by(self.world.neighbours, standing, self.now))
-            .map(|(_, key)| key.to_owned());
-        let lifted = !calls.is_empty();
-        (calls, lifted, kept_by)
-    }
-
     // --- Plans
 
     pub(super) fn build(
@@ -529,7 +397,7 @@ impl Decision<'_> {
     }
 
     /// Whether `purpose` lifts what is due before a trigger is answered, which has to wait for an engine.
-    fn defers_trigger(&self, purpose: &Purpose) -> bool {
+    pub(super) fn defers_trigger(&self, purpose: &Purpose) -> bool {
         let due = matches!(purpose, Purpose::Lift { cause, .. } if *cause == Cause::Expired);
         due && self.facts.triggered()
     }

@@ -35,6 +35,7 @@ mod coverage;
 mod decision;
 mod draft;
 mod facts;
+mod lifts;
 mod plan;
 mod railed;
 pub mod run;

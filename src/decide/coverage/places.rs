@@ -3,7 +3,8 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::{Coverage, coordinates};
+use super::Coverage;
+use super::overlaps::coordinates;
 use crate::api::Place;
 
 /// The most claims that one [`sample`](Coverage::sample) looks at: those at other places are few.

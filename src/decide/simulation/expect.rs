@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::shell::addresses;
+use super::servers::addresses;
 use super::*;
 use crate::target::object_name;
 

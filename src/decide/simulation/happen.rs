@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::shell::addresses;
+use super::servers::addresses;
 use super::*;
 use crate::trigger::repeat::{self, Answer, Repeat, Rules};
 

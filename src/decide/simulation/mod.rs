@@ -5,13 +5,14 @@
 //! Faults are injected at every step: a call may fail before or after it took effect, and the operator may
 //! be killed before or after every write. A gateway may die for good.
 //!
-//! [`shell`] performs the steps of runs, [`happen`] does what users, alerts and administrators do, [`expect`] has what
+//! [`shell`] performs the steps of runs between the API server and the gateways of [`servers`], [`happen`] does what users, alerts and administrators do, [`expect`] has what
 //! must come of it, and [`audit`] what holds in each run. Another client may change or delete an object between two
 //! steps, a gateway may be slow, and the fence may be closed.
 
 mod audit;
 mod expect;
 mod happen;
+mod servers;
 mod shell;
 
 use std::time::Duration;
