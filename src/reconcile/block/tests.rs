@@ -1,0 +1,106 @@
+//! The reconciler of blocks without an API server.
+
+use futures::StreamExt;
+
+use super::*;
+
+#[derive(Debug)]
+struct Silent;
+
+impl Announcer for Silent {
+    fn announce(&self, _: &IPBlock, _: &Announcement, _: Timestamp) {}
+}
+
+fn unused_client() -> kube_client::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let nowhere = "http://127.0.0.1:1".parse().unwrap();
+    kube_client::Client::try_from(kube_client::Config::new(nowhere)).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_that_found_no_room_in_the_queue_is_requested_again_by_the_next_lift() {
+    let (again, mut requests) = reeve_controller::source::channel::<Request>(1);
+    let connector = super::super::Gateways {
+        allow_loopback: false,
+        guard: crate::engine::GuardSettings::default(),
+        metrics: crate::engine::Metrics::new(),
+    };
+    let start = "2026-01-01T00:00:00Z".parse().unwrap();
+    let coverage = Arc::<Mutex<Coverage>>::default();
+    let reconciler = BlockReconciler::new(Dependencies {
+        live: Live::new(),
+        engines: Arc::new(Engines::new(Arc::new(connector))),
+        coverage: Arc::clone(&coverage),
+        locks: KeyedLocks::new(),
+        time: Time::new(reeve_clock::Clock::simulated(start, 1)),
+        again: again.clone(),
+        announcer: Arc::new(Silent),
+        audit: audit::Log::off(),
+        metrics: Metrics::new(),
+        record: Arc::new(Record::new("default")),
+        sets: Arc::new(Sets::new(crate::sets::Dependencies {
+            time: Time::new(reeve_clock::Clock::simulated(start, 1)),
+            leading: tokio::sync::watch::channel(true).1,
+            metrics: crate::sets::Metrics::default(),
+            counts: Metrics::new(),
+            client: unused_client(),
+        })),
+        standby: Arc::default(),
+        guard: guard::Guard::new(crate::guard::Metrics::default()),
+        losses: Arc::new(Losses::new(crate::guard::Metrics::default())),
+    });
+    let standing = crate::api::Standing {
+        target: "192.0.2.0/24".parse().unwrap(),
+        place: crate::api::Place::new("dry-run", ""),
+    };
+    coverage.lock().set("ns/range", standing, None);
+    let lifted = "192.0.2.7".parse().unwrap();
+    let other = Request::namespaced("ns", "other");
+    again.try_send(other.clone()).unwrap();
+    reconciler.recheck(&lifted, "ns/lifted");
+    let mut next = async || requests.next().await.unwrap().request;
+    assert_eq!(next().await, other);
+    for _ in 0..2 {
+        reconciler.recheck(&lifted, "ns/lifted");
+    }
+    assert_eq!(next().await, Request::namespaced("ns", "range"));
+    again.try_send(other).expect("it was requested once");
+}
+
+#[test]
+fn many_standing_bans_are_asserted_less_often_and_those_of_set_engines_once_an_hour() {
+    let gateway = Place::new("iptables", "192.0.2.250:9521");
+    let sets = Place::new("sets", "");
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    for (place, claims, expected) in [
+        (Some(&gateway), 30_000, minutes(5)),
+        (Some(&gateway), 60_000, minutes(10)),
+        (None, 60_000, minutes(10)),
+        (Some(&sets), 100_000, minutes(60)),
+    ] {
+        assert_eq!(
+            spread(RESYNC, place, claims),
+            expected,
+            "{place:?} {claims}"
+        );
+    }
+    assert_eq!(spread(minutes(90), Some(&sets), 1), minutes(90));
+}
+
+#[test]
+fn a_ban_that_is_due_before_the_next_try_to_assert_it_is_requested_when_it_is_due() {
+    let shown = |at_latest, attempt| {
+        let wake = Wake::Retry {
+            priority: None,
+            at_latest,
+        };
+        format!("{:?}", conclude(wake, attempt))
+    };
+    let soon = Duration::from_secs(3);
+    let retry = format!("{:?}", Outcome::retry());
+    let due = format!("{:?}", Outcome::requeue_after(soon));
+    assert_eq!(shown(Some(soon), 0), retry, "the try comes first");
+    assert_eq!(shown(Some(soon), 10), due);
+    assert_eq!(shown(Some(LONGEST_RETRY), u32::MAX), retry);
+    assert_eq!(shown(None, 10), retry);
+}

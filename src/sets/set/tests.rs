@@ -1,0 +1,117 @@
+//! The set against a map as its model.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn host(number: u32) -> Target {
+    Target::host(std::net::Ipv4Addr::from(number).into())
+}
+
+fn read(set: &TargetSet) -> BTreeMap<Target, Until> {
+    set.iter().map(|it| (it.target, it.until)).collect()
+}
+
+#[test]
+fn an_entry_takes_24_bytes() {
+    assert!(size_of::<Entry>() <= 24);
+}
+
+#[test]
+fn ends_are_rounded_up_and_read_back() {
+    let at = |text: &str| Some(text.parse().unwrap());
+    assert_eq!(Until::new(None).at(), None);
+    assert_eq!(
+        Until::new(at("2026-01-01T00:00:00.001Z")).at(),
+        at("2026-01-01T00:00:01Z")
+    );
+    let distant = Until::new(at("2126-01-01T00:00:00Z"));
+    assert_eq!(distant.at(), at("2126-01-01T00:00:00Z"));
+    assert!(distant < Until::NEVER && Until::new(at("1990-01-01T00:00:00Z")) < distant);
+    assert!(Until::new(Some(Timestamp::MAX)).at().is_some());
+}
+
+#[test]
+fn a_change_of_a_copy_keeps_all_but_one_chunk_shared() {
+    let entries = (0..10_000).map(|number| Entry {
+        target: host(number),
+        until: Until::NEVER,
+    });
+    let before: TargetSet = entries.collect();
+    let mut after = before.clone();
+    after.remove(&host(5_000));
+    let shared = before.chunks.iter().zip(&after.chunks);
+    let differing = shared.filter(|(one, two)| !Arc::ptr_eq(one, two)).count();
+    assert_eq!(differing, 1);
+    assert_eq!((before.len(), after.len()), (10_000, 9_999));
+}
+
+#[test]
+fn what_a_later_set_does_not_share_is_what_was_changed() {
+    let entries = (0..10_000).map(|number| Entry {
+        target: host(number),
+        until: Until::NEVER,
+    });
+    let before: TargetSet = entries.collect();
+    let chunk = |number: u32| {
+        let chunk = &before.chunks[before.position(&host(number)).unwrap()];
+        (chunk.entries.capacity() * size_of::<Entry>()) as u64
+    };
+    assert_eq!(before.replaced(&before.clone()), 0);
+    let mut after = before.clone();
+    after.remove(&host(0));
+    assert_eq!(before.replaced(&after), chunk(0));
+    after.insert(host(5_000), Until::new(Some(Timestamp::UNIX_EPOCH)));
+    after.insert(host(20_000), Until::NEVER);
+    let changed = chunk(0) + chunk(5_000) + chunk(9_999);
+    assert_eq!(before.replaced(&after), changed);
+    let all = (before.chunks.iter()).map(|it| it.entries.capacity() * size_of::<Entry>());
+    let all = all.sum::<usize>() as u64;
+    assert_eq!(before.replaced(&TargetSet::default()), all);
+    let again: TargetSet = before.iter().collect();
+    assert_eq!(before.replaced(&again), all);
+}
+
+proptest! {
+    #[test]
+    fn it_does_what_a_sorted_map_does(
+        steps in prop::collection::vec((0u32..2000, 0u32..20, 0u8..4), 0..1500),
+    ) {
+        let (mut set, mut model) = (TargetSet::default(), BTreeMap::new());
+        let mut earlier = Vec::new();
+        for (position, (number, end, action)) in steps.into_iter().enumerate() {
+            let target = host(number);
+            if action == 0 {
+                prop_assert_eq!(set.remove(&target), model.remove(&target));
+            } else {
+                prop_assert_eq!(set.insert(target, Until(end)), model.insert(target, Until(end)));
+            }
+            prop_assert_eq!(set.get(&target), model.get(&target).copied());
+            if position % 300 == 0 {
+                earlier.push((set.clone(), model.clone()));
+            }
+        }
+        prop_assert_eq!(set.len(), model.len());
+        prop_assert_eq!(read(&set), model.clone());
+        prop_assert_eq!(set.earliest(), model.values().min().copied());
+        let due = Until(7);
+        let ended: Vec<Target> = model.iter().filter(|it| *it.1 <= due).map(|it| *it.0).collect();
+        prop_assert_eq!(set.ended(due), ended);
+        for (copy, content) in earlier {
+            prop_assert_eq!(read(&copy), content.clone(), "a copy does not change");
+            let mut changed = content;
+            copy.differences(&set, |difference| {
+                let before = match difference.after {
+                    Some(until) => changed.insert(difference.target, until),
+                    None => changed.remove(&difference.target),
+                };
+                assert_eq!(before, difference.before);
+            });
+            prop_assert_eq!(&changed, &model);
+        }
+        let whole: TargetSet = set.iter().collect();
+        prop_assert_eq!(whole, set);
+    }
+}
