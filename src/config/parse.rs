@@ -476,5 +476,4 @@ fn literal(endpoint: &Endpoint) -> Option<IpAddr> {
 }
 
 #[cfg(test)]
-#[path = "parse_tests.rs"]
 mod tests;

@@ -2,11 +2,14 @@
 //!
 //! Minutes of faults pass in milliseconds, and every wait is exact.
 
+mod apiserver;
+mod gateway;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipblock_simulator::{Fault, Gateway, Operation, Rule};
+use ipblock_simulator::{Gateway, Operation};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -187,130 +190,6 @@ impl World {
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
-async fn a_gateway_that_hangs_does_not_delay_blocks_that_need_none() {
-    let world = World::new("iptables").await;
-    world.gateway.faults().set(Fault::Hang);
-    world.create_many(50, "1h").await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    world.create("colleague", ALLOWLISTED, "1h").await;
-    let took = world.until("skipped", 1, 10 * SECOND).await;
-    assert!(took <= Duration::from_millis(1500), "{took:?}");
-
-    // Also later, when probes come and go.
-    for round in 0..5 {
-        tokio::time::sleep(5 * SECOND).await;
-        let name = format!("later-{round}");
-        world.create(&name, ALLOWLISTED, "1h").await;
-        let took = world.until("skipped", 2 + round, 10 * SECOND).await;
-        assert!(took <= Duration::from_millis(200), "{took:?}");
-    }
-    assert_eq!(world.in_phase("pending").await, 50);
-    let calls = world.calls(Operation::Ban);
-    assert!(calls <= 40, "{calls} calls");
-
-    world.gateway.faults().clear();
-    let took = world.until("active", 50, 45 * SECOND).await;
-    assert!(took <= 25 * SECOND, "{took:?}");
-    assert_eq!(world.gateway.targets().len(), 50);
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_address_that_hangs_does_not_delay_the_others() {
-    let world = World::new("iptables").await;
-    world
-        .gateway
-        .faults()
-        .add(Rule::all(Fault::Hang).target("198.51.100.99"));
-    world.create("stuck", "198.51.100.99", "1h").await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    world.create_many(50, "1h").await;
-    let took = world.until("active", 50, 10 * SECOND).await;
-    assert!(took <= SECOND, "{took:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn every_fault_is_survived_with_few_calls_and_a_stable_reason() {
-    for (fault, words) in [
-        (Fault::Reset, "connection closed"),
-        (Fault::Status(500), "HTTP 500"),
-        (Fault::Fail, "simulated failure"),
-    ] {
-        let world = World::new("iptables").await;
-        world.gateway.faults().set(fault);
-        world.create_many(10, "1h").await;
-        tokio::time::sleep(30 * SECOND).await;
-        let calls = world.calls(Operation::Ban);
-        assert!(calls <= 100, "{fault:?}: {calls} calls in 30 s");
-        let stuck = world.get("block-1").await;
-        let message = stuck.status.clone().unwrap().message.unwrap();
-        assert!(message.contains(words), "{message}");
-        tokio::time::sleep(30 * SECOND).await;
-        let later = world.get("block-1").await;
-        assert_eq!(
-            stuck.metadata.resource_version, later.metadata.resource_version,
-            "{fault:?}: a lasting fault is written once"
-        );
-        world.gateway.faults().clear();
-        world.until("active", 10, 45 * SECOND).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_fault_at_expiry_leaves_no_ban_behind() {
-    let world = World::new("xdp").await;
-    world.create_many(50, "10s").await;
-    world.until("active", 50, 5 * SECOND).await;
-    world
-        .gateway
-        .faults()
-        .add(Rule::all(Fault::Status(500)).on(Operation::Unban));
-    tokio::time::sleep(30 * SECOND).await;
-    assert_eq!(
-        world.in_phase("expired").await,
-        0,
-        "what is not lifted is not called expired"
-    );
-    world.gateway.faults().clear();
-    world.until("expired", 50, 45 * SECOND).await;
-    assert!(world.gateway.targets().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_gateway_that_lost_a_ban_gets_it_again() {
-    let world = World::new("iptables").await;
-    world.create_many(5, "1h").await;
-    world.until("active", 5, 5 * SECOND).await;
-    world.gateway.lose_state();
-    let started = Instant::now();
-    while world.gateway.targets().len() < 5 {
-        assert!(
-            started.elapsed() < 120 * SECOND,
-            "the interval is one minute"
-        );
-        tokio::time::sleep(SECOND).await;
-    }
-    for last in 1..=5 {
-        let status = world.get(&format!("block-{last}")).await.status.unwrap();
-        assert_eq!(status.bans(), 1, "asserting is no new ban");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_answer_that_is_lost_is_one_ban() {
-    for engine in ["iptables", "xdp"] {
-        let world = World::new(engine).await;
-        world
-            .gateway
-            .faults()
-            .add(Rule::all(Fault::LoseAnswer).on(Operation::Ban).times(1));
-        world.create("one", "192.0.2.7", "1h").await;
-        world.until("active", 1, 10 * SECOND).await;
-        assert_eq!(world.get("one").await.status.unwrap().bans(), 1);
-        assert_eq!(world.gateway.targets(), ["192.0.2.7"]);
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn bans_end_when_due_and_not_before() {
     let world = World::new("xdp").await;
     for last in 1..=60 {
@@ -413,138 +292,6 @@ async fn a_kill_at_any_moment_of_a_burst_converges() {
         world.start().await;
         world.until("expired", made, 30 * SECOND).await;
         assert!(world.gateway.targets().is_empty());
-    }
-}
-
-/// Bans twenty while the API server misbehaves, and checks that all come and go. They last long enough to be read in
-/// time: a block that is read after its own duration is not banned any more. Watches that end at once use up the
-/// requests that all informers share, those of nodes, Services and lists too, so that a list may wait for minutes.
-async fn survives(what: &str, trouble: impl AsyncFnOnce(&World) -> Vec<api_faults::Handle>) {
-    let world = World::new("xdp").await;
-    world.create_many(5, "30s").await;
-    world.until("active", 5, 5 * SECOND).await;
-    let rules = trouble(&world).await;
-    for last in 6..=20 {
-        let (name, ip) = (format!("block-{last}"), format!("192.0.2.{last}"));
-        let created = async {
-            loop {
-                let spec = IPBlockSpec {
-                    ip: ip.clone(),
-                    duration: Some("5m".into()),
-                    ..IPBlockSpec::default()
-                };
-                let block = IPBlock::new(&name, spec);
-                match world.blocks.create(&PostParams::default(), &block).await {
-                    Ok(_) => break,
-                    Err(kube_client::Error::Api(status)) if status.code == 409 => break,
-                    Err(_) => tokio::time::sleep(SECOND).await,
-                }
-            }
-        };
-        created.await;
-    }
-    let started = Instant::now();
-    loop {
-        let all = world.blocks.list(&ListParams::default()).await;
-        let ended = |block: &IPBlock| phase_of(block) == "expired";
-        if all.is_ok_and(|all| all.items.len() == 20 && all.items.iter().all(ended)) {
-            break;
-        }
-        let blocked = world.gateway.targets();
-        assert!(
-            started.elapsed() < 900 * SECOND,
-            "{what}: not settled; the gateway blocks {blocked:?}"
-        );
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-    assert!(world.gateway.targets().is_empty(), "{what}");
-    for rule in &rules {
-        assert!(rule.hits() > 0, "{what}: the fault never struck");
-    }
-    for last in 1..=20 {
-        let status = world.get(&format!("block-{last}")).await.status.unwrap();
-        assert_eq!(status.bans(), 1, "{what}: block-{last} was banned once");
-    }
-    for last in 1..=20 {
-        let banned = world.gateway.drops([192, 0, 2, last].into());
-        assert!(!banned, "{what}: a hole or a rest is left");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn writes_that_conflict_fail_or_lose_their_answer_converge() {
-    type Change = fn(api_faults::Rule) -> api_faults::Rule;
-    let table: [(&str, Change); 5] = [
-        ("conflicts", |rule| {
-            rule.status(409, "Operation cannot be fulfilled")
-        }),
-        ("errors", |rule| rule.status(500, "boom")),
-        ("overload", |rule| {
-            rule.text(429, "too many requests").retry_after(1)
-        }),
-        ("resets", api_faults::Rule::reset),
-        ("lost answers", api_faults::Rule::lose_answer),
-    ];
-    for (what, change) in table {
-        survives(what, async |world: &World| {
-            // The operator patches; the verb does not matter here.
-            let patches = api_faults::Rule::new().verb("patch").resource("ipblocks");
-            vec![world.server.faults().add(change(patches.probability(0.4)))]
-        })
-        .await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn watches_that_break_stall_or_are_too_old_converge() {
-    type Change = fn(api_faults::Rule) -> api_faults::Rule;
-    let table: [(&str, Change); 4] = [
-        ("empty watches", api_faults::Rule::close_empty),
-        ("broken watches", |rule| rule.reset_after(1)),
-        ("cut events", |rule| rule.truncate_after(1)),
-        ("gone versions", |rule| {
-            rule.status(410, "too old resource version")
-        }),
-    ];
-    for (what, change) in table {
-        survives(what, async |world: &World| {
-            // The next watch for certain, later ones by chance.
-            let watch = || api_faults::Rule::new().verb("watch");
-            let first = world.server.faults().add(change(watch().times(1)));
-            world.server.faults().add(change(watch().probability(0.6)));
-            world.server.close_watches();
-            vec![first]
-        })
-        .await;
-    }
-    survives("a lost history", async |world: &World| {
-        world.server.forget_history(None);
-        world.server.close_watches();
-        Vec::new()
-    })
-    .await;
-    survives("a watch that falls silent", async |world: &World| {
-        let rule = api_faults::Rule::new()
-            .verb("watch")
-            .stall_after(1)
-            .times(2);
-        let rule = world.server.faults().add(rule);
-        world.server.close_watches();
-        vec![rule]
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_api_server_that_restarts_in_the_middle_is_found_again() {
-    for seconds in [1, 10, 60] {
-        survives("a restart", async |world: &World| {
-            world.server.go_down();
-            tokio::time::sleep(seconds * SECOND).await;
-            world.server.come_up();
-            Vec::new()
-        })
-        .await;
     }
 }
 

@@ -486,6 +486,8 @@ fn is_for(block: &IPBlock, target: &Target) -> bool {
 }
 
 #[cfg(test)]
+mod debounce_tests;
+#[cfg(test)]
 mod lift_tests;
 #[cfg(test)]
 pub(super) mod tests;

@@ -1,5 +1,8 @@
 //! The values of the keys of the ConfigMap.
 
+mod takeover;
+mod triggers;
+
 use super::*;
 use crate::config::Changes;
 
@@ -32,28 +35,6 @@ const ORIGINALS: &[(&str, &str)] = &[
     ),
     ("notifyTemplate_ban", "/templates/lark/ban.json"),
 ];
-
-#[test]
-fn the_originals_configuration_is_read_whole() {
-    let config = parse(&data(ORIGINALS), &open()).unwrap();
-    assert_eq!(config.place(), Ok(&Place::new("iptables", "10.0.0.5:9521")));
-    assert_eq!(config.policy.allowlist.len(), 2);
-    assert_eq!(config.triggers.len(), 1);
-    assert_eq!(config.triggers[0].path, "/trigger/grafana");
-    assert_eq!(config.notify[0].templates.len(), 1);
-    assert!(config.warnings.is_empty());
-    assert_eq!(config.default_duration, Duration::from_secs(3_600));
-    assert_eq!(config.max_duration, None);
-    let gateway = "10.0.0.5".parse().unwrap();
-    assert!(
-        config
-            .policy
-            .refusal(&gateway)
-            .unwrap()
-            .message
-            .contains("the gateway")
-    );
-}
 
 #[test]
 fn an_empty_map_is_a_configuration_without_an_engine() {
@@ -150,48 +131,6 @@ fn every_error_names_its_key_and_line() {
         let error = parse(&all, &open()).unwrap_err().to_string();
         assert!(error.contains(expected), "{key}={text:?}: {error}");
     }
-}
-
-#[test]
-fn the_first_configuration_of_a_takeover_leaves_out_what_the_original_let_pass_and_says_so() {
-    let mut all = data(ORIGINALS);
-    all.insert("whitelist".into(), "198.51.100.1\nexample.com\n".into());
-    all.insert("engine".into(), "ipset".into());
-    let takeover = Options {
-        takeover: true,
-        ..open()
-    };
-    assert_eq!(parse(&all, &takeover).unwrap_err().0.len(), 2, "an edit");
-    assert_eq!(
-        parse_first(&all, &open()).unwrap_err().0.len(),
-        2,
-        "a restart is as strict as an edit"
-    );
-    let config = parse_first(&all, &takeover).unwrap();
-    assert_eq!(config.place(), Ok(&Place::new("xdp", "10.0.0.5:9521")));
-    let only = config.policy.allowlist.iter().map(|(target, _)| target);
-    assert!(only.eq(["198.51.100.1".parse().unwrap()]));
-    let [engine, line] = config.dropped.as_slice() else {
-        panic!("{:?}", config.dropped);
-    };
-    assert!(engine.contains("ipset") && engine.contains("xdp is used"));
-    assert!(line.contains("whitelist, line 2: \"example.com\""));
-    // A key that the original does not have is never left out.
-    all.insert("protectedRanges".into(), "nonsense".into());
-    assert!(parse_first(&all, &takeover).is_err());
-}
-
-#[test]
-fn the_two_grafana_entries_that_the_original_accepts_are_served_with_a_warning() {
-    let mut all = data(ORIGINALS);
-    let twice = "- {name: grafana, addr: ':8090', path: /trigger/grafana}\n- {name: grafana, addr: ':8091', path: /trigger/grafana}\n";
-    all.insert("trigger".into(), twice.into());
-    let config = parse(&all, &open()).unwrap();
-    assert_eq!(config.triggers.len(), 2);
-    let [warning] = config.warnings.as_slice() else {
-        panic!("{:?}", config.warnings);
-    };
-    assert!(warning.contains("have the name grafana"), "{warning}");
 }
 
 #[test]
@@ -350,66 +289,6 @@ fn a_gateway_is_withdrawn_only_if_it_is_neither_configured_nor_named_as_a_former
 }
 
 #[test]
-fn alerts_go_only_to_a_namespace_that_is_watched() {
-    let read = |namespace: Option<&str>, watched: Option<&str>| {
-        let name = namespace.map_or(String::new(), |name| format!(", namespace: {name}"));
-        let trigger = format!("[{{name: grafana, addr: ':8090', path: /p{name}}}]");
-        let options = Options {
-            namespace: "system".into(),
-            watch_namespace: watched.map(str::to_owned),
-            ..open()
-        };
-        parse(&data(&[("trigger", &trigger)]), &options)
-            .map(drop)
-            .map_err(|error| error.to_string())
-    };
-    assert_eq!(read(None, None), Ok(()));
-    assert_eq!(read(Some("other"), None), Ok(()));
-    assert_eq!(read(None, Some("system")), Ok(()));
-    assert_eq!(read(Some("team"), Some("team")), Ok(()));
-    for (namespace, made) in [(None, "system"), (Some("other"), "other")] {
-        let error = read(namespace, Some("team")).unwrap_err();
-        assert!(
-            error.contains(&format!("namespace {made}")) && error.contains("only team"),
-            "{error}"
-        );
-    }
-}
-
-#[test]
-fn a_trigger_does_not_take_a_port_of_the_operator_itself() {
-    let options = Options {
-        own_ports: vec![(8081, "health")],
-        ..open()
-    };
-    let read = |address: &str| {
-        let trigger = format!("[{{name: grafana, addr: '{address}', path: /p}}]");
-        parse(&data(&[("trigger", &trigger)]), &options)
-    };
-    let error = read(":8081").unwrap_err().to_string();
-    assert!(
-        error.contains("port 8081") && error.contains("health"),
-        "{error}"
-    );
-    assert!(read("127.0.0.1:8081").is_err());
-    assert!(read(":8090").is_ok());
-}
-
-#[test]
-fn a_signature_without_a_time_is_a_warning() {
-    let read = |more: &str| {
-        let trigger = format!(
-            "[{{name: grafana, addr: ':8090', path: /p, hmacSecretFile: /etc/ipblock-operator/secrets/key{more}}}]"
-        );
-        parse(&data(&[("trigger", &trigger)]), &open())
-            .unwrap()
-            .warnings
-    };
-    assert!(read("")[0].contains("hmacTimestampHeader"));
-    assert_eq!(read(", hmacTimestampHeader: X-Time"), [""; 0]);
-}
-
-#[test]
 fn all_errors_come_at_once() {
     let errors = parse(
         &data(&[("engine", "x"), ("whitelist", "a\nb"), ("maxDuration", "z")]),
@@ -427,16 +306,6 @@ fn the_whitelist_takes_comments() {
     )
     .unwrap();
     assert_eq!(config.policy.allowlist.len(), 1);
-}
-
-#[test]
-fn a_debounce_below_a_second_counts_as_a_second_and_not_as_none() {
-    for (debounce, seconds) in [("500ms", 1), ("1500ms", 2), ("1m", 60)] {
-        let mut all = data(ORIGINALS);
-        all.insert("debounce".into(), debounce.into());
-        let config = parse(&all, &open()).unwrap();
-        assert_eq!(config.triggers[0].debounce, Duration::from_secs(seconds));
-    }
 }
 
 #[test]
@@ -497,14 +366,6 @@ fn alerts_that_escalate_need_the_key_that_says_by_how_much() {
 }
 
 #[test]
-fn a_trigger_in_shadow_mode_is_a_source_in_shadow_mode() {
-    let trigger = "[{name: grafana, addr: ':8090', path: /p, insecure: true, shadow: true}]";
-    let both = [("trigger", trigger), ("shadowSources", "feed")];
-    let config = parse(&data(&both), &open()).unwrap();
-    assert!(config.guard.shadow.iter().eq(["feed", "grafana"]));
-}
-
-#[test]
 fn a_new_grace_reaches_the_triggers_and_the_blocks_that_are_kept_for_it() {
     let config = |grace| parse(&data(&[("unblockGrace", grace)]), &open()).unwrap();
     let changes = config("2h").changes(&config("1h"));
@@ -522,14 +383,6 @@ fn a_new_limit_reaches_the_triggers() {
 fn a_default_as_long_as_the_limit_is_right() {
     let both = data(&[("maxDuration", "1h"), ("defaultDuration", "60m")]);
     assert!(parse(&both, &open()).is_ok());
-}
-
-#[test]
-fn triggers_need_credentials_unless_configured_otherwise() {
-    let error = parse(&data(ORIGINALS), &Options::default())
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("no credentials"), "{error}");
 }
 
 #[test]
@@ -581,7 +434,7 @@ fn a_change_says_what_it_is_about() {
 
 #[test]
 fn the_configmap_of_the_manifests_is_right_and_gives_no_warning() {
-    let text = include_str!("../../manifests/base/configmap.yaml");
+    let text = include_str!("../../../manifests/base/configmap.yaml");
     let map: k8s_openapi::api::core::v1::ConfigMap = serde_saphyr::from_str(text).unwrap();
     let config = parse(&map.data.unwrap(), &Options::default()).unwrap();
     assert_eq!(config.warnings, [""; 0]);
