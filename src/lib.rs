@@ -48,6 +48,8 @@ pub mod guard;
 pub mod inbound;
 pub mod lists;
 pub mod lock;
+#[cfg(test)]
+mod logged;
 pub mod manifest;
 pub mod metrics;
 pub mod mounted;

@@ -1,15 +1,14 @@
 //! Requests over real TLS, and what the logs may hold of them.
 
-use std::io::Write;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use ipblock_simulator::Gateway;
-use parking_lot::Mutex;
 use reeve_apiserver::ApiServer;
 
 use super::*;
 use crate::engine::{Endpoint, Engine, Iptables};
+use crate::logged::Logged;
 use crate::notify::{Lark, Notification, Notifier, Templates, Transport};
 use crate::secret::Secret;
 use reeve_clock::Clock;
@@ -36,32 +35,9 @@ async fn only_the_given_authority_is_trusted() {
     assert!(matches!(error, Error::Tls(_)), "{error:?}");
 }
 
-/// Everything that was logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn no_log_line_of_any_level_holds_a_secret() {
-    // Otherwise a thread of another test that reaches a line first would disable it for the whole process.
-    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
-    let log = Log::default();
-    let written = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || written.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let log = Logged::at(tracing::Level::TRACE);
 
     let gateway = Gateway::new(Clock::system());
     let address = gateway.listen(([127, 0, 0, 1], 0).into()).unwrap();
@@ -89,7 +65,7 @@ async fn no_log_line_of_any_level_holds_a_secret() {
         .unwrap_err();
     tracing::warn!(?lark, %error, ?error, "what a careless line would hold");
 
-    let text = String::from_utf8_lossy(&log.0.lock()).into_owned();
+    let text = log.take();
     assert!(
         text.contains("TRACE") && text.contains("careless"),
         "{text}"

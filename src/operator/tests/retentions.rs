@@ -1,6 +1,7 @@
 //! Blocks that are deleted after their retention, and what is remembered of them.
 
 use super::*;
+use crate::logged::Logged;
 use crate::target::object_name;
 
 #[tokio::test(start_paused = true)]
@@ -34,29 +35,9 @@ async fn a_block_that_may_not_be_deleted_is_tried_again_after_an_hour() {
     assert!(!world.exists(&name).await);
 }
 
-/// What this thread logs.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn blocks_that_may_not_be_deleted_are_counted_each_and_logged_in_one_line() {
-    // Otherwise a thread of another test that reaches a line first would disable it for the whole process.
-    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone());
-    let _guard = tracing::subscriber::set_default(subscriber.finish());
+    let log = Logged::at(tracing::Level::INFO);
     let world = World::configured().await;
     world.configure(&[("retention", "1h")]).await;
     let refused = Rule::new().verb("delete").resource("ipblocks");
@@ -70,7 +51,7 @@ async fn blocks_that_may_not_be_deleted_are_counted_each_and_logged_in_one_line(
     let metrics = world.manager.as_ref().unwrap().metrics().encode();
     let count = "ipblock_collections_refused_total 10";
     assert!(metrics.contains(count), "{metrics}");
-    let logged = String::from_utf8(lines.0.lock().clone()).unwrap();
+    let logged = log.take();
     let logged: Vec<&str> = logged.lines().collect();
     let about = |line: &&&str| line.contains("could not delete a block");
     assert_eq!(logged.iter().filter(about).count(), 1, "{logged:#?}");

@@ -1,6 +1,7 @@
 //! Requests that are carried out in paused time, against objects in memory.
 
 use super::*;
+use crate::logged::Logged;
 use crate::trigger::RawTrigger;
 use crate::trigger::alerts::Judged;
 use crate::trigger::blocks::BlocksError;
@@ -86,28 +87,9 @@ async fn an_alert_that_fires_and_is_not_written_keeps_the_ban_from_a_resolved_on
     }
 }
 
-#[derive(Clone, Default)]
-struct Lines(Arc<parking_lot::Mutex<Vec<u8>>>);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_wrong_duration_alone_is_logged_as_such_and_not_as_an_alert_that_cannot_be_used() {
-    // Otherwise a thread of another test that reaches a line first would disable it for the whole process.
-    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone());
-    let _guard = tracing::subscriber::set_default(subscriber.finish());
+    let log = Logged::at(tracing::Level::INFO);
     let remarked = |ip| {
         Verdict::Ban(Wanted {
             remark: Some("the remark".into()),
@@ -118,7 +100,7 @@ async fn a_wrong_duration_alone_is_logged_as_such_and_not_as_an_alert_that_canno
         let route = route(&Arc::default());
         let answer = route.carry_out(alerts(verdicts), Instant::now() + DEADLINE);
         assert_eq!(answer.await.status(), StatusCode::OK);
-        String::from_utf8(std::mem::take(&mut *lines.0.lock())).unwrap()
+        log.take()
     };
 
     let alone = logged(vec![remarked("192.0.2.1")]).await;
