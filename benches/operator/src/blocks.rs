@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::scale::setup;
+use crate::local::setup;
 
 const GROUP_PATH: &str = "/apis/ops.yiiong.top/v1/namespaces/default/ipblocks";
 

@@ -8,18 +8,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipblock_operator::{api, inbound};
+use ipblock_operator::inbound;
 use parking_lot::Mutex;
-use reeve_apiserver::ApiServer;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::blocks::{Error, Result, send};
+use crate::blocks::{Error, Result};
+use crate::local::{Local, fetch, free, loopback, peak, sum};
 use crate::report::Report;
-use crate::scale::{fetch, free, loopback, peak, setup, sum};
-use crate::subject::{Recipe, Subject};
-
-const LISTS: &str = "/apis/ops.yiiong.top/v1/namespaces/default/blocklists?limit=1";
+use crate::subject::Subject;
 
 /// The entries that leave and come in the small change.
 const CHANGED: usize = 100;
@@ -34,28 +31,7 @@ pub(crate) async fn run(
     log: PathBuf,
     entries: usize,
 ) -> Result<()> {
-    let server = ApiServer::builder().record_requests(false).start().await;
-    let server = server.map_err(setup)?;
-    let serving = server.serve(loopback(0)).await.map_err(setup)?;
-    let name = format!("operator-bench-{}.feed.kubeconfig", std::process::id());
-    let kubeconfig = std::env::temp_dir().join(name);
-    std::fs::write(&kubeconfig, serving.kubeconfig())?;
-    let client = server.client();
-    for crd in api::crds() {
-        let crd = serde_json::to_value(crd).map_err(setup)?;
-        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        send(&client, "POST", path, "application/json", &crd).await?;
-    }
-    let is_served = async || {
-        let listed = send(&client, "GET", LISTS, "application/json", &Value::Null);
-        listed.await.is_ok()
-    };
-    for _ in 0..200 {
-        if is_served().await {
-            break;
-        }
-        sleep(Duration::from_millis(50)).await;
-    }
+    let local = Local::start("feed").await?;
     let list = Arc::new(Mutex::new(lines(0..entries)));
     let shown = Arc::clone(&list);
     let handler = move |_| {
@@ -63,35 +39,18 @@ pub(crate) async fn run(
         async move { inbound::text(http::StatusCode::OK, text) }
     };
     let serving_list = inbound::serve(loopback(0), inbound::limits(), handler)?;
-    let (edge, metrics) = (free()?, free()?);
+    let edge = free()?;
     let engines = format!("- {{name: edge, type: list, addr: '{edge}', insecure: true}}");
     let sources = format!(
         "- {{name: feed, type: feed, url: 'http://{}/', interval: 30s, objects: BlockList, maxEntries: {entries}}}",
         serving_list.local_addr()
     );
-    let config = json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": "ipblock-operator-config", "namespace": "default"},
-        "data": {"engines": engines, "trigger": "[]", "sources": sources},
-    });
-    let path = "/api/v1/namespaces/default/configmaps";
-    send(&client, "POST", path, "application/json", &config).await?;
-    let recipe = Recipe {
-        program: operator,
-        args: vec![
-            "run".into(),
-            "--namespace=default".into(),
-            "--insecure-triggers".into(),
-            "--allow-loopback".into(),
-            format!("--metrics-bind-address={metrics}"),
-            "--health-probe-bind-address=127.0.0.1:0".into(),
-        ],
-        environment: vec![("KUBECONFIG".into(), kubeconfig.display().to_string())],
-        log,
-    };
+    let data = json!({"engines": engines, "trigger": "[]", "sources": sources});
+    local.install(&data).await?;
+    let recipe = local.recipe(operator, log, &["--allow-loopback"]);
     let mut bench = Bench {
         report,
-        metrics,
+        metrics: local.metrics,
         subject: recipe.start()?,
         scenario: format!("a list of {entries}"),
     };

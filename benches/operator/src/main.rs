@@ -11,6 +11,7 @@ mod blocks;
 mod cluster;
 mod feed;
 mod gateway;
+mod local;
 mod report;
 mod scale;
 mod scenario;

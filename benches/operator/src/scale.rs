@@ -3,19 +3,18 @@
 //! The API server runs in the bench, so the operator's process is measured alone. kube-apiserver with etcd would take
 //! minutes to make 100,000 objects, and nothing here depends on its speed but the rate of the flood, which is not judged.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ipblock_operator::api::{self, BlockList, IPBlock, IPBlockSpec, Place};
 use ipblock_operator::target::Target;
 use jiff::{SignedDuration, Timestamp};
-use kube_client::Client;
-use reeve_apiserver::ApiServer;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::blocks::{self, Error, Result, each, merge, send};
+use crate::local::{LISTS, Local, fetch, free, now, peak, setup, sum};
 use crate::report::Report;
 use crate::subject::{Recipe, Subject};
 
@@ -26,7 +25,6 @@ const LANES: usize = 16;
 /// New blocks of the flood, and blocks that fall due while it lasts.
 const FLOOD: usize = 10_000;
 const DUE: usize = 500;
-const LIST_PATH: &str = "/apis/ops.yiiong.top/v1/namespaces/default/blocklists";
 
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
@@ -39,10 +37,8 @@ pub(crate) struct Size {
 }
 
 struct Scale {
-    client: Client,
+    local: Local,
     recipe: Recipe,
-    list: SocketAddr,
-    metrics: SocketAddr,
     scenario: String,
 }
 
@@ -53,74 +49,23 @@ pub(crate) async fn run(
     log: PathBuf,
     size: Size,
 ) -> Result<()> {
-    let server = ApiServer::builder().record_requests(false).start().await;
-    let server = server.map_err(setup)?;
-    let serving = server.serve(loopback(0)).await.map_err(setup)?;
-    let name = format!("operator-bench-{}.scale.kubeconfig", std::process::id());
-    let kubeconfig = std::env::temp_dir().join(name);
-    std::fs::write(&kubeconfig, serving.kubeconfig())?;
-    let (list, metrics) = (free()?, free()?);
-    let client = server.client();
-    let recipe = Recipe {
-        program: operator,
-        args: vec![
-            "run".into(),
-            "--namespace=default".into(),
-            "--insecure-triggers".into(),
-            format!("--metrics-bind-address={metrics}"),
-            "--health-probe-bind-address=127.0.0.1:0".into(),
-        ],
-        environment: vec![("KUBECONFIG".into(), kubeconfig.display().to_string())],
-        log,
-    };
+    let local = Local::start("scale").await?;
+    let list = free()?;
+    let engines = format!("- {{name: edge, type: list, addr: '{list}', insecure: true}}");
+    local
+        .install(&json!({"engines": engines, "trigger": "[]"}))
+        .await?;
     let scale = Scale {
-        client,
-        recipe,
-        list,
-        metrics,
+        recipe: local.recipe(operator, log, &[]),
+        local,
         scenario: format!("{} + {} entries", size.blocks, size.entries),
     };
-    scale.install().await?;
     scale.measure(report, size).await
 }
 
 // === impl Scale ===
 
 impl Scale {
-    async fn install(&self) -> Result<()> {
-        for crd in api::crds() {
-            let crd = serde_json::to_value(crd).map_err(setup)?;
-            let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-            send(&self.client, "POST", path, "application/json", &crd).await?;
-        }
-        let engines = format!(
-            "- {{name: edge, type: list, addr: '{}', insecure: true}}",
-            self.list
-        );
-        let config = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "ipblock-operator-config", "namespace": "default"},
-            "data": {"engines": engines, "trigger": "[]"},
-        });
-        let path = "/api/v1/namespaces/default/configmaps";
-        send(&self.client, "POST", path, "application/json", &config).await?;
-        for _ in 0..200 {
-            let listed = send(
-                &self.client,
-                "GET",
-                LIST_PATH,
-                "application/json",
-                &Value::Null,
-            )
-            .await;
-            if listed.is_ok() && blocks::list(&self.client).await.is_ok() {
-                return Ok(());
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
-        Err(Error::Setup("the kinds are not served after 10 s".into()))
-    }
-
     async fn measure(&self, report: &mut Report, size: Size) -> Result<()> {
         let add = |report: &mut Report, figure: &str, value: f64, unit| {
             report.add(&self.scenario, figure, "ours", value, unit);
@@ -192,7 +137,7 @@ impl Scale {
         let before = self.metrics().await?;
         let lag = Lag::read(&before);
         let started = Instant::now();
-        let client = self.client.clone();
+        let client = self.local.client.clone();
         each(FLOOD, LANES, |n| {
             let client = client.clone();
             let (name, ip) = (format!("flood-{n}"), blocks::address(8_000_000 + n));
@@ -252,7 +197,7 @@ impl Scale {
         let first = numbers.start;
         let since = now();
         each(numbers.len(), LANES, |n| {
-            let client = self.client.clone();
+            let client = self.local.client.clone();
             let number = first + n;
             async move {
                 let (block, status) = active(number, since, until)?;
@@ -268,7 +213,7 @@ impl Scale {
     async fn lists(&self, entries: usize, until: Timestamp) -> Result<()> {
         let lists = entries.div_ceil(api::MOST_ENTRIES);
         each(lists, 4, |list| {
-            let client = self.client.clone();
+            let client = self.local.client.clone();
             async move {
                 // As a feed that is split by a hash: each list has addresses from everywhere.
                 let numbers = (list..entries).step_by(lists);
@@ -279,7 +224,7 @@ impl Scale {
                 });
                 let object = BlockList::of(&format!("feed-{list}"), targets);
                 let object = serde_json::to_value(object).map_err(setup)?;
-                send(&client, "POST", LIST_PATH, "application/json", &object)
+                send(&client, "POST", LISTS, "application/json", &object)
                     .await
                     .map(drop)
             }
@@ -309,7 +254,7 @@ impl Scale {
     }
 
     async fn metrics(&self) -> Result<String> {
-        fetch(self.metrics, "/metrics").await
+        fetch(self.local.metrics, "/metrics").await
     }
 
     async fn lag(&self) -> Result<Lag> {
@@ -368,14 +313,6 @@ fn active(number: usize, now: Timestamp, until: Timestamp) -> Result<(Value, Val
     Ok((block, status))
 }
 
-/// The sum of the samples whose lines begin with `start`.
-pub(crate) fn sum(metrics: &str, start: &str) -> f64 {
-    let lines = metrics.lines().filter(|line| line.starts_with(start));
-    lines
-        .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
-        .sum()
-}
-
 /// What the operator wrote.
 fn writes(metrics: &str) -> f64 {
     let [_, writing @ ..] = METHODS;
@@ -391,39 +328,4 @@ fn requests(metrics: &str, method: &str) -> f64 {
         .filter(|line| line.contains(&label))
         .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
         .sum()
-}
-
-/// The highest resident memory in megabytes, from `/proc`.
-pub(crate) fn peak(subject: &Subject) -> f64 {
-    subject.peak_bytes().unwrap_or_default() as f64 / 1e6
-}
-
-pub(crate) async fn fetch(address: SocketAddr, path: &str) -> Result<String> {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let mut stream = tokio::net::TcpStream::connect(address).await?;
-    let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nAccept: */*\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    Ok(answer)
-}
-
-pub(crate) fn loopback(port: u16) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
-}
-
-pub(crate) fn free() -> Result<SocketAddr> {
-    Ok(std::net::TcpListener::bind(loopback(0))?.local_addr()?)
-}
-
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the bench makes objects with real times for an operator with a real clock"
-)]
-pub(crate) fn now() -> Timestamp {
-    Timestamp::now()
-}
-
-pub(crate) fn setup(error: impl std::fmt::Display) -> Error {
-    Error::Setup(error.to_string())
 }
