@@ -9,7 +9,7 @@ use crate::guard;
 use crate::mounted::MountedFile;
 use crate::policy::{Allowed, Policy};
 use crate::prefix::Prefixes;
-use crate::pulled::Source;
+use crate::pulled::{Objects, Source};
 use crate::sets;
 use crate::trigger::{Definition, Repeat};
 
@@ -101,6 +101,16 @@ impl Config {
             Ok(engine) => Ok(&engine.place),
             Err(why) => Err(why),
         }
+    }
+
+    /// The sources that are kept as BlockLists, of which no configured engine enforces any. Those in shadow mode are not
+    /// enforced anyway.
+    pub fn unenforced_sources(&self) -> impl Iterator<Item = &str> {
+        let sources = self.sources.iter().filter(move |source| {
+            let listed = source.objects == Objects::Lists && self.engines.is_empty();
+            listed && !self.guard.shadow.contains(&source.name)
+        });
+        sources.map(|source| source.name.as_str())
     }
 
     /// What `self` changes against `before`.

@@ -4,6 +4,7 @@ mod chosen;
 mod engaged;
 mod guarded;
 mod memory;
+mod warned;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -134,6 +135,7 @@ impl ConfigurationReconciler {
         config.policy.discovered = self.discovered(&config, before.is_none()).await;
         self.warn_of_ends(ctx, map, &config, now);
         self.warn_of_pods(ctx, map, &config);
+        self.warn_of_sources(ctx, map, &config);
         let config = Arc::new(config);
         let freed = self.consider(map, &data, &config, before.as_deref());
         let unrecorded = self.record(ctx, map, data, &config, unread).await;

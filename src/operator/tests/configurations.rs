@@ -1,6 +1,7 @@
 //! The configuration of an operator: absent, wrong, gone, edited, and after a restart.
 
 use super::*;
+use crate::logged::Logged;
 
 #[tokio::test(start_paused = true)]
 async fn a_block_made_before_its_configuration_says_what_it_waits_for_and_is_banned_with_it() {
@@ -16,6 +17,48 @@ async fn a_block_made_before_its_configuration_says_what_it_waits_for_and_is_ban
         world.banned(GATEWAY).await,
         BTreeSet::from(["192.0.2.7".into()])
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_of_lists_is_reported_once_while_no_engine_enforces_them() {
+    let source = |name: &str| {
+        format!("- name: {name}\n  type: feed\n  url: http://127.0.0.1:1/\n  objects: BlockList\n")
+    };
+    let one = source("one");
+    let both = one.clone() + &source("two");
+    let engine = "- name: edge\n  type: list\n  addr: 127.0.0.1:0\n  insecure: true\n";
+    let log = Logged::at(tracing::Level::WARN);
+    let mut world = World::new().await;
+    world.configure(&[("sources", &one)]).await;
+    world.start().await;
+    tokio::time::sleep(MINUTE).await;
+    let reported = |text: &str, name: &str| {
+        let line = format!("source {name} has objects: BlockList");
+        text.matches(&line).count()
+    };
+    assert_eq!(reported(&log.take(), "one"), 1);
+    let event = world.announced("SourceNotEnforced", "source one").await;
+    assert!(event, "an Event of the ConfigMap");
+    // Only what is new is reported.
+    world.configure(&[("sources", &both)]).await;
+    tokio::time::sleep(MINUTE).await;
+    let lines = log.take();
+    assert_eq!((reported(&lines, "one"), reported(&lines, "two")), (0, 1));
+    // With an engine there is nothing to report, nor is there in shadow mode.
+    for key in [("engines", engine), ("shadowSources", "one\ntwo")] {
+        world.configure(&[("sources", &both), key]).await;
+        tokio::time::sleep(MINUTE).await;
+        let lines = log.take();
+        assert_eq!((reported(&lines, "one"), reported(&lines, "two")), (0, 0));
+        world.configure(&[("sources", &both), (key.0, "")]).await;
+        tokio::time::sleep(MINUTE).await;
+        let lines = log.take();
+        assert_eq!(
+            (reported(&lines, "one"), reported(&lines, "two")),
+            (1, 1),
+            "it is so again: {lines}"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use reeve_controller::Context;
 use reeve_controller::events::EventType;
 
 use super::ConfigurationReconciler;
 use super::engaged::Engaged;
-use crate::config::{Config, allowlist};
+use crate::config::Config;
 use crate::guard::brake;
 use crate::prefix::Prefixes;
 
@@ -83,40 +82,6 @@ impl ConfigurationReconciler {
             let (reason, note) = brake.ended(annotation.map(String::as_str));
             tracing::info!(configmap = %self.request, "{note}");
             self.event(ctx, map, EventType::Normal, reason, &note);
-        }
-    }
-
-    /// Reports once that Pods may be banned: no node names their range, and the configuration names none.
-    pub(super) fn warn_of_pods(&self, ctx: &Context, map: Option<&ConfigMap>, config: &Config) {
-        let named = config.policy.protected.iter();
-        let named = named.map(|(target, _)| target).any(|it| !it.is_host());
-        let covered = named || config.policy.protect_private || !config.guard.protect_cluster;
-        if covered || !self.consumers.discovery.lacks_pods() {
-            return;
-        }
-        if !std::mem::replace(&mut self.memory.lock().podless, true) {
-            let note = "no Pod range was found: the nodes name none, so the network plugin has them. Name the ranges of Pods in protectedRanges, or Pods can be banned";
-            tracing::warn!(configmap = %self.request, "{note}");
-            self.warn(ctx, map, "PodRangesUnknown", note);
-        }
-    }
-
-    /// Reports the entries of the allowlist that end within a day, each once.
-    pub(super) fn warn_of_ends(
-        &self,
-        ctx: &Context,
-        map: Option<&ConfigMap>,
-        config: &Config,
-        now: Timestamp,
-    ) {
-        let ending = allowlist::ending(&config.policy.allowlist, now);
-        let news = self.memory.lock().ending_news(&ending);
-        for (target, allowed) in news {
-            let note = format!(
-                "whitelist: {target}{allowed} ends within a day; blocks for it are banned then if their time is not over. Change or remove the line"
-            );
-            tracing::warn!(configmap = %self.request, "{note}");
-            self.warn(ctx, map, "AllowlistEnds", &note);
         }
     }
 }

@@ -34,6 +34,8 @@ pub(super) struct Memory {
     pub(super) answers: Answers,
     /// The entries of the allowlist whose end was reported.
     ending: Vec<(Target, Allowed)>,
+    /// The sources that were reported because no engine enforces their entries.
+    unenforced: Vec<String>,
     /// The brakes that were engaged at the last run.
     brakes: Vec<Engaged>,
 }
@@ -72,6 +74,14 @@ impl Memory {
     pub(super) fn ending_news(&mut self, ending: &[(Target, Allowed)]) -> Vec<(Target, Allowed)> {
         let known = std::mem::replace(&mut self.ending, ending.to_vec());
         let news = ending.iter().filter(|entry| !known.contains(entry));
+        news.cloned().collect()
+    }
+
+    /// No engine enforces the entries of `sources`. Returns those of them that were not reported yet.
+    pub(super) fn unenforced_news(&mut self, sources: Vec<String>) -> Vec<String> {
+        let known = std::mem::replace(&mut self.unenforced, sources);
+        let news = self.unenforced.iter();
+        let news = news.filter(|source| !known.contains(source));
         news.cloned().collect()
     }
 
