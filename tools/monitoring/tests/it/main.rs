@@ -203,21 +203,21 @@ fn the_chart_has_the_alerts_and_the_dashboards() {
     }
 }
 
-/// A file of alerts, with the page of their sections and its address.
+/// Files of alerts, with the page of their sections and its address.
 struct Set {
-    folder: &'static str,
+    folders: &'static [&'static str],
     page: &'static str,
     address: &'static str,
 }
 
 const SETS: [Set; 2] = [
     Set {
-        folder: "controller/monitoring",
+        folders: &["controller/monitoring"],
         page: "controller/guide/monitoring.md",
         address: "https://docs.rs/reeve-controller/latest/reeve_controller/guide/monitoring/",
     },
     Set {
-        folder: "manifests/monitoring",
+        folders: &["manifests/monitoring", "manifests/agent/monitoring"],
         page: "docs/runbook.md",
         address: "https://docs.rs/ipblock-operator/latest/ipblock_operator/runbook/",
     },
@@ -227,7 +227,23 @@ const SETS: [Set; 2] = [
 
 impl Set {
     fn alerts(&self) -> Vec<rules::Alert> {
-        rules::alerts(&file(self.folder).join("prometheusrule.yaml")).expect("alerts")
+        let files = self.folders.iter();
+        let files = files.map(|folder| file(folder).join("prometheusrule.yaml"));
+        files
+            .flat_map(|path| rules::alerts(&path).expect("alerts"))
+            .collect()
+    }
+
+    /// The cases for promtool.
+    fn tests(&self) -> Vec<serde_json::Value> {
+        let mut all = Vec::new();
+        for folder in self.folders {
+            let path = file(folder).join("prometheusrule.test.yaml");
+            let text = std::fs::read_to_string(path).expect("the tests of the alerts");
+            let tests: serde_json::Value = serde_saphyr::from_str(&text).expect("YAML");
+            all.extend(tests["tests"].as_array().expect("tests").iter().cloned());
+        }
+        all
     }
 }
 
@@ -270,11 +286,9 @@ fn every_alert_has_its_texts_and_a_section_of_its_page() {
 #[test]
 fn every_alert_is_tested_to_fire_and_not_to_fire() {
     for set in SETS {
-        let tests = file(set.folder).join("prometheusrule.test.yaml");
-        let tests = std::fs::read_to_string(tests).expect("the tests of the alerts");
-        let tests: serde_json::Value = serde_saphyr::from_str(&tests).expect("YAML");
+        let tests = set.tests();
         let (mut fires, mut rests) = (BTreeSet::new(), BTreeSet::new());
-        for test in tests["tests"].as_array().expect("tests") {
+        for test in &tests {
             for case in test["alert_rule_test"].as_array().into_iter().flatten() {
                 let name = case["alertname"].as_str().expect("a name").to_owned();
                 let expected = case["exp_alerts"].as_array();
