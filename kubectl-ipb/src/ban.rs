@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use reeve_client::{Error as ClientError, ObjectKey, Patch, WriteOptions, optional};
 use serde_json::json;
 
+use crate::already;
 use crate::cluster::{Cluster, KIND, refused_for};
 use crate::command;
 use crate::error::Error;
@@ -70,7 +71,17 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Ban) -> Result<Ex
         extend: arguments.extend,
         dry_run: arguments.dry_run,
     };
-    let written = put(cluster, &wanted, how).await?;
+    let other = match arguments.force {
+        true => None,
+        false => already::other(cluster, wanted.target).await?,
+    };
+    let written = match other {
+        Some(other) => {
+            let why = already::why(&other, wanted.target, cluster.now());
+            Written::Unchanged(other, why)
+        }
+        None => put(cluster, &wanted, how).await?,
+    };
     out(&format!("{}\n", written.line(how.dry_run)))?;
     let block = match &written {
         Written::Created(block) | Written::Triggered(block) => block,

@@ -166,6 +166,10 @@ pub(crate) struct Ban {
     #[arg(long)]
     pub(crate) extend: bool,
 
+    /// Make a block of its own although a block of another name bans the address already
+    #[arg(long)]
+    pub(crate) force: bool,
+
     /// Let the API server check everything and store nothing
     #[arg(long, conflicts_with = "wait")]
     pub(crate) dry_run: bool,

@@ -226,7 +226,7 @@ mod tests {
                 "list --phase ",
                 words(&["pending", "active", "expired", "skipped", "failed"]),
             ),
-            ("ban 192.0.2.7 --fo", words(&["--for"])),
+            ("ban 192.0.2.7 --fo", words(&["--for", "--force"])),
             ("ban 192.0.2.7 --for 1", words(&["10m", "1h", "1d", "1w"])),
             ("unban ", Wanted::Blocks),
             ("why --context here 192", Wanted::Blocks),

@@ -244,6 +244,47 @@ async fn a_name_that_another_address_has_is_an_error() {
 }
 
 #[tokio::test]
+async fn an_address_that_a_block_of_another_name_bans_gets_a_second_one_only_by_force() {
+    let world = World::new().await;
+    let name = name("192.0.2.7");
+    let spec =
+        json!({"metadata": {"name": "edge"}, "spec": {"ip": "192.0.2.7", "duration": "10m"}});
+    let (blocks, create) = (world.blocks(), Default::default());
+    let block = serde_json::from_value(spec).unwrap();
+    blocks.create(&create, &block).await.unwrap();
+    let banned = async {
+        while !world.status("edge").await.is(&Phase::Active) {
+            tokio::task::yield_now().await;
+        }
+    };
+    let banned = tokio::time::timeout(std::time::Duration::from_secs(20), banned);
+    banned.await.expect("the operator bans it");
+    for more in ["", "--extend", "--dry-run", "--wait"] {
+        let refused = world.ipb(&format!("ban 192.0.2.7 {more}")).await;
+        assert_eq!(refused.code, Some(0), "{more}: {refused:?}");
+        assert!(
+            refused
+                .text
+                .starts_with("ipblock.ops.yiiong.top/edge unchanged"),
+            "{more}: {refused:?}"
+        );
+        let why = "192.0.2.7 is banned by default/edge until TIME (in SPAN) already; --force makes a second block\n";
+        assert!(
+            steady(&refused.errors).starts_with(why),
+            "{more}: {refused:?}"
+        );
+        assert!(blocks.get_opt(&name).await.unwrap().is_none(), "{more}");
+    }
+    // Another namespace alone has none.
+    world.ok("ban 192.0.2.7 -n web").await;
+    let text = world.ok("ban 192.0.2.7 --force --wait").await;
+    assert_eq!(text, format!("ipblock.ops.yiiong.top/{name} created\n"));
+    // From now on it is the block of the command.
+    let longer = world.ok("ban 192.0.2.7 --for 3h --extend").await;
+    assert_eq!(longer, format!("ipblock.ops.yiiong.top/{name} extended\n"));
+}
+
+#[tokio::test]
 async fn without_an_operator_a_wait_ends_with_a_hint() {
     let world = World::empty(reeve_apiserver::ApiServer::builder()).await;
     world
