@@ -14,9 +14,9 @@ pub struct Alert {
     pub alert: String,
     /// PromQL, true while something is wrong.
     pub expr: String,
-    /// How long it has to be true.
+    /// How long it has to be true; `None`: it fires at once.
     #[serde(rename = "for")]
-    pub held: String,
+    pub held: Option<String>,
     /// `severity`.
     pub labels: BTreeMap<String, String>,
     /// Texts for people.
