@@ -7,6 +7,7 @@
 //! Every figure is measured in one run together with the floor: a bare driver that makes the same writes without an
 //! operator. `--peer NAME=COMMAND` measures another operator of the same objects in the same run.
 
+mod bench;
 mod blocks;
 mod cluster;
 mod feed;
@@ -21,15 +22,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
-use jiff::SignedDuration;
-use kube_client::Client;
 use tokio::time::Instant;
 
+use bench::Bench;
 use blocks::{Error, Result};
-use cluster::{Cluster, Requests};
+use cluster::Cluster;
 use gateway::Gateway;
 use report::Report;
-use subject::{Recipe, Subject};
+use subject::Recipe;
 
 const SCENARIOS: [&str; 6] = ["burst", "one", "lift", "gateway", "api-down", "kill"];
 
@@ -71,97 +71,38 @@ struct Args {
     log: PathBuf,
 }
 
-/// The state that scenarios share.
-pub(crate) struct Bench {
-    cluster: Cluster,
-    client: Client,
-    gateway: Gateway,
-    recipe: Recipe,
-    name: String,
-    report: Report,
-    /// One reading of both clocks, to put monotonic times on the wall clock.
-    clocks: (Instant, jiff::Timestamp),
+fn includes(args: &Args, scenario: &str) -> bool {
+    args.only.is_empty() || args.only.iter().any(|only| only == scenario)
 }
 
-// === impl Bench ===
-
-impl Bench {
-    /// Starts the operator and gives it two seconds to become ready.
-    async fn start(&mut self) -> Result<Subject> {
-        self.gateway.clear();
-        let subject = self.recipe.start()?;
-        // The operators have no common sign of readiness.
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        Ok(subject)
+/// A burst of `count` for each operator, each right after one of the floor: the floor changes from minute to minute.
+async fn bursts(bench: &mut Bench, count: usize, subjects: &[(String, Recipe)]) -> Result<()> {
+    let floor = scenario::floor(bench, count).await?;
+    for (name, recipe) in subjects {
+        bench.name.clone_from(name);
+        bench.recipe = recipe.clone();
+        scenario::burst(bench, count, floor).await?;
     }
+    Ok(())
+}
 
-    /// Waits until there was no write for two seconds (at most two minutes), and returns the writes so far.
-    async fn settled(&self) -> Result<Requests> {
-        let mut last = self.cluster.requests().await?;
-        for _ in 0..60 {
-            tokio::time::sleep(Duration::from_secs(2)).await;
-            let now = self.cluster.requests().await?;
-            if now.writes == last.writes {
-                return Ok(now);
-            }
-            last = now;
-        }
-        Ok(last)
+async fn measure(bench: &mut Bench, args: &Args) -> Result<()> {
+    if includes(args, "one") {
+        scenario::single(bench, 100).await?;
     }
-
-    /// Starts the operator again, at once, leaving the gateway as it is.
-    async fn start_again(&mut self) -> Result<Subject> {
-        self.recipe.start()
+    if includes(args, "lift") {
+        scenario::lift(bench, args.count, Duration::from_secs(20)).await?;
     }
-
-    /// Ends the operator and empties server and gateway.
-    async fn finish(&mut self, subject: Subject) -> Result<()> {
-        subject.kill().await?;
-        blocks::clear(&self.client).await?;
-        self.gateway.clear();
-        Ok(())
+    if includes(args, "gateway") {
+        scenario::gateway_faults(bench, 50).await?;
     }
-
-    /// The wall time at `at`.
-    fn wall(&self, at: Instant) -> jiff::Timestamp {
-        let since = SignedDuration::try_from(at.saturating_duration_since(self.clocks.0))
-            .unwrap_or_default();
-        self.clocks.1 + since
+    if includes(args, "api-down") {
+        scenario::api_down(bench, 200).await?;
     }
-
-    fn includes(args: &Args, scenario: &str) -> bool {
-        args.only.is_empty() || args.only.iter().any(|only| only == scenario)
+    if includes(args, "kill") {
+        scenario::kill(bench, 200).await?;
     }
-
-    /// A burst of `count` for each operator, each right after one of the floor: the floor changes from minute to minute.
-    async fn bursts(&mut self, count: usize, subjects: &[(String, Recipe)]) -> Result<()> {
-        let floor = scenario::floor(self, count).await?;
-        for (name, recipe) in subjects {
-            self.name.clone_from(name);
-            self.recipe = recipe.clone();
-            scenario::burst(self, count, floor).await?;
-        }
-        Ok(())
-    }
-
-    async fn measure(&mut self, args: &Args) -> Result<()> {
-        if Self::includes(args, "one") {
-            scenario::single(self, 100).await?;
-        }
-        if Self::includes(args, "lift") {
-            scenario::lift(self, args.count, Duration::from_secs(20)).await?;
-        }
-        if Self::includes(args, "gateway") {
-            scenario::gateway_faults(self, 50).await?;
-        }
-        if Self::includes(args, "api-down") {
-            scenario::api_down(self, 200).await?;
-        }
-        if Self::includes(args, "kill") {
-            scenario::kill(self, 200).await?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 #[tokio::main]
@@ -294,21 +235,21 @@ async fn run(args: Args) -> Result<()> {
         report: Report::default(),
         clocks,
     };
-    if Bench::includes(&args, "burst") {
+    if includes(&args, "burst") {
         for _ in 0..args.runs.max(1) {
-            bench.bursts(args.count, &subjects).await?;
+            bursts(&mut bench, args.count, &subjects).await?;
         }
         if args.large > 0 {
-            bench.bursts(args.large, &subjects).await?;
+            bursts(&mut bench, args.large, &subjects).await?;
         }
     }
-    if Bench::includes(&args, "one") {
+    if includes(&args, "one") {
         scenario::write_alone(&mut bench, 100).await?;
     }
     for (name, recipe) in subjects {
         bench.name = name;
         bench.recipe = recipe;
-        bench.measure(&args).await?;
+        measure(&mut bench, &args).await?;
     }
     show(&bench.report, &args)?;
     bench.cluster.stop().await;

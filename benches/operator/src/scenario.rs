@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use crate::Bench;
+use crate::bench::Bench;
 use crate::blocks::{Error, Result, address, create, each};
 use crate::subject::Subject;
 

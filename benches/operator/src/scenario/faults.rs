@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::{create_all, due, until};
-use crate::Bench;
+use crate::bench::Bench;
 use crate::blocks::{self, Result, Watched};
 use crate::gateway::Mode;
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::LANES;
-use crate::Bench;
+use crate::bench::Bench;
 use crate::blocks::{self, Result, Watched, address, create, each, merge};
 use crate::local::now;
 

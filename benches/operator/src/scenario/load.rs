@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{LANES, create_all, due, until};
-use crate::Bench;
+use crate::bench::Bench;
 use crate::blocks::{self, Error, Result, Watched, address, create, each};
 
 pub(crate) async fn burst(bench: &mut Bench, count: usize, floor: f64) -> Result<()> {
