@@ -221,7 +221,15 @@ impl Cluster {
     /// # Panics
     /// When the server refuses it, or does not serve it in time.
     pub async fn install<K: CustomResourceExt>(&self) {
-        let created = self.client().create(&K::crd()).await;
+        self.install_definition(&K::crd()).await;
+    }
+
+    /// As [`Cluster::install`], with a definition that was not derived, or changed since.
+    ///
+    /// # Panics
+    /// When the server refuses it, or does not serve it in time.
+    pub async fn install_definition(&self, definition: &CustomResourceDefinition) {
+        let created = self.client().create(definition).await;
         let definition = created.unwrap_or_else(|error| panic!("not installed: {error}"));
         let key = ObjectKey::of(&definition);
         let served = async || {

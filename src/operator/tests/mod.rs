@@ -44,6 +44,7 @@ mod configurations;
 mod contract;
 mod days;
 mod ends;
+mod explored;
 mod faulty;
 mod gateways;
 mod guard;

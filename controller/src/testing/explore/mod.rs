@@ -60,14 +60,15 @@ mod world;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
-use futures::future::{BoxFuture, LocalBoxFuture};
+use futures::future::BoxFuture;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::CustomResourceExt;
 use serde::Serialize;
+use tokio_util::sync::CancellationToken;
 
 pub use outside::{Failure, Outside};
 pub use plan::{Fault, NotAPlan, Plan, Point};
@@ -76,7 +77,6 @@ pub use state::State;
 pub use trace::{Entry, Happened, Trace};
 pub use world::{Process, World};
 
-use super::Cluster;
 use crate::controller::Controller;
 use crate::manager::Manager;
 use run::Reference;
@@ -88,7 +88,6 @@ pub const PLAN_VARIABLE: &str = "REEVE_PLAN";
 /// The seed of runs.
 const SEED: u64 = 1;
 
-type Install = Arc<dyn Fn(&Cluster) -> LocalBoxFuture<'_, ()>>;
 type Always<S> = Arc<Vec<(String, Box<dyn Fn(&S) -> bool + Send + Sync>)>>;
 type AtRest<S> = Vec<(String, Box<dyn Fn(&State, &S) -> bool>)>;
 
@@ -96,7 +95,7 @@ type AtRest<S> = Vec<(String, Box<dyn Fn(&State, &S) -> bool>)>;
 #[must_use = "an explorer does nothing until `check` or `run` is called"]
 pub struct Explorer<S = ()> {
     factory: Factory<S>,
-    install: Install,
+    definitions: Vec<CustomResourceDefinition>,
     processes: usize,
     always: Always<S>,
     at_rest: AtRest<S>,
@@ -163,9 +162,24 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
     pub fn of_manager(
         manager: impl Fn(Process<S>) -> BoxFuture<'static, Manager> + Send + Sync + 'static,
     ) -> Self {
+        Self::of_program(move |process| {
+            let manager = manager(process);
+            async move {
+                // One that ends starts again, as a Pod does.
+                let _ = manager.await.run(CancellationToken::new()).await;
+            }
+            .boxed()
+        })
+    }
+
+    /// Explores a program; `life` is that of one process, from its start on. The process is killed by dropping it, and
+    /// starts again when it ends.
+    pub fn of_program(
+        life: impl Fn(Process<S>) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> Self {
         Self {
-            factory: Arc::new(manager),
-            install: Arc::new(|_| ready(()).boxed_local()),
+            factory: Arc::new(life),
+            definitions: Vec::new(),
             processes: 1,
             always: Arc::default(),
             at_rest: Vec::new(),
@@ -180,16 +194,13 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
     }
 
     /// Installs the definition of a custom kind before each run.
-    pub fn install<K: CustomResourceExt + 'static>(mut self) -> Self {
-        let before = self.install;
-        self.install = Arc::new(move |cluster| {
-            let before = before(cluster);
-            async move {
-                before.await;
-                cluster.install::<K>().await;
-            }
-            .boxed_local()
-        });
+    pub fn install<K: CustomResourceExt>(self) -> Self {
+        self.install_definition(K::crd())
+    }
+
+    /// As [`Explorer::install`], with a definition that was not derived, or changed since.
+    pub fn install_definition(mut self, definition: CustomResourceDefinition) -> Self {
+        self.definitions.push(definition);
         self
     }
 

@@ -60,7 +60,9 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
             .seed(seed)
             .api_server(|server| server.streaming_lists(false).record_requests(false))
             .run(async move |cluster| {
-                (self.install)(&cluster).await;
+                for definition in &self.definitions {
+                    cluster.install_definition(definition).await;
+                }
                 let core = Core::new(plan);
                 let outside = Arc::new(Mutex::new(S::default()));
                 let broken = Arc::new(Mutex::new(None));
@@ -72,7 +74,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                     self.checked(&broken),
                     (self.quiet, self.limit),
                 );
-                world.start(self.processes).await;
+                world.start(self.processes);
                 world.settle().await;
                 scenario(&world).await;
                 core.step("the scenario is over");
@@ -105,6 +107,11 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                 });
                 let wrong = wrong.or_else(|| self.judge_rest(&state, &outside.lock()));
                 world.finish().await;
+                let panicked = world.panicked().map(|how| Wrong {
+                    rule: "no process panics".into(),
+                    how,
+                });
+                let wrong = panicked.or(wrong);
                 *out.lock() = Some(Ran {
                     trace: core.trace(),
                     rests: world.rests(),

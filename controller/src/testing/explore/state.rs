@@ -1,5 +1,6 @@
 //! What a run leaves: objects, without what differs from run to run.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -152,14 +153,33 @@ fn flatten(value: &Value, path: &str, leaves: &mut BTreeMap<String, String>) {
                 flatten(value, &format!("{path}/{n}"), leaves);
             }
         }
-        Value::String(text) if text.len() >= 20 && text.parse::<Timestamp>().is_ok() => {
-            leaves.insert(path.to_owned(), "a time".to_owned());
+        Value::String(text) => {
+            leaves.insert(path.to_owned(), format!("{:?}", timeless(text)));
         }
         Value::Null => {}
         other => {
             leaves.insert(path.to_owned(), other.to_string());
         }
     }
+}
+
+/// The text with `TIME` in place of each time.
+fn timeless(text: &str) -> Cow<'_, str> {
+    if !text.contains('T') || !text.contains(':') {
+        return Cow::Borrowed(text);
+    }
+    let of_time = |letter: char| letter.is_ascii_digit() || "-:.TZ+".contains(letter);
+    let words = text.split_inclusive(|letter| !of_time(letter));
+    let words = words.map(|word| {
+        let time = word.trim_end_matches(|letter| !of_time(letter));
+        let time = time.trim_end_matches('.');
+        if time.parse::<Timestamp>().is_ok() {
+            Cow::Owned(word.replacen(time, "TIME", 1))
+        } else {
+            Cow::Borrowed(word)
+        }
+    });
+    Cow::Owned(words.collect())
 }
 
 #[cfg(test)]
@@ -194,6 +214,24 @@ mod tests {
         let mut learnt = Mask::default();
         learnt.learn(&base, &state(json!([a("1", "z")])));
         assert_eq!(state(json!([a("1", "y")])).differs(&base, &learnt), None);
+    }
+
+    #[test]
+    fn times_are_not_compared() {
+        for (text, expected) in [
+            ("2026-01-01T00:00:00Z", "TIME"),
+            (
+                "a is banned until 2026-01-01T00:00:00.250Z.",
+                "a is banned until TIME.",
+            ),
+            (
+                "from 2026-01-01T00:00:00Z, to 2026-01-01T01:00:00Z",
+                "from TIME, to TIME",
+            ),
+            ("The Table: 10", "The Table: 10"),
+        ] {
+            assert_eq!(timeless(text), expected);
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use kube_core::params::DeleteParams;
 use parking_lot::Mutex;
 use reeve_apiserver::faults::Handle;
 use serde_json::Value;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::core::{Core, Incarnation, SCENARIO};
@@ -17,7 +18,7 @@ use super::state::State;
 use super::tap::{agent, client};
 use crate::client::{Client, Object, Patch};
 use crate::manager::Manager;
-use crate::testing::{Cluster, Rule, Running};
+use crate::testing::{Cluster, Rule};
 use crate::{Clock, ObjectKey};
 
 /// The time from the end of a process to its next start.
@@ -34,7 +35,8 @@ pub struct Process<S> {
     pub(super) who: Incarnation,
 }
 
-pub(super) type Factory<S> = Arc<dyn Fn(Process<S>) -> BoxFuture<'static, Manager> + Send + Sync>;
+/// The life of a process.
+pub(super) type Factory<S> = Arc<dyn Fn(Process<S>) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// The world of one run, for its scenario.
 pub struct World<S> {
@@ -43,7 +45,8 @@ pub struct World<S> {
     factory: Factory<S>,
     outside: Arc<Mutex<S>>,
     check: Check<S>,
-    running: Mutex<Vec<Option<Running>>>,
+    running: Mutex<Vec<Option<JoinHandle<()>>>>,
+    panicked: Mutex<Option<String>>,
     thaws: Mutex<Vec<Handle>>,
     client: Client,
     quiet: Duration,
@@ -107,6 +110,7 @@ impl<S> World<S> {
             outside,
             check,
             running: Mutex::default(),
+            panicked: Mutex::default(),
             thaws: Mutex::default(),
             client,
             quiet,
@@ -216,11 +220,16 @@ impl<S> World<S> {
         *self.restless.lock()
     }
 
+    /// The panic of a process.
+    pub(super) fn panicked(&self) -> Option<String> {
+        self.panicked.lock().clone()
+    }
+
     /// Starts the processes.
-    pub(super) async fn start(&self, processes: usize) {
+    pub(super) fn start(&self, processes: usize) {
         for process in 1..=processes {
             self.running.lock().push(None);
-            self.begin(process).await;
+            self.begin(process);
         }
     }
 
@@ -236,21 +245,32 @@ impl<S> World<S> {
         let over: Vec<usize> = {
             let running = self.running.lock();
             let over = running.iter().enumerate();
-            let over = over.filter(|(_, it)| it.as_ref().is_some_and(Running::is_over));
+            let over = over.filter(|(_, it)| it.as_ref().is_some_and(JoinHandle::is_finished));
             over.map(|(n, _)| n + 1).collect()
         };
         over.into_iter().for_each(|process| self.core.end(process));
         for process in self.core.dead() {
             let slot = self.running.lock().get_mut(process - 1).map(Option::take);
             if let Some(Some(running)) = slot {
-                running.crash().await;
+                self.kill(running).await;
             }
             sleep(RESTART).await;
-            self.begin(process).await;
+            self.begin(process);
         }
     }
 
-    async fn begin(&self, process: usize) {
+    async fn kill(&self, running: JoinHandle<()>) {
+        running.abort();
+        let Err(error) = running.await else { return };
+        if let Ok(panic) = error.try_into_panic() {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+            let mut panicked = self.panicked.lock();
+            panicked.get_or_insert(text.unwrap_or_default());
+        }
+    }
+
+    fn begin(&self, process: usize) {
         let who = self.core.start(process);
         if let Some(version) = self.core.frozen(process) {
             let past = Rule::new()
@@ -260,7 +280,7 @@ impl<S> World<S> {
             self.thaws.lock().push(self.cluster.faults().add(past));
         }
         let kube = client(&self.cluster.kube(), self.core.clone(), who);
-        let manager = (self.factory)(Process {
+        let life = (self.factory)(Process {
             kube,
             clock: self.cluster.clock().clone(),
             outside: Outside::new(
@@ -271,7 +291,7 @@ impl<S> World<S> {
             ),
             who,
         });
-        let running = self.cluster.start(&manager.await);
+        let running = tokio::spawn(life);
         if let Some(slot) = self.running.lock().get_mut(process - 1) {
             *slot = Some(running);
         }
@@ -281,7 +301,7 @@ impl<S> World<S> {
     pub(super) async fn finish(&self) {
         let running: Vec<_> = self.running.lock().drain(..).flatten().collect();
         for one in running {
-            one.crash().await;
+            self.kill(one).await;
         }
     }
 
