@@ -50,6 +50,7 @@
 //! | its admission webhooks and conversions called | `Cluster::webhooks`, `webhooks_as`, with the feature `webhook` |
 //! | its own manager | [`Cluster::manager`], [`Cluster::start`] |
 //! | a process that is killed | [`Running::crash`] |
+//! | every fault at every point of a run | [`explore::Explorer`] |
 //!
 //! A test that has a runtime already (`#[tokio::test(start_paused = true)]`) starts with [`Cluster::in_process`] or
 //! [`Setup::cluster`].

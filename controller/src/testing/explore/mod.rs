@@ -273,6 +273,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
     /// With the smallest plan, the rule and the timeline, when a run breaks a rule; when `REEVE_PLAN` is not a plan.
     pub fn check(&self, scenario: impl AsyncFn(&World<S>)) {
         let report = self.run(scenario);
+        tracing::info!("{report}");
         if let Some(broken) = report.failures.first() {
             panic!("{broken}");
         }
@@ -374,6 +375,23 @@ impl<S> fmt::Debug for Explorer<S> {
         f.debug_struct("Explorer")
             .field("processes", &self.processes)
             .finish_non_exhaustive()
+    }
+}
+
+// === impl Report ===
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = self.runs as f64 / self.took.as_secs_f64().max(1e-9);
+        let (runs, plans, took) = (self.runs, self.plans, self.took.as_secs_f64());
+        write!(
+            f,
+            "{runs} runs for {plans} plans in {took:.1} s, {rate:.0} a second; "
+        )?;
+        match self.failures.len() {
+            0 => f.write_str("nothing goes wrong"),
+            count => write!(f, "{count} plans go wrong"),
+        }
     }
 }
 
