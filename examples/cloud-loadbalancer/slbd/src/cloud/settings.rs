@@ -1,0 +1,260 @@
+//! The settings of listeners: one table of names, protocols, values and defaults.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::Refusal;
+use crate::parameters::Parameters;
+
+/// The protocol of a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// HTTP/1.1.
+    Http,
+}
+
+/// The values of a setting.
+#[derive(Clone, Copy, Debug)]
+enum Values {
+    Number(i64, i64),
+    OneOf(&'static [&'static str]),
+    /// At most so many characters.
+    Text(usize),
+    /// A path.
+    Path,
+    /// Classes of status codes, separated by commas.
+    Codes,
+}
+
+struct Setting {
+    name: &'static str,
+    protocols: &'static [Protocol],
+    values: Values,
+    /// The value of a new listener that names none; absent if empty.
+    default: &'static str,
+}
+
+use Protocol::{Http, Tcp, Udp};
+
+const ALL: &[Protocol] = &[Tcp, Udp, Http];
+const LAYER_4: &[Protocol] = &[Tcp, Udp];
+const TCP_HTTP: &[Protocol] = &[Tcp, Http];
+const SWITCH: Values = Values::OneOf(&["on", "off"]);
+
+const fn setting(
+    name: &'static str,
+    protocols: &'static [Protocol],
+    values: Values,
+    default: &'static str,
+) -> Setting {
+    Setting {
+        name,
+        protocols,
+        values,
+        default,
+    }
+}
+
+const SETTINGS: &[Setting] = &[
+    setting("Description", ALL, Values::Text(256), ""),
+    setting("Bandwidth", ALL, Values::Number(-1, 5120), "-1"),
+    setting(
+        "Scheduler",
+        ALL,
+        Values::OneOf(&["wrr", "rr", "wlc", "sch", "tch"]),
+        "wrr",
+    ),
+    setting("AclStatus", ALL, SWITCH, "off"),
+    setting("AclType", ALL, Values::OneOf(&["white", "black"]), ""),
+    setting("AclId", ALL, Values::Text(64), ""),
+    setting("HealthyThreshold", ALL, Values::Number(2, 10), "3"),
+    setting("UnhealthyThreshold", ALL, Values::Number(2, 10), "3"),
+    setting("HealthCheckInterval", ALL, Values::Number(1, 50), "2"),
+    setting("HealthCheckConnectPort", ALL, Values::Number(1, 65_535), ""),
+    setting("HealthCheckSwitch", LAYER_4, SWITCH, "on"),
+    setting(
+        "HealthCheckConnectTimeout",
+        LAYER_4,
+        Values::Number(1, 300),
+        "5",
+    ),
+    setting(
+        "HealthCheckType",
+        &[Tcp],
+        Values::OneOf(&["tcp", "http"]),
+        "tcp",
+    ),
+    setting("HealthCheckDomain", TCP_HTTP, Values::Text(80), ""),
+    setting("HealthCheckURI", TCP_HTTP, Values::Path, ""),
+    setting("HealthCheckHttpCode", TCP_HTTP, Values::Codes, ""),
+    setting(
+        "HealthCheckMethod",
+        TCP_HTTP,
+        Values::OneOf(&["head", "get"]),
+        "",
+    ),
+    setting("HealthCheck", &[Http], SWITCH, "on"),
+    setting("HealthCheckTimeout", &[Http], Values::Number(1, 300), "5"),
+    setting("PersistenceTimeout", LAYER_4, Values::Number(0, 3600), "0"),
+    setting("EstablishedTimeout", &[Tcp], Values::Number(10, 900), "900"),
+    setting("ConnectionDrain", LAYER_4, SWITCH, "off"),
+    setting(
+        "ConnectionDrainTimeout",
+        LAYER_4,
+        Values::Number(10, 900),
+        "",
+    ),
+    setting(
+        "ProxyProtocolV2Enabled",
+        LAYER_4,
+        Values::OneOf(&["true", "false"]),
+        "false",
+    ),
+    setting("StickySession", &[Http], SWITCH, "off"),
+    setting(
+        "StickySessionType",
+        &[Http],
+        Values::OneOf(&["insert", "server"]),
+        "",
+    ),
+    setting("CookieTimeout", &[Http], Values::Number(1, 86_400), ""),
+    setting("Cookie", &[Http], Values::Text(200), ""),
+    setting("XForwardedFor", &[Http], SWITCH, "on"),
+    setting("XForwardedFor_proto", &[Http], SWITCH, "off"),
+    setting("Gzip", &[Http], SWITCH, "on"),
+    setting("IdleTimeout", &[Http], Values::Number(1, 60), "15"),
+    setting("RequestTimeout", &[Http], Values::Number(1, 180), "60"),
+];
+
+/// Classes of status codes that a health check can accept.
+const CODES: &[&str] = &["http_2xx", "http_3xx", "http_4xx", "http_5xx"];
+
+fn of(protocol: Protocol) -> impl Iterator<Item = &'static Setting> {
+    SETTINGS
+        .iter()
+        .filter(move |setting| setting.protocols.contains(&protocol))
+}
+
+/// The settings of a new listener.
+pub(super) fn defaults(protocol: Protocol) -> BTreeMap<String, String> {
+    of(protocol)
+        .filter(|setting| !setting.default.is_empty())
+        .map(|setting| (setting.name.to_owned(), setting.default.to_owned()))
+        .collect()
+}
+
+/// Takes the settings that the call names.
+pub(super) fn apply(
+    settings: &mut BTreeMap<String, String>,
+    protocol: Protocol,
+    call: &Parameters,
+) -> Result<(), Refusal> {
+    for setting in of(protocol) {
+        if let Some(value) = call.text(setting.name) {
+            if !setting.values.contain(value) {
+                return Err(Refusal::invalid(setting.name));
+            }
+            settings.insert(setting.name.to_owned(), value.to_owned());
+        }
+    }
+    let get = |name: &str| settings.get(name).map(String::as_str);
+    let needs = [
+        ("AclStatus", "on", "AclId"),
+        ("AclStatus", "on", "AclType"),
+        ("StickySession", "on", "StickySessionType"),
+        ("StickySessionType", "server", "Cookie"),
+        ("ConnectionDrain", "on", "ConnectionDrainTimeout"),
+    ];
+    for (name, value, needed) in needs {
+        if get(name) == Some(value) && get(needed).is_none() {
+            return Err(Refusal::missing(needed));
+        }
+    }
+    Ok(())
+}
+
+/// The settings as an answer shows them: numbers as numbers.
+pub(super) fn shown(settings: &BTreeMap<String, String>) -> Map<String, Value> {
+    let number = |name: &str| {
+        SETTINGS
+            .iter()
+            .any(|setting| setting.name == name && matches!(setting.values, Values::Number(..)))
+    };
+    settings
+        .iter()
+        .map(|(name, value)| {
+            let shown = value.parse::<i64>().ok().filter(|_| number(name));
+            let shown = shown.map_or_else(|| Value::from(value.as_str()), Value::from);
+            (name.clone(), shown)
+        })
+        .collect()
+}
+
+// === impl Values ===
+
+impl Values {
+    fn contain(self, value: &str) -> bool {
+        // Settings are written into the configuration of the data plane: one line, one word.
+        let plain = |c: char| !c.is_control() && c != '"' && c != '\\';
+        match self {
+            Self::Number(least, most) => {
+                let number = value.parse::<i64>();
+                number.is_ok_and(|number| (least..=most).contains(&number))
+            }
+            Self::OneOf(values) => values.contains(&value),
+            Self::Text(longest) => value.chars().count() <= longest && value.chars().all(plain),
+            Self::Path => {
+                let path = |c: char| c.is_ascii_graphic() && plain(c);
+                value.starts_with('/') && value.len() <= 80 && value.chars().all(path)
+            }
+            Self::Codes => value.split(',').all(|code| CODES.contains(&code)),
+        }
+    }
+}
+
+// === impl Protocol ===
+
+impl Protocol {
+    pub(super) fn named(name: &str) -> Option<Self> {
+        match name {
+            "tcp" | "TCP" => Some(Tcp),
+            "udp" | "UDP" => Some(Udp),
+            "http" | "HTTP" => Some(Http),
+            _ => None,
+        }
+    }
+
+    /// The protocol in the name of an action, such as `CreateLoadBalancerTCPListener`.
+    pub(super) fn of_action(action: &str) -> Protocol {
+        if action.contains("UDP") {
+            Udp
+        } else if action.contains("HTTP") {
+            Http
+        } else {
+            Tcp
+        }
+    }
+
+    /// The name on the wire.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Tcp => "tcp",
+            Udp => "udp",
+            Http => "http",
+        }
+    }
+
+    /// Whether both use the same ports.
+    #[must_use]
+    pub fn shares_ports_with(self, other: Self) -> bool {
+        (self == Udp) == (other == Udp)
+    }
+}

@@ -1,0 +1,126 @@
+//! The cloud as a process: see `slbd --help`.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use ipnet::Ipv4Net;
+use jiff::SignedDuration;
+use reeve_clock::Clock;
+use slbd::cloud::Rules;
+use slbd::dataplane::HaProxy;
+use slbd::server::{Server, Settings};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// A load balancer cloud: the API of a vendor, its rules and its faults, and HAProxy for the bytes.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    /// The address of the API.
+    #[arg(long, default_value = "127.0.0.1:7001")]
+    listen: SocketAddr,
+    /// The address of the admin port, which has no access control.
+    #[arg(long, default_value = "127.0.0.1:7002")]
+    admin: SocketAddr,
+    /// The file of the state. In memory only if absent.
+    #[arg(long)]
+    state: Option<PathBuf>,
+    /// An access key and its secret, as ID=SECRET. May be repeated.
+    #[arg(long = "key", value_name = "ID=SECRET", env = "SLBD_KEYS", value_delimiter = ',', required = true, value_parser = pair::<String>, hide_env_values = true)]
+    keys: Vec<(String, String)>,
+    /// An instance and its address, as ID=ADDRESS. May be repeated.
+    #[arg(long = "instance", value_name = "ID=ADDRESS", value_parser = pair::<Ipv4Addr>)]
+    instances: Vec<(String, Ipv4Addr)>,
+    /// The addresses of load balancers.
+    #[arg(long, default_value = "127.66.0.0/16")]
+    addresses: Ipv4Net,
+    /// The milliseconds until a new load balancer accepts edits.
+    #[arg(long, default_value_t = 200)]
+    provision: u32,
+    /// The milliseconds that a listener or a server group is busy after each edit.
+    #[arg(long, default_value_t = 0)]
+    settle: u32,
+    /// The milliseconds until lists and searches see a creation or a tag.
+    #[arg(long, default_value_t = 500)]
+    lag: u32,
+    /// The calls a second that are granted. All if absent.
+    #[arg(long)]
+    calls_per_second: Option<u32>,
+    /// Refuse a second load balancer of the same name.
+    #[arg(long)]
+    unique_names: bool,
+    /// The executable of HAProxy, such as /usr/sbin/haproxy. No data plane if absent.
+    #[arg(long, requires = "folder")]
+    haproxy: Option<PathBuf>,
+    /// The folder of HAProxy's files.
+    #[arg(long)]
+    folder: Option<PathBuf>,
+}
+
+/// `NAME=VALUE`.
+fn pair<T: std::str::FromStr>(text: &str) -> Result<(String, T), String> {
+    let (name, value) = text.split_once('=').ok_or("it has no =")?;
+    let value = value.parse().map_err(|_| "the value is not valid")?;
+    Ok((name.to_owned(), value))
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
+    match run(Arguments::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("slbd: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
+    let millis = |millis: u32| SignedDuration::from_millis(i64::from(millis));
+    let settings = Settings {
+        rules: Rules {
+            addresses: arguments.addresses,
+            provision: millis(arguments.provision),
+            settle: millis(arguments.settle),
+            lag: millis(arguments.lag),
+            calls_per_second: arguments.calls_per_second,
+            unique_names: arguments.unique_names,
+            ..Rules::default()
+        },
+        keys: arguments.keys.into_iter().collect(),
+        file: arguments.state,
+        clock: Clock::system(),
+    };
+    let server = Server::start(arguments.listen, arguments.admin, settings)?;
+    let instances: BTreeMap<String, Ipv4Addr> = arguments.instances.into_iter().collect();
+    server.world().set_instances(&instances)?;
+    let stop = CancellationToken::new();
+    let (haproxy, folder) = (arguments.haproxy, arguments.folder);
+    let dataplane = haproxy.zip(folder).map(|(program, folder)| {
+        let haproxy = HaProxy::new(program, folder);
+        let (states, stop) = (server.world().states(), stop.clone());
+        tokio::spawn(async move { haproxy.run(states, stop).await })
+    });
+    let mut out = std::io::stdout();
+    writeln!(out, "api {} admin {}", server.api(), server.admin())?;
+    out.flush()?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        interrupted = tokio::signal::ctrl_c() => interrupted?,
+    }
+    server.stop().await;
+    stop.cancel();
+    if let Some(dataplane) = dataplane {
+        dataplane.await??;
+    }
+    Ok(())
+}

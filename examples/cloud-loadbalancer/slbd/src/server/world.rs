@@ -1,0 +1,299 @@
+//! The cloud with its clock, its keys, its file and its faults.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use reeve_clock::Clock;
+use reeve_serve::http::{Answer, StatusCode, answer};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+
+use super::faults::{Fault, Faults, Rule};
+use super::verify::{self, Nonces, Received};
+use crate::cloud::{Cloud, Refusal, Rules, State};
+use crate::parameters::Parameters;
+use crate::store::Store;
+
+/// How many calls are remembered.
+const MOST_CALLS: usize = 10_000;
+
+/// What a cloud is started with.
+#[derive(Debug)]
+pub struct Settings {
+    /// Its rules.
+    pub rules: Rules,
+    /// Secrets by the id of their access key.
+    pub keys: BTreeMap<String, String>,
+    /// The file of its state; in memory only if absent.
+    pub file: Option<PathBuf>,
+    /// Its clock.
+    pub clock: Clock,
+}
+
+/// A call that was verified.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Call {
+    /// Counts calls, from 1.
+    pub number: u64,
+    /// The action.
+    pub action: String,
+    /// The parameters of the action.
+    pub parameters: BTreeMap<String, String>,
+    /// The id in the answer.
+    pub request_id: String,
+    /// The code of the refusal, if the call was refused.
+    pub refused: Option<String>,
+    /// Whether the call took effect, or was a read.
+    pub applied: bool,
+}
+
+/// The cloud behind the ports.
+#[derive(Debug)]
+pub struct World {
+    keys: BTreeMap<String, String>,
+    clock: Clock,
+    store: Option<Store>,
+    cloud: Mutex<Cloud>,
+    nonces: Mutex<Nonces>,
+    faults: Mutex<Faults>,
+    calls: Mutex<VecDeque<Call>>,
+    numbers: watch::Sender<u64>,
+    states: watch::Sender<Arc<State>>,
+}
+
+/// An effect of a fault on a call.
+enum Lost {
+    Nothing,
+    Connection,
+    Held,
+}
+
+// === impl World ===
+
+impl World {
+    pub(super) fn new(settings: Settings) -> io::Result<Self> {
+        let (store, state) = match settings.file {
+            Some(path) => {
+                let (store, state) = Store::open(path)?;
+                (Some(store), state)
+            }
+            None => (None, State::default()),
+        };
+        let states = watch::Sender::new(Arc::new(state.clone()));
+        Ok(Self {
+            keys: settings.keys,
+            clock: settings.clock,
+            store,
+            cloud: Mutex::new(Cloud::new(settings.rules, state)),
+            nonces: Mutex::default(),
+            faults: Mutex::default(),
+            calls: Mutex::default(),
+            numbers: watch::Sender::new(0),
+            states,
+        })
+    }
+
+    /// The state, and each change of it: what the data plane follows.
+    #[must_use]
+    pub fn states(&self) -> watch::Receiver<Arc<State>> {
+        self.states.subscribe()
+    }
+
+    /// The number of the newest call, each time that one was carried out.
+    #[must_use]
+    pub fn numbers(&self) -> watch::Receiver<u64> {
+        self.numbers.subscribe()
+    }
+
+    /// The calls that are remembered, oldest first.
+    #[must_use]
+    pub fn calls(&self) -> Vec<Call> {
+        self.calls.lock().iter().cloned().collect()
+    }
+
+    /// Adds a fault. `false` if there are too many.
+    pub fn add_fault(&self, rule: Rule) -> bool {
+        self.faults.lock().add(rule)
+    }
+
+    /// The faults that wait for calls.
+    #[must_use]
+    pub fn faults(&self) -> Vec<Rule> {
+        self.faults.lock().rules().to_vec()
+    }
+
+    /// Removes all faults.
+    pub fn clear_faults(&self) {
+        self.faults.lock().clear();
+    }
+
+    /// Gives instances their addresses.
+    ///
+    /// # Errors
+    /// When the state cannot be stored: then nothing has changed.
+    pub fn set_instances(&self, instances: &BTreeMap<String, Ipv4Addr>) -> io::Result<()> {
+        let mut cloud = self.cloud.lock();
+        let before = cloud.state().clone();
+        for (id, address) in instances {
+            cloud.set_instance(id, *address);
+        }
+        self.store(&mut cloud, before)
+    }
+
+    pub(super) fn verify(&self, received: &Received<'_>) -> Result<Parameters, Refusal> {
+        let mut nonces = self.nonces.lock();
+        verify::verify(&self.keys, &mut nonces, self.clock.now(), received)
+    }
+
+    /// The answer to a call, or to a request that was refused. `None` if the connection is to break.
+    pub(super) async fn answer(&self, verified: Result<Parameters, Refusal>) -> Option<Answer> {
+        let request_id = self.request_id();
+        let parameters = match verified {
+            Ok(parameters) => parameters,
+            Err(refusal) => return Some(shown(Err(refusal), &request_id)),
+        };
+        let action = parameters.text("Action").unwrap_or_default().to_owned();
+        let fault = self.faults.lock().next(&action);
+        if let Some(delay) = fault.as_ref().and_then(Fault::delay) {
+            tokio::time::sleep(delay).await;
+        }
+        let (result, lost) = self.carry_out(&action, &parameters, fault.as_ref());
+        let number = self.remember(action, &parameters, &request_id, &result);
+        self.numbers.send_replace(number);
+        match lost {
+            Lost::Nothing => {
+                let result = result.unwrap_or_else(|| Err(failed()));
+                Some(shown(result, &request_id))
+            }
+            Lost::Connection => None,
+            Lost::Held => futures::future::pending().await,
+        }
+    }
+
+    /// Carries out the call, as far as `fault` allows. The result is `None` if it did not take effect.
+    #[allow(clippy::type_complexity, reason = "named where it is made and used")]
+    fn carry_out(
+        &self,
+        action: &str,
+        parameters: &Parameters,
+        fault: Option<&Fault>,
+    ) -> (Option<Result<Map<String, Value>, Refusal>>, Lost) {
+        match fault {
+            None | Some(Fault::Delay { .. }) => {
+                (Some(self.call(action, parameters)), Lost::Nothing)
+            }
+            Some(Fault::LoseRequest) => (None, Lost::Connection),
+            Some(Fault::HoldRequest) => (None, Lost::Held),
+            Some(Fault::LoseAnswer) => (Some(self.call(action, parameters)), Lost::Connection),
+            Some(Fault::HoldAnswer) => (Some(self.call(action, parameters)), Lost::Held),
+            Some(Fault::Throttle) => (Some(Err(Refusal::throttled())), Lost::Nothing),
+            Some(Fault::Error { status, code }) => {
+                let refusal = Refusal::new(*status, code, "A fault was asked for.");
+                (Some(Err(refusal)), Lost::Nothing)
+            }
+            Some(Fault::Partial) => {
+                if action == "DeleteLoadBalancer" {
+                    let mut cloud = self.cloud.lock();
+                    let before = cloud.state().clone();
+                    cloud.delete_partially(parameters.text("LoadBalancerId").unwrap_or_default());
+                    let _ = self.store(&mut cloud, before);
+                }
+                (Some(Err(failed())), Lost::Nothing)
+            }
+        }
+    }
+
+    fn call(&self, action: &str, parameters: &Parameters) -> Result<Map<String, Value>, Refusal> {
+        let mut cloud = self.cloud.lock();
+        let before = Cloud::writes(action).then(|| cloud.state().clone());
+        let answer = cloud.call(self.clock.now(), parameters)?;
+        if let Some(before) = before {
+            self.store(&mut cloud, before).map_err(|error| {
+                tracing::error!(%error, "cannot store the state");
+                failed()
+            })?;
+        }
+        Ok(answer)
+    }
+
+    /// Stores the state, or puts `before` back.
+    fn store(&self, cloud: &mut Cloud, before: State) -> io::Result<()> {
+        if let Some(store) = &self.store
+            && let Err(error) = store.save(cloud.state())
+        {
+            cloud.restore(before);
+            return Err(error);
+        }
+        self.states.send_replace(Arc::new(cloud.state().clone()));
+        Ok(())
+    }
+
+    fn remember(
+        &self,
+        action: String,
+        parameters: &Parameters,
+        request_id: &str,
+        result: &Option<Result<Map<String, Value>, Refusal>>,
+    ) -> u64 {
+        let mut calls = self.calls.lock();
+        let number = calls.back().map_or(0, |call| call.number) + 1;
+        if calls.len() == MOST_CALLS {
+            calls.pop_front();
+        }
+        let own = parameters.own().filter(|(name, _)| *name != "Action");
+        let refusal = result.as_ref().and_then(|result| result.as_ref().err());
+        calls.push_back(Call {
+            number,
+            action,
+            parameters: own.map(|(n, v)| (n.clone(), v.clone())).collect(),
+            request_id: request_id.to_owned(),
+            refused: refusal.map(|refusal| refusal.code.clone()),
+            applied: matches!(result, Some(Ok(_))),
+        });
+        number
+    }
+
+    /// An id of the form that the vendor uses.
+    fn request_id(&self) -> String {
+        let random = self.clock.random();
+        let (one, two) = (random.next_u64(), random.next_u64());
+        format!(
+            "{:08X}-{:04X}-{:04X}-{:04X}-{:012X}",
+            one >> 32,
+            (one >> 16) & 0xFFFF,
+            one & 0xFFFF,
+            two >> 48,
+            two & 0xFFFF_FFFF_FFFF
+        )
+    }
+}
+
+fn failed() -> Refusal {
+    let message = "The request failed for an unknown reason.";
+    Refusal::new(500, "InternalError", message)
+}
+
+fn shown(result: Result<Map<String, Value>, Refusal>, request_id: &str) -> Answer {
+    let (status, body) = match result {
+        Ok(mut fields) => {
+            fields.insert("RequestId".to_owned(), request_id.into());
+            (StatusCode::OK, Value::Object(fields))
+        }
+        Err(refusal) => {
+            let status = StatusCode::from_u16(refusal.status);
+            let body = json!({
+                "RequestId": request_id,
+                "HostId": "slbd",
+                "Code": refusal.code,
+                "Message": refusal.message,
+            });
+            (status.unwrap_or(StatusCode::BAD_REQUEST), body)
+        }
+    };
+    answer(status, "application/json;charset=utf-8", body.to_string())
+}

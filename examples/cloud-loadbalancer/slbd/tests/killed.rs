@@ -1,0 +1,67 @@
+//! `kill -9` of the cloud: what was answered is there afterwards.
+
+mod process;
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::Duration;
+
+use process::Cloud;
+use slbd::client::{Created, Error};
+use slbd::parameters::Parameters;
+
+#[tokio::test]
+async fn what_was_answered_survives_a_kill() {
+    let folder = std::env::temp_dir().join(format!("slbd-killed-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("state.json");
+    let mut answered = BTreeSet::new();
+    let mut token = 0;
+    for round in 0..8u64 {
+        let cloud = Cloud::start(&["--state", file.to_str().unwrap()]);
+        let pid = cloud.child.id().to_string();
+        let client = cloud.client();
+        let found = client.balancers(Parameters::default()).await.unwrap();
+        let found: BTreeSet<String> = found.into_iter().map(|one| one.load_balancer_id).collect();
+        assert!(
+            found.is_superset(&answered),
+            "{found:?} lacks some of {answered:?}"
+        );
+        assert!(
+            found.len() <= answered.len() + 1,
+            "more than the one that was not answered"
+        );
+        // The call that was cut off is sent again with its token: no second load balancer.
+        let create = |token: u64| {
+            let call = Parameters::action("CreateLoadBalancer");
+            call.with("ClientToken", format!("token-{token}"))
+        };
+        let again: Created = client.call(create(token)).await.unwrap();
+        answered.insert(again.load_balancer_id);
+        let now = client.balancers(Parameters::default()).await.unwrap();
+        assert_eq!(now.len(), answered.len());
+        // Kills the process in the middle of some call.
+        let calls = async {
+            loop {
+                token += 1;
+                match client.call::<Created>(create(token)).await {
+                    Ok(made) => answered.insert(made.load_balancer_id),
+                    Err(Error::Lost { .. }) => break,
+                    Err(error) => panic!("{error}"),
+                };
+            }
+        };
+        let kill = async {
+            tokio::time::sleep(Duration::from_micros(20_000 + round * 3_337)).await;
+            let killed = Command::new("kill").args(["-KILL", &pid]).status().unwrap();
+            assert!(killed.success());
+        };
+        tokio::join!(calls, kill);
+    }
+    assert!(
+        answered.len() > 16,
+        "{} calls were answered",
+        answered.len()
+    );
+    std::fs::remove_dir_all(folder).unwrap();
+}
