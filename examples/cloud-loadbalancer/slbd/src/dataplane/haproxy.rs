@@ -66,7 +66,7 @@ impl HaProxy {
     /// Follows `states` until `stop`, then ends HAProxy.
     ///
     /// # Errors
-    /// When the folder cannot be made. A configuration that HAProxy refuses is logged, and the one before stays.
+    /// When the folder cannot be made, or the processes of the machine cannot be listed. A configuration that HAProxy refuses is logged, and the one before stays.
     pub async fn run(
         &self,
         mut states: watch::Receiver<Arc<State>>,
@@ -76,7 +76,7 @@ impl HaProxy {
         let mut old: JoinSet<()> = JoinSet::new();
         let mut running: Option<Child> = None;
         let mut loaded = String::new();
-        let mut last = self.left_behind().await;
+        let mut last = self.left_behind().await?;
         loop {
             let state = Arc::clone(&states.borrow_and_update());
             let wanted = config::render(&state, &self.folder);
@@ -87,9 +87,9 @@ impl HaProxy {
             let mut failed = false;
             if dead || wanted != loaded {
                 while old.len() >= MOST_OLD && old.join_next().await.is_some() {}
-                match self.load(&wanted, last).await {
+                match self.load(&wanted, &last).await {
                     Ok(child) => {
-                        last = child.id();
+                        last = child.id().into_iter().collect();
                         if let Some(mut child) = running.replace(child) {
                             // It ends after its last connection, or at `hard-stop-after`.
                             old.spawn(async move {
@@ -130,7 +130,6 @@ impl HaProxy {
         // Children end with their handles.
         drop(running);
         old.shutdown().await;
-        let _ = tokio::fs::remove_file(self.pid_file()).await;
         Ok(())
     }
 
@@ -138,33 +137,48 @@ impl HaProxy {
         self.folder.join("haproxy.sock")
     }
 
-    fn pid_file(&self) -> PathBuf {
-        self.folder.join("haproxy.pid")
+    fn file(&self) -> PathBuf {
+        self.folder.join("haproxy.cfg")
     }
 
-    /// The HAProxy that an slbd which was killed left behind: it still serves, and is replaced as if it were our own.
-    async fn left_behind(&self) -> Option<u32> {
-        let text = tokio::fs::read_to_string(self.pid_file()).await.ok()?;
-        let pid: u32 = text.trim().parse().ok()?;
-        let line = tokio::fs::read(format!("/proc/{pid}/cmdline")).await.ok()?;
-        let line = String::from_utf8_lossy(&line).into_owned();
-        // The number may belong to another process by now.
-        let own = self.folder.to_string_lossy().into_owned();
-        (line.contains("haproxy") && line.contains(&own)).then_some(pid)
+    /// The processes that an slbd which was killed left behind. They still serve, and are replaced as if they were children.
+    async fn left_behind(&self) -> io::Result<Vec<u32>> {
+        let file = self.file();
+        let mut found = Vec::new();
+        let mut processes = tokio::fs::read_dir("/proc").await?;
+        while let Some(process) = processes.next_entry().await? {
+            let name = process.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            // A process that ends meanwhile is none.
+            let line = tokio::fs::read(process.path().join("cmdline")).await;
+            let line = line.unwrap_or_default();
+            let mut words = line.split(|byte| *byte == 0);
+            let program = words.next().unwrap_or_default();
+            let own = |word: &[u8]| word == file.as_os_str().as_encoded_bytes();
+            if program.ends_with(b"haproxy") && words.any(own) {
+                found.push(pid);
+            }
+        }
+        Ok(found)
     }
 
-    /// Checks `text`, and starts HAProxy with it in place of the process `last`.
-    async fn load(&self, text: &str, last: Option<u32>) -> io::Result<Child> {
+    /// Checks `text`, and starts HAProxy with it in place of the processes `last`.
+    async fn load(&self, text: &str, last: &[u32]) -> io::Result<Child> {
         let new = self.folder.join("haproxy.cfg.new");
-        let file = self.folder.join("haproxy.cfg");
+        let file = self.file();
         tokio::fs::write(&new, text).await?;
         self.check(&new).await?;
         tokio::fs::rename(&new, &file).await?;
         let mut command = Command::new(&self.program);
         command.arg("-db").arg("-f").arg(&file);
-        if let Some(last) = last {
+        // A process that died has no sockets to hand over.
+        if self.serving().await.is_ok() {
             command.arg("-x").arg(self.socket());
-            command.arg("-sf").arg(last.to_string());
+        }
+        if !last.is_empty() {
+            command.arg("-sf").args(last.iter().map(u32::to_string));
         }
         command
             .stdin(Stdio::null())
@@ -174,7 +188,6 @@ impl HaProxy {
         let pid = child.id().unwrap_or_default();
         let bound = tokio::time::timeout(PATIENCE, self.wait_until_bound(&mut child, pid));
         bound.await??;
-        tokio::fs::write(self.pid_file(), pid.to_string()).await?;
         Ok(child)
     }
 
@@ -211,7 +224,10 @@ impl HaProxy {
     }
 
     /// The number of the process behind the stats socket.
-    async fn serving(&self) -> io::Result<Option<u32>> {
+    ///
+    /// # Errors
+    /// When no process answers there.
+    pub async fn serving(&self) -> io::Result<Option<u32>> {
         let mut socket = UnixStream::connect(self.socket()).await?;
         socket.write_all(b"show info\n").await?;
         let mut text = String::new();
