@@ -1,0 +1,199 @@
+//! Carries out a [`Plan`]: one call for an action, in order. A failed action does not stop the others, except those that
+//! need its result; all failures come back as one [`Failures`].
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::time::Duration;
+
+use reeve_controller::reconcile;
+
+use crate::model::{GroupId, LbId, ListenerKey};
+use crate::plan::{Action, GroupRef, Plan};
+use crate::provider::{Error, Kind, Provider};
+
+/// The wait for a load balancer that refuses changes for now, and for a throttled call without a time.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// A failed action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The action, or the name of the call.
+    pub action: String,
+    /// The cloud's answer.
+    pub error: Error,
+}
+
+/// The failed actions of one run, at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failures {
+    /// The failures in the order of the actions.
+    pub failed: Vec<Failure>,
+    /// The number of all actions.
+    pub of: usize,
+}
+
+/// Carries out `plan` on the load balancer `id`.
+///
+/// # Errors
+/// The failures of all actions. Actions that need the result of a failed one are skipped and not among them.
+pub async fn apply(provider: &dyn Provider, id: &LbId, plan: &Plan) -> Result<(), Failures> {
+    let mut run = Run {
+        provider,
+        id,
+        created: HashMap::new(),
+        without: BTreeSet::new(),
+    };
+    let mut failed = Vec::new();
+    for action in &plan.actions {
+        if let Err(error) = run.act(action).await {
+            if let Action::CreateListener(key, ..) = action {
+                run.without.insert(*key);
+            }
+            failed.push(Failure {
+                action: action.to_string(),
+                error,
+            });
+        }
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let of = plan.actions.len();
+    Err(Failures { failed, of })
+}
+
+struct Run<'a> {
+    provider: &'a dyn Provider,
+    id: &'a LbId,
+    /// The groups that were created, by name.
+    created: HashMap<&'a str, GroupId>,
+    /// The listeners whose creation failed or was skipped.
+    without: BTreeSet<ListenerKey>,
+}
+
+// === impl Run ===
+
+impl<'a> Run<'a> {
+    fn group(&self, group: &GroupRef) -> Option<GroupId> {
+        match group {
+            GroupRef::Id(id) => Some(id.clone()),
+            GroupRef::New(name) => self.created.get(name.as_str()).cloned(),
+        }
+    }
+
+    async fn act(&mut self, action: &'a Action) -> Result<(), Error> {
+        let Self { provider, id, .. } = *self;
+        match action {
+            Action::SetModificationProtection(on) => {
+                provider.set_modification_protection(id, *on).await
+            }
+            Action::SetName(name) => provider.set_name(id, name).await,
+            Action::SetInstanceCharge(charge) => provider.set_instance_charge(id, *charge).await,
+            Action::SetInternet(internet) => provider.set_internet(id, *internet).await,
+            Action::SetSpec(spec) => provider.set_spec(id, spec).await,
+            Action::Tag(tags) => provider.tag(id, tags).await,
+            Action::CreateGroup(name) => {
+                let group = provider.create_group(id, name).await?;
+                self.created.insert(name, group);
+                Ok(())
+            }
+            Action::AddBackends(group, backends) => match self.group(group) {
+                Some(group) => provider.add_backends(id, &group, backends).await,
+                None => Ok(()),
+            },
+            Action::SetWeights(group, backends) => match self.group(group) {
+                Some(group) => provider.set_weights(id, &group, backends).await,
+                None => Ok(()),
+            },
+            Action::RemoveBackends(group, backends) => match self.group(group) {
+                Some(group) => provider.remove_backends(id, &group, backends).await,
+                None => Ok(()),
+            },
+            Action::DeleteGroup(group, _) => provider.delete_group(id, group).await,
+            Action::DeleteListener(key) => provider.delete_listener(id, *key).await,
+            Action::CreateListener(key, settings, group) => {
+                let Some(group) = self.group(group) else {
+                    self.without.insert(*key);
+                    return Ok(());
+                };
+                let mut settings = settings.clone();
+                settings.group = group;
+                provider.create_listener(id, *key, &settings).await
+            }
+            Action::SetListener(key, settings, group, _) => {
+                let Some(group) = self.group(group) else {
+                    return Ok(());
+                };
+                let mut settings = settings.clone();
+                settings.group = group;
+                provider.set_listener(id, *key, &settings).await
+            }
+            Action::SetDomain(key, domain, certificate) if !self.without.contains(key) => {
+                provider
+                    .set_domain(id, *key, domain, certificate.as_deref())
+                    .await
+            }
+            Action::StartListener(key) if !self.without.contains(key) => {
+                provider.start_listener(id, *key).await
+            }
+            Action::SetDomain(..) | Action::StartListener(_) => Ok(()),
+            Action::SetDeleteProtection(on) => provider.set_delete_protection(id, *on).await,
+        }
+    }
+}
+
+// === impl Failures ===
+
+impl Failures {
+    /// The failure of one call outside a plan.
+    #[must_use]
+    pub fn one(call: &str, error: Error) -> Self {
+        Self {
+            failed: vec![Failure {
+                action: call.to_owned(),
+                error,
+            }],
+            of: 1,
+        }
+    }
+
+    /// The minimum wait before the next attempt, if any call gave one.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        let waits = self.failed.iter().filter_map(|failure| {
+            let error = &failure.error;
+            let waits = matches!(error.kind, Kind::Throttled | Kind::Busy);
+            error.retry_after.or(waits.then_some(BUSY))
+        });
+        waits.max()
+    }
+
+    /// The error of the reconcile: that of an outage if the cloud is at fault in every failure.
+    #[must_use]
+    pub fn into_error(self) -> reconcile::Error {
+        let away = self
+            .failed
+            .iter()
+            .all(|failure| failure.error.kind == Kind::Unavailable);
+        match self.retry_after() {
+            Some(wait) => reconcile::Error::rate_limited(self, wait),
+            None if away => reconcile::Error::outage(self),
+            None => reconcile::Error::transient(self),
+        }
+    }
+}
+
+impl fmt::Display for Failures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.of > 1 {
+            write!(f, "{} of {} changes failed: ", self.failed.len(), self.of)?;
+        }
+        for (at, Failure { action, error }) in self.failed.iter().enumerate() {
+            let separator = if at == 0 { "" } else { "; " };
+            write!(f, "{separator}{action}: {error}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failures {}

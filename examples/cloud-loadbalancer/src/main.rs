@@ -1,0 +1,3 @@
+//! The program: see `ccm --help`.
+
+fn main() {}
