@@ -17,7 +17,9 @@ const BUSY: Duration = Duration::from_secs(5);
 /// A failed action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The action, or the name of the call.
+    /// The name of the call.
+    pub call: &'static str,
+    /// The action.
     pub action: String,
     /// The cloud's answer.
     pub error: Error,
@@ -50,6 +52,7 @@ pub async fn apply(provider: &dyn Provider, id: &LbId, plan: &Plan) -> Result<()
                 run.without.insert(*key);
             }
             failed.push(Failure {
+                call: action.call(),
                 action: action.to_string(),
                 error,
             });
@@ -147,14 +150,31 @@ impl<'a> Run<'a> {
 impl Failures {
     /// The failure of one call outside a plan.
     #[must_use]
-    pub fn one(call: &str, error: Error) -> Self {
+    pub fn one(call: &'static str, error: Error) -> Self {
         Self {
             failed: vec![Failure {
+                call,
                 action: call.to_owned(),
                 error,
             }],
             of: 1,
         }
+    }
+
+    /// Whether all listeners, groups and backends are as planned: only attributes failed.
+    #[must_use]
+    pub fn leaves_listeners(&self) -> bool {
+        let attributes = [
+            "set_name",
+            "set_spec",
+            "set_internet",
+            "set_instance_charge",
+            "set_delete_protection",
+            "set_modification_protection",
+            "tag",
+        ];
+        let mut failed = self.failed.iter();
+        failed.all(|failure| attributes.contains(&failure.call))
     }
 
     /// The minimum wait before the next attempt, if any call gave one.
@@ -188,7 +208,7 @@ impl fmt::Display for Failures {
         if self.of > 1 {
             write!(f, "{} of {} changes failed: ", self.failed.len(), self.of)?;
         }
-        for (at, Failure { action, error }) in self.failed.iter().enumerate() {
+        for (at, Failure { action, error, .. }) in self.failed.iter().enumerate() {
             let separator = if at == 0 { "" } else { "; " };
             write!(f, "{separator}{action}: {error}")?;
         }

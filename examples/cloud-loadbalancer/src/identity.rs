@@ -2,6 +2,7 @@
 //! the state annotation on the Service. None of them uses a name that another Service can have later, only its uid.
 
 use std::fmt;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Service;
@@ -73,6 +74,13 @@ pub struct Note {
     /// The time of the last creation whose result is not known yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creating: Option<Timestamp>,
+    /// The time at which the cloud knew the token with other settings: an earlier creation took effect, and the search by
+    /// tags has to show its load balancer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mismatched: Option<Timestamp>,
+    /// Own load balancers to delete once the reused one serves.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub retired: Vec<LbId>,
     /// The reused load balancers that may have listeners of this Service.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reused: Vec<LbId>,
@@ -262,6 +270,16 @@ impl Note {
         })
     }
 
+    /// The time until the search by tags shows the load balancer of a creation whose result is not known; `None` if
+    /// there is no such creation, or the search would show it by now.
+    #[must_use]
+    pub fn unsettled(&self, now: Timestamp, visible_within: Duration) -> Option<Duration> {
+        let since = Duration::try_from(now.duration_since(self.creating?)).unwrap_or_default();
+        visible_within
+            .checked_sub(since)
+            .filter(|left| !left.is_zero())
+    }
+
     /// The text of the annotation.
     #[must_use]
     pub fn text(&self) -> String {
@@ -351,6 +369,7 @@ mod tests {
             generation: 2,
             creating: Some(now),
             reused: vec!["lb-1".into()],
+            ..Note::default()
         };
         let mut put = |text: String| {
             service.metadata.annotations = Some([(NOTE_ANNOTATION.to_owned(), text)].into());

@@ -27,13 +27,17 @@ pub struct Call<'a> {
 
 /// Sees every call of a provider.
 pub trait Layer: Send + Sync + 'static {
+    /// What it remembers during a call.
+    type Started: Send;
+
     /// Before the call; with an error the call is not sent.
-    fn before<'a>(&'a self, call: &'a Call<'a>) -> BoxFuture<'a, Result<(), Error>>;
+    fn before<'a>(&'a self, call: &'a Call<'a>) -> BoxFuture<'a, Result<Self::Started, Error>>;
 
     /// After the call. An error replaces the answer.
     fn after<'a>(
         &'a self,
         call: &'a Call<'a>,
+        started: Self::Started,
         answer: Result<(), &'a Error>,
     ) -> BoxFuture<'a, Result<(), Error>>;
 }
@@ -53,10 +57,13 @@ impl<L: Layer> Layered<L> {
         Self { inner, layer }
     }
 
-    async fn send<T>(&self, call: Call<'_>, answer: Answer<'_, T>) -> Result<T, Error> {
-        self.layer.before(&call).await?;
+    async fn send<T: Send>(&self, call: Call<'_>, answer: Answer<'_, T>) -> Result<T, Error> {
+        let started = self.layer.before(&call).await?;
         let answer = answer.await;
-        self.layer.after(&call, answer.as_ref().map(|_| ())).await?;
+        // The future of `after` holds no reference to the answer itself, which need not be `Sync`.
+        let error = answer.as_ref().err().cloned();
+        let seen = error.as_ref().map_or(Ok(()), Err);
+        self.layer.after(&call, started, seen).await?;
         answer
     }
 }

@@ -198,6 +198,28 @@ pub struct Error {
     pub retry_after: Option<Duration>,
 }
 
+// === impl Kind ===
+
+impl Kind {
+    /// The name in metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotFound => "not found",
+            Self::Busy => "busy",
+            Self::Throttled => "throttled",
+            Self::Quota => "quota",
+            Self::Protected => "protected",
+            Self::Duplicate => "duplicate",
+            Self::InUse => "in use",
+            Self::TokenReused => "token reused",
+            Self::Denied => "denied",
+            Self::Invalid => "invalid",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
 // === impl Token ===
 
 impl Token {

@@ -1,0 +1,302 @@
+//! Gives a Service its load balancer.
+//!
+//! The order of effects of a creation, and what a crash after each leaves:
+//!
+//! 1. the finalizer and the note "creating" are stored: nothing exists, a deletion waits until the search would show it;
+//! 2. the cloud creates the load balancer: the next process sends the same token and gets the same id, or finds the tags;
+//! 3. the id is stored;
+//! 4. the plan is carried out: the next process compares in full, since no hash is stored;
+//! 5. the status and the hash are stored.
+
+use std::ops::ControlFlow::{self, Break, Continue};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::LoadBalancerIngress;
+use reeve_controller::{Outcome, finalizer, reconcile};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::annotations::Annotations;
+use crate::applier::{Failures, apply};
+use crate::backends::Sources;
+use crate::context::{Marks, RequestContext};
+use crate::controller::{LoadBalancers, POLL};
+use crate::desired::Wanted;
+use crate::diff::{Remote, diff};
+use crate::find::{self, Found, Reused};
+use crate::hash;
+use crate::identity::{FINALIZER, Note};
+use crate::model::{LbId, LoadBalancer, Protocol, State};
+use crate::provider::Kind;
+
+/// The load balancer, or the outcome of this run.
+type Step = Result<ControlFlow<Outcome, Box<LoadBalancer>>, reconcile::Error>;
+
+// === impl LoadBalancers ===
+
+impl LoadBalancers {
+    pub(crate) async fn ensure(
+        &self,
+        request: &mut RequestContext,
+        sources: Sources<'_>,
+    ) -> Result<Outcome, reconcile::Error> {
+        let readiness = self.settings.readiness;
+        let wanted = Wanted::of(&request.owner, &request.service, sources, readiness, None);
+        let step = match &wanted.reuse {
+            Some(id) => self.reused(request, id).await?,
+            None => self.own(request, &wanted).await?,
+        };
+        match step {
+            Break(outcome) => Ok(outcome),
+            Continue(balancer) if balancer.state != State::Active => {
+                Ok(Outcome::requeue_after(POLL))
+            }
+            Continue(balancer) => self.compare(request, &balancer, sources).await,
+        }
+    }
+
+    /// The load balancer that this Service reuses. It is in the note before anything on it changes.
+    async fn reused(&self, request: &mut RequestContext, id: &LbId) -> Step {
+        let found = find::reused(&*self.provider, id).await;
+        let balancer = match found.map_err(Failures::into_error)? {
+            Reused::Usable(balancer) => balancer,
+            Reused::Missing => {
+                let message = format!("there is no load balancer {id} to reuse");
+                return Err(reconcile::Error::message(message));
+            }
+            Reused::Managed => {
+                let message = format!(
+                    "can not reuse load balancer {id}: a controller created it for a Service"
+                );
+                return Err(reconcile::Error::terminal(message));
+            }
+        };
+        let recorded = request.recorded();
+        let mut note = request.note.clone();
+        if !note.reused.contains(id) {
+            note.reused.push(id.clone());
+        }
+        if let Some(former) = recorded.clone().filter(|former| former != id)
+            && !note.reused.contains(&former)
+            && !note.retired.contains(&former)
+        {
+            note.retired.push(former);
+        }
+        if note != request.note || !finalizer::contains(&request.service, FINALIZER) {
+            request.claim(note.clone()).await?;
+        }
+        if recorded.as_ref() != Some(id) {
+            let marks = Marks {
+                id: Some(id),
+                hash: None,
+            };
+            request.mark(marks, note).await?;
+        }
+        Ok(Continue(balancer))
+    }
+
+    /// The load balancer of this Service alone: found, or created.
+    async fn own(&self, request: &mut RequestContext, wanted: &Wanted) -> Step {
+        let recorded = request.recorded();
+        let found = find::own(&*self.provider, &request.owner, recorded.as_ref()).await;
+        let balancer = match found.map_err(Failures::into_error)? {
+            Found::One(balancer) => balancer,
+            Found::Deleting(_) => return Ok(Break(Outcome::requeue_after(POLL))),
+            Found::Many(ids) => {
+                let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
+                let message = format!(
+                    "the load balancers {} carry the tags of this Service; delete all but one",
+                    ids.join(", ")
+                );
+                return Err(reconcile::Error::message(message));
+            }
+            Found::None { lost } => return self.create(request, wanted, lost).await,
+        };
+        if !finalizer::contains(&request.service, FINALIZER) {
+            request.claim(request.note.clone()).await?;
+        }
+        let note = Note {
+            creating: None,
+            mismatched: None,
+            ..request.note.clone()
+        };
+        if recorded.as_ref() != Some(&balancer.id) || note != request.note {
+            // A hash that was applied to another load balancer says nothing about this one.
+            let hash = request.hash().map(str::to_owned);
+            let marks = Marks {
+                id: Some(&balancer.id),
+                hash: hash
+                    .as_deref()
+                    .filter(|_| recorded.as_ref() == Some(&balancer.id)),
+            };
+            request.mark(marks, note).await?;
+        }
+        Ok(Continue(balancer))
+    }
+
+    async fn create(&self, request: &mut RequestContext, wanted: &Wanted, lost: bool) -> Step {
+        if !wanted.problems.is_empty() {
+            let texts: Vec<_> = wanted.problems.iter().map(ToString::to_string).collect();
+            let message = format!("nothing is created from this Service: {}", texts.join("; "));
+            return Err(reconcile::Error::terminal(message));
+        }
+        let now = request.ctx.clock().now();
+        let window = self.provider.visible_within();
+        let mut note = request.note.clone();
+        if let Some(at) = note.mismatched {
+            let waited = Duration::try_from(now.duration_since(at)).unwrap_or_default();
+            if waited < window {
+                return Ok(Break(Outcome::requeue_after(POLL)));
+            }
+            // The load balancer of the earlier creation is gone: a search would show it.
+            note.mismatched = None;
+            note.generation += 1;
+        } else if lost && note.creating.is_none() {
+            let id = request.recorded().map(|id| id.0).unwrap_or_default();
+            let text = format!("Load balancer {id} is gone from the cloud; a new one is created");
+            request.warning("LoadBalancerLost", "Create", text);
+            note.generation += 1;
+        }
+        note.creating = Some(now);
+        request.claim(note.clone()).await?;
+        request.normal("EnsuringLoadBalancer", "Create", "Ensuring load balancer");
+        let token = request.owner.token(note.generation);
+        let created = self.provider.create(&token, &wanted.creation()).await;
+        let id = match created {
+            Ok(id) => id,
+            Err(error) if error.kind == Kind::TokenReused => {
+                note.mismatched = Some(now);
+                request.claim(note).await?;
+                return Ok(Break(Outcome::requeue_after(POLL)));
+            }
+            Err(error) => return Err(Failures::one("create", error).into_error()),
+        };
+        note.creating = None;
+        let marks = Marks {
+            id: Some(&id),
+            hash: None,
+        };
+        request.mark(marks, note).await?;
+        let described = find::describe(&*self.provider, &id).await;
+        Ok(match described.map_err(Failures::into_error)? {
+            Some(balancer) => Continue(Box::new(balancer)),
+            None => Break(Outcome::requeue_after(POLL)),
+        })
+    }
+
+    /// Whether a full comparison is due.
+    fn is_due(&self, request: &RequestContext) -> bool {
+        let compared = self.compared.lock();
+        let last = compared.get(&request.key);
+        last.is_none_or(|last| last.elapsed() >= self.settings.drift_period)
+    }
+
+    /// Brings an active load balancer to the wanted state, and stores the result.
+    async fn compare(
+        &self,
+        request: &mut RequestContext,
+        balancer: &LoadBalancer,
+        sources: Sources<'_>,
+    ) -> Result<Outcome, reconcile::Error> {
+        let (provider, id) = (&*self.provider, &balancer.id);
+        let readiness = self.settings.readiness;
+        let cluster = json!({"cluster": self.settings.cluster.as_str()});
+        let hash = hash::of(&request.service, &cluster);
+        let wanted = Wanted::of(
+            &request.owner,
+            &request.service,
+            sources,
+            readiness,
+            Some(balancer),
+        );
+        let failed = |call| move |error| Failures::one(call, error).into_error();
+        let groups = provider.groups(id).await.map_err(failed("groups"))?;
+        let group_missing = wanted
+            .ports
+            .iter()
+            .any(|port| !groups.iter().any(|group| group.name == port.settings.name));
+        let applied = request.hash() == Some(&hash);
+        let full = !applied || group_missing || self.is_due(request);
+        let listeners = if full {
+            Some(provider.listeners(id).await.map_err(failed("listeners"))?)
+        } else {
+            None
+        };
+        let remote = Remote {
+            balancer: balancer.clone(),
+            groups,
+            listeners,
+        };
+        let plan = diff(&wanted, &remote, provider.backends_per_call());
+        if full {
+            for notice in &plan.notices {
+                request.warning(notice.reason(), "Ensure", notice.to_string());
+            }
+        }
+        let result = apply(provider, id, &plan).await;
+        let serves = result.as_ref().err().is_none_or(Failures::leaves_listeners);
+        let published = if serves {
+            let ingress = ingress(request, &wanted, balancer);
+            request.publish(&ingress).await?
+        } else {
+            false
+        };
+        result.map_err(Failures::into_error)?;
+        if full {
+            self.compared
+                .lock()
+                .insert(request.key.clone(), Instant::now());
+        }
+        let valid = wanted.problems.is_empty();
+        let stored = request.hash().map(str::to_owned);
+        let next = if valid {
+            Some(hash.clone())
+        } else {
+            stored.clone()
+        };
+        let (note, wait) = self.retire(request, wanted.reuse.as_ref()).await?;
+        if next != stored || note != request.note {
+            let marks = Marks {
+                id: Some(id),
+                hash: next.as_deref(),
+            };
+            request.mark(marks, note).await?;
+        }
+        if published || !applied {
+            let text = format!("Ensured load balancer [{id}]");
+            request.normal("EnsuredLoadBalancer", "Ensure", text);
+        } else if !plan.is_empty() {
+            let text = format!("Updated load balancer [{id}]");
+            request.normal("UpdatedLoadBalancer", "Ensure", text);
+        }
+        let period = self.period(request);
+        Ok(Outcome::requeue_after(
+            wait.map_or(period, |wait| wait.min(period)),
+        ))
+    }
+}
+
+/// The entry of the status.
+fn ingress(
+    request: &RequestContext,
+    wanted: &Wanted,
+    balancer: &LoadBalancer,
+) -> [LoadBalancerIngress; 1] {
+    let (annotations, _) = Annotations::parse(&request.service);
+    if let Some(hostname) = annotations.hostname {
+        return [LoadBalancerIngress {
+            hostname: Some(hostname),
+            ..LoadBalancerIngress::default()
+        }];
+    }
+    let reads = |protocol| matches!(protocol, Protocol::Http | Protocol::Https);
+    let proxy =
+        annotations.proxy_protocol || wanted.ports.iter().any(|port| reads(port.key.protocol));
+    let mode = annotations.ip_mode;
+    let mode = mode.unwrap_or_else(|| if proxy { "Proxy" } else { "VIP" }.to_owned());
+    [LoadBalancerIngress {
+        ip: Some(balancer.address.to_string()),
+        ip_mode: Some(mode),
+        ..LoadBalancerIngress::default()
+    }]
+}

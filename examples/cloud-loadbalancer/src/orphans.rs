@@ -1,0 +1,106 @@
+//! Load balancers of this cluster whose Service does not exist: what a Service leaves behind whose finalizer someone
+//! removed by force. They are searched by the tag of the cluster, reported, and deleted on request.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Service;
+use reeve_controller::client::{self, Client, optional};
+use reeve_controller::{CancellationToken, ObjectKey};
+use tokio::time::sleep;
+
+use crate::Settings;
+use crate::identity::{SERVICE_TAG, UID_TAG};
+use crate::metrics::Metrics;
+use crate::model::{LbId, LoadBalancer, State};
+use crate::provider::{self, Provider};
+
+/// Searches for orphans.
+pub(crate) struct Orphans {
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) client: Client,
+    pub(crate) settings: Settings,
+    pub(crate) metrics: Metrics,
+    /// Those of the last search. Only an orphan of two searches in a row is reported or deleted: a Service may have been
+    /// deleted between the reads of the first.
+    pub(crate) before: BTreeSet<LbId>,
+}
+
+/// A search failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("search load balancers: {0}")]
+    Cloud(#[from] provider::Error),
+    #[error("read a Service: {0}")]
+    Cluster(#[from] client::Error),
+}
+
+// === impl Orphans ===
+
+impl Orphans {
+    /// Searches regularly until `stop`.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let searches = async {
+            loop {
+                sleep(self.settings.orphan_period).await;
+                if let Err(error) = self.search().await {
+                    tracing::warn!(%error, "could not search for orphans");
+                }
+            }
+        };
+        let _ = stop.run_until_cancelled(searches).await;
+    }
+
+    async fn search(&mut self) -> Result<(), Error> {
+        let tags = self.settings.cluster.tags();
+        let mut now = BTreeSet::new();
+        for balancer in self.provider.find(&tags).await? {
+            if balancer.state != State::Deleting && !self.has_service(&balancer).await? {
+                self.found(&balancer).await;
+                now.insert(balancer.id);
+            }
+        }
+        self.metrics.orphans(now.len());
+        self.before = now;
+        Ok(())
+    }
+
+    /// Whether the Service of `balancer` exists, by a read of the server: its uid counts, not its name.
+    async fn has_service(&self, balancer: &LoadBalancer) -> Result<bool, Error> {
+        let tag = |key: &str| balancer.tags.get(key).map(String::as_str);
+        let name = tag(SERVICE_TAG).and_then(|name| name.split_once('/'));
+        let (Some(uid), Some((namespace, name))) = (tag(UID_TAG), name) else {
+            // Not enough is known to call it an orphan.
+            return Ok(true);
+        };
+        let key = ObjectKey::namespaced(namespace, name);
+        let live = optional(self.client.get_metadata::<Service>(&key).await)?;
+        Ok(live.is_some_and(|live| live.uid.as_deref() == Some(uid)))
+    }
+
+    async fn found(&self, balancer: &LoadBalancer) {
+        if !self.before.contains(&balancer.id) {
+            return;
+        }
+        let (id, service) = (&balancer.id, balancer.tags.get(SERVICE_TAG));
+        if !self.settings.gc_orphans || self.settings.dry_run {
+            tracing::warn!(%id, service, "load balancer without a Service; delete it, or run with --gc-orphans");
+            return;
+        }
+        match self.delete(balancer).await {
+            Ok(()) => tracing::info!(%id, service, "deleted load balancer without a Service"),
+            Err(error) => {
+                tracing::warn!(%id, %error, "could not delete load balancer without a Service")
+            }
+        }
+    }
+
+    async fn delete(&self, balancer: &LoadBalancer) -> Result<(), provider::Error> {
+        if balancer.delete_protection {
+            self.provider
+                .set_delete_protection(&balancer.id, false)
+                .await?;
+        }
+        self.provider.delete(&balancer.id).await
+    }
+}

@@ -1,0 +1,181 @@
+//! Removes the load balancer of a Service that is deleted, or does not ask for one any more.
+//!
+//! This is a path of its own, and never an update to an empty state: a load balancer that is preserved keeps its
+//! listeners, one that is reused loses those of this Service only, and the values of attributes do not matter. The
+//! finalizer goes last, when a read by id shows that nothing is left.
+
+use std::time::Duration;
+
+use reeve_controller::{Outcome, finalizer, reconcile};
+
+use crate::annotations::Annotations;
+use crate::applier::{Failures, apply};
+use crate::context::RequestContext;
+use crate::controller::{LoadBalancers, POLL};
+use crate::diff::removal;
+use crate::find;
+use crate::identity::{CLUSTER_TAG, Note, SERVICE_TAG, UID_TAG};
+use crate::intent::Rest;
+use crate::model::{LbId, LoadBalancer, State};
+use crate::provider::Error;
+
+// === impl LoadBalancers ===
+
+impl LoadBalancers {
+    pub(crate) async fn remove(
+        &self,
+        request: &mut RequestContext,
+        rest: Rest,
+    ) -> Result<Outcome, reconcile::Error> {
+        let (annotations, _) = Annotations::parse(&request.service);
+        let recorded = request.recorded();
+        let own = self
+            .owned(request, recorded.iter().chain(&request.note.retired))
+            .await?;
+        if rest == Rest::FinalizerIfFound && own.is_empty() {
+            return Ok(Outcome::done());
+        }
+        let mut reused = request.note.reused.clone();
+        reused.extend(
+            annotations
+                .reuse
+                .filter(|id| !request.note.reused.contains(id)),
+        );
+        for id in &reused {
+            self.clear(request, id).await?;
+        }
+        let mut waits = false;
+        for balancer in &own {
+            waits |= self
+                .remove_own(request, balancer, annotations.preserve_on_delete)
+                .await?;
+        }
+        if waits {
+            return Ok(Outcome::requeue_after(POLL));
+        }
+        let now = request.ctx.clock().now();
+        if let Some(left) = request.note.unsettled(now, self.provider.visible_within()) {
+            return Ok(Outcome::requeue_after(left));
+        }
+        if rest != Rest::Marks && !finalizer::is_deleting(&request.service) {
+            request.publish(&[]).await?;
+        }
+        request.release(rest != Rest::Marks).await?;
+        self.compared.lock().remove(&request.key);
+        request.normal("DeletedLoadBalancer", "Delete", "Deleted load balancer");
+        Ok(Outcome::done())
+    }
+
+    /// The own load balancers: those with the tags, and of `ids` those that a search does not show.
+    async fn owned(
+        &self,
+        request: &RequestContext,
+        ids: impl Iterator<Item = &LbId>,
+    ) -> Result<Vec<LoadBalancer>, reconcile::Error> {
+        let provider = &*self.provider;
+        let found = find::all_of(provider, &request.owner).await;
+        let mut own = found.map_err(Failures::into_error)?;
+        for id in ids {
+            if own.iter().any(|one| one.id == *id) {
+                continue;
+            }
+            let described = find::describe(provider, id).await;
+            let described = described.map_err(Failures::into_error)?;
+            own.extend(described.filter(|one| request.owner.owns(one)));
+        }
+        Ok(own)
+    }
+
+    /// Takes the listeners and groups of this Service off a load balancer that stays.
+    async fn clear(&self, request: &RequestContext, id: &LbId) -> Result<(), reconcile::Error> {
+        let provider = &*self.provider;
+        let described = find::describe(provider, id).await;
+        if described.map_err(Failures::into_error)?.is_none() {
+            return Ok(());
+        }
+        let failed = |call| move |error| Failures::one(call, error).into_error();
+        let listeners = provider.listeners(id).await.map_err(failed("listeners"))?;
+        let groups = provider.groups(id).await.map_err(failed("groups"))?;
+        let plan = removal(&request.owner, &groups, &listeners);
+        let applied = apply(provider, id, &plan).await;
+        applied.map_err(Failures::into_error)
+    }
+
+    /// Begins the deletion of an own load balancer, or gives it up. Returns whether it will be gone later.
+    async fn remove_own(
+        &self,
+        request: &RequestContext,
+        balancer: &LoadBalancer,
+        preserve: bool,
+    ) -> Result<bool, reconcile::Error> {
+        if balancer.state != State::Active {
+            return Ok(true);
+        }
+        let (provider, id) = (&*self.provider, &balancer.id);
+        let failed =
+            |call: &'static str| move |error: Error| Failures::one(call, error).into_error();
+        if balancer.delete_protection {
+            let set = provider.set_delete_protection(id, false).await;
+            set.map_err(failed("set_delete_protection"))?;
+        }
+        if !preserve {
+            request.normal(
+                "DeletingLoadBalancer",
+                "Delete",
+                format!("Deleting load balancer [{id}]"),
+            );
+            provider.delete(id).await.map_err(failed("delete"))?;
+            return Ok(true);
+        }
+        if balancer.modification_protection {
+            let set = provider.set_modification_protection(id, false).await;
+            set.map_err(failed("set_modification_protection"))?;
+        }
+        // The tags go last: without them it is not this Service's, whatever else is left to do.
+        let keys = [SERVICE_TAG, UID_TAG, CLUSTER_TAG].map(str::to_owned);
+        provider.untag(id, &keys).await.map_err(failed("untag"))?;
+        let text =
+            format!("Load balancer [{id}] stays, with its listeners, and is not managed any more");
+        request.warning("PreservedOnDelete", "Delete", text);
+        Ok(false)
+    }
+
+    /// After a change between an own and a reused load balancer: removes what the Service left behind. Returns the note
+    /// without it, and the time until the rest is due.
+    pub(crate) async fn retire(
+        &self,
+        request: &RequestContext,
+        reuse: Option<&LbId>,
+    ) -> Result<(Note, Option<Duration>), reconcile::Error> {
+        let mut note = request.note.clone();
+        for id in note.reused.iter().filter(|id| Some(*id) != reuse) {
+            self.clear(request, id).await?;
+        }
+        note.reused.retain(|id| Some(id) == reuse);
+        if reuse.is_none() || (note.retired.is_empty() && note.creating.is_none()) {
+            return Ok((note, None));
+        }
+        let (annotations, _) = Annotations::parse(&request.service);
+        let own = self.owned(request, note.retired.iter()).await?;
+        note.retired.clear();
+        for balancer in &own {
+            if self
+                .remove_own(request, balancer, annotations.preserve_on_delete)
+                .await?
+            {
+                note.retired.push(balancer.id.clone());
+            }
+        }
+        let now = request.ctx.clock().now();
+        let unsettled = note.unsettled(now, self.provider.visible_within());
+        if unsettled.is_none() {
+            note.creating = None;
+        }
+        let wait = if note.retired.is_empty() {
+            unsettled
+        } else {
+            Some(POLL)
+        };
+        Ok((note, wait))
+    }
+}
