@@ -293,7 +293,6 @@ impl Error {
                 "ServiceIsConfiguring"
                     | "BackendServer.configuring"
                     | "OperationFailed.ListenerStatusNotSupport"
-                    | "RspoolVipExist"
             )
         )
     }

@@ -77,7 +77,7 @@ const SETTINGS: &[Setting] = &[
     setting("HealthyThreshold", ALL, Values::Number(2, 10), "3"),
     setting("UnhealthyThreshold", ALL, Values::Number(2, 10), "3"),
     setting("HealthCheckInterval", ALL, Values::Number(1, 50), "2"),
-    setting("HealthCheckConnectPort", ALL, Values::Number(1, 65_535), ""),
+    setting(CHECK_PORT, ALL, Values::Number(1, 65_535), ""),
     setting("HealthCheckSwitch", LAYER_4, SWITCH, "on"),
     setting(
         "HealthCheckConnectTimeout",
@@ -133,6 +133,11 @@ const SETTINGS: &[Setting] = &[
     setting("RequestTimeout", &[Http], Values::Number(1, 180), "60"),
 ];
 
+/// The parameter of a health check's port.
+const CHECK_PORT: &str = "HealthCheckConnectPort";
+/// The value of [`CHECK_PORT`] that means the port of the backend, as does its absence.
+const OWN_PORT: &str = "-520";
+
 /// Classes of status codes that a health check can accept.
 const CODES: &[&str] = &["http_2xx", "http_3xx", "http_4xx", "http_5xx"];
 
@@ -158,11 +163,20 @@ pub(super) fn apply(
 ) -> Result<(), Refusal> {
     for setting in of(protocol) {
         if let Some(value) = call.text(setting.name) {
+            if setting.name == CHECK_PORT && value == OWN_PORT {
+                settings.remove(CHECK_PORT);
+                continue;
+            }
             if !setting.values.contain(value) {
                 return Err(Refusal::invalid(setting.name));
             }
             settings.insert(setting.name.to_owned(), value.to_owned());
         }
+    }
+    if call.text("AclStatus") == Some("off") {
+        // The listener lets go of its list, which can be deleted then.
+        settings.remove("AclId");
+        settings.remove("AclType");
     }
     let get = |name: &str| settings.get(name).map(String::as_str);
     let needs = [

@@ -429,6 +429,30 @@ fn a_setting_keeps_its_value_until_it_is_sent_again() {
 }
 
 #[test]
+fn a_listener_lets_go_of_its_list_and_of_its_check_port() {
+    let mut world = World::new(Rules::default());
+    let lb = world.ready();
+    let answer = world.call(&Parameters::action("CreateAccessControlList").with("AclName", "a"));
+    let acl = text(&answer, "AclId");
+    let create = listener("CreateLoadBalancerTCPListener", &lb, 80)
+        .with("AclStatus", "on")
+        .with("AclType", "black")
+        .with("AclId", &acl)
+        .with("HealthCheckConnectPort", 9000);
+    world.call(&create);
+    let off = listener("SetLoadBalancerTCPListenerAttribute", &lb, 80)
+        .with("AclStatus", "off")
+        .with("HealthCheckConnectPort", -520);
+    world.call(&off);
+    let settings = &world.cloud.state().balancers[&lb].listeners[0].settings;
+    for name in ["AclId", "AclType", "HealthCheckConnectPort"] {
+        assert!(!settings.contains_key(name), "{name}");
+    }
+    let delete = Parameters::action("DeleteAccessControlList").with("AclId", acl);
+    world.call(&delete);
+}
+
+#[test]
 fn an_instance_needs_an_address() {
     let mut world = World::new(Rules::default());
     let lb = world.ready();
