@@ -13,6 +13,7 @@
 
 pub mod layer;
 pub mod memory;
+pub mod slb;
 
 use std::fmt;
 use std::time::Duration;

@@ -1,0 +1,283 @@
+//! The controller as a process, killed with SIGKILL at each of its calls to the cloud, before and after the effect.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_loadbalancer::Settings;
+use futures::{StreamExt, stream};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::{Node, Service};
+use reeve_apiserver::{ApiServer, Serving};
+use reeve_controller::client::{Patch, optional};
+use reeve_controller::{Client, Manager, ObjectKey};
+use serde_json::{Value, json};
+use slbd::server::{Fault, Rule, Server};
+use tokio::time::{Instant, sleep};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The histories that run at once: they mostly wait.
+const AT_ONCE: usize = 6;
+/// The variables of a controller process: the API server and the cloud.
+const API: &str = "REEVE_KILLED_API";
+const CLOUD: &str = "REEVE_KILLED_CLOUD";
+/// This test, which is the controller when it has the variables.
+const TEST: &str = "killed::a_controller_killed_at_any_call_leaves_exactly_one_load_balancer";
+
+/// The controller of `variables`, until it is killed.
+async fn controller(api: &str, cloud: &str) {
+    let config = kube_client::Config::new(api.parse().unwrap());
+    let client = kube_client::Client::try_from(config).unwrap();
+    let provider = super::slb(cloud.parse().unwrap());
+    let settings = Settings::new("test".parse().unwrap());
+    let builder = Manager::builder(client);
+    let manager = cloud_loadbalancer::build(builder, Arc::new(provider), settings);
+    manager
+        .await
+        .unwrap()
+        .run(Default::default())
+        .await
+        .unwrap();
+}
+
+/// A controller process, killed when this is dropped.
+struct Controller(Child);
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// An API server, a cloud, and a client of the first.
+struct World {
+    _api: ApiServer,
+    serving: Serving,
+    cloud: Server,
+    client: Client,
+}
+
+impl World {
+    async fn new() -> Self {
+        let api = ApiServer::builder().start().await.unwrap();
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let serving = api.serve(any).await.unwrap();
+        let client = Client::new(api.client());
+        let none = SignedDuration::ZERO;
+        let world = Self {
+            cloud: super::cloud(none, none),
+            _api: api,
+            serving,
+            client,
+        };
+        for number in 1..=2 {
+            let node: Node = serde_json::from_value(json!({
+                "metadata": { "name": format!("n{number}") },
+                "spec": { "providerID": format!("sim://r1.i-{number}") },
+            }))
+            .unwrap();
+            world.client.create(&node).await.unwrap();
+        }
+        world
+    }
+
+    fn start(&self) -> Controller {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args([TEST, "--exact", "--ignored"])
+            .env(API, self.serving.url())
+            .env(CLOUD, self.cloud.api().to_string())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Controller(child.unwrap())
+    }
+
+    fn key() -> ObjectKey {
+        ObjectKey::namespaced("default", "web")
+    }
+
+    async fn service(&self) -> Option<Service> {
+        optional(self.client.get(&Self::key()).await).unwrap()
+    }
+
+    /// The ports of the load balancer's running listeners, with the number of backends of each. `None` unless there is one.
+    fn listeners(&self) -> Option<Vec<(u16, usize)>> {
+        let states = self.cloud.world().states();
+        let state = states.borrow();
+        assert!(state.balancers.len() <= 1, "a second load balancer");
+        let balancer = state.balancers.values().next()?;
+        let running = balancer.listeners.iter().filter(|one| one.running);
+        let backends = |group: &Option<String>| {
+            let group = group.as_ref().and_then(|id| state.groups.get(id));
+            group.map_or(0, |group| group.backends.len())
+        };
+        Some(
+            running
+                .map(|one| (one.port, backends(&one.group)))
+                .collect(),
+        )
+    }
+
+    /// Waits until the Service is published with these listeners.
+    async fn until(&self, listeners: &[(u16, usize)]) {
+        let published = async || {
+            let status = self.service().await.unwrap().status;
+            let ingress = status.and_then(|status| status.load_balancer?.ingress);
+            let ready = self.listeners().as_deref() == Some(listeners);
+            ready && ingress.is_some_and(|ingress| ingress.len() == 1)
+        };
+        self.eventually(&format!("{listeners:?}"), published).await;
+    }
+
+    async fn eventually(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
+        let until = Instant::now() + PATIENCE;
+        while !holds().await {
+            let last: Vec<String> = self
+                .cloud
+                .world()
+                .calls()
+                .into_iter()
+                .rev()
+                .take(20)
+                .map(|call| format!("{} {:?}", call.action, call.refused))
+                .collect();
+            assert!(
+                Instant::now() < until,
+                "not {what}: {:?}, last {last:#?}",
+                self.listeners()
+            );
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// A Service from its creation to its end: two ports and two nodes, then three attributes, one port and one node less.
+    async fn life(&self) {
+        let service: Service = serde_json::from_value(json!({
+            "metadata": { "namespace": "default", "name": "web" },
+            "spec": {
+                "type": "LoadBalancer",
+                "selector": { "app": "web" },
+                "loadBalancerSourceRanges": ["10.0.0.0/8"],
+                "ports": [
+                    { "name": "a", "port": 80, "targetPort": 8080 },
+                    { "name": "b", "port": 81, "targetPort": 8081 },
+                ],
+            },
+        }))
+        .unwrap();
+        self.client.create(&service).await.unwrap();
+        self.until(&[(80, 2), (81, 2)]).await;
+        self.client
+            .delete::<Node>(&ObjectKey::cluster("n2"), &Default::default())
+            .await
+            .unwrap();
+        let patch: Value = json!({
+            "spec": { "ports": [{ "name": "a", "port": 80, "targetPort": 8080 }] },
+        });
+        let patch = Patch::merge(patch);
+        self.client
+            .patch::<Service>(&Self::key(), patch)
+            .await
+            .unwrap();
+        self.until(&[(80, 1)]).await;
+        self.client
+            .delete::<Service>(&Self::key(), &Default::default())
+            .await
+            .unwrap();
+        self.eventually("gone", async || self.service().await.is_none())
+            .await;
+        let states = self.cloud.world().states();
+        let state = Arc::clone(&states.borrow());
+        assert!(
+            state.balancers.is_empty(),
+            "a load balancer is left: {state:?}"
+        );
+        assert!(state.groups.is_empty());
+    }
+}
+
+/// One life, whose controller is killed when the call `number` is held. Returns the number of calls, and whether it was killed.
+async fn history(number: Option<(u32, Fault)>) -> (u64, bool) {
+    let world = World::new().await;
+    let mut numbers = world.cloud.world().numbers();
+    let at = number.as_ref().map(|(number, _)| u64::from(*number));
+    if let Some((number, fault)) = number {
+        let rule = Rule {
+            action: None,
+            skip: number,
+            times: Some(1),
+            fault,
+        };
+        assert!(world.cloud.world().add_fault(rule));
+    }
+    let mut controller = world.start();
+    let mut killed = false;
+    {
+        let mut life = pin!(world.life());
+        tokio::select! {
+            biased;
+            () = &mut life => {}
+            () = async {
+                match at {
+                    Some(at) => drop(numbers.wait_for(|number| *number > at).await),
+                    None => futures::future::pending().await,
+                }
+            } => {
+                controller = {
+                    drop(controller);
+                    world.start()
+                };
+                killed = true;
+                life.await;
+            }
+        }
+    }
+    drop(controller);
+    let calls = world.cloud.world().calls();
+    // A token makes one load balancer, however often it is sent: no second one existed even for a moment.
+    let made = calls
+        .iter()
+        .filter(|call| call.action == "CreateLoadBalancer" && call.applied);
+    let tokens: BTreeSet<&String> = made.map(|call| &call.parameters["ClientToken"]).collect();
+    assert_eq!(tokens.len(), 1, "{tokens:?}");
+    (calls.len() as u64, killed)
+}
+
+/// Histories that are killed at every `step`th call.
+async fn histories(step: usize) {
+    let (calls, _) = history(None).await;
+    let calls = u32::try_from(calls).unwrap();
+    assert!(calls >= 20, "{calls} calls");
+    let points: Vec<(u32, Fault)> = (0..calls)
+        .step_by(step)
+        .flat_map(|number| [Fault::HoldRequest, Fault::HoldAnswer].map(|fault| (number, fault)))
+        .collect();
+    let all = points.len();
+    let killed = stream::iter(points)
+        .map(|point| async move { history(Some(point)).await.1 })
+        .buffer_unordered(AT_ONCE)
+        .filter(|killed| std::future::ready(*killed))
+        .count()
+        .await;
+    println!("{killed} of {all} histories with a kill");
+    // The last calls of a life can be fewer when others came in another order.
+    assert!(killed > all / 2, "{killed} of {all} histories with a kill");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_controller_killed_at_every_fifth_call_leaves_exactly_one_load_balancer() {
+    histories(5).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it takes minutes: cargo test -p cloud-loadbalancer --test slb -- --ignored"]
+async fn a_controller_killed_at_any_call_leaves_exactly_one_load_balancer() {
+    if let (Ok(api), Ok(cloud)) = (std::env::var(API), std::env::var(CLOUD)) {
+        return controller(&api, &cloud).await;
+    }
+    histories(1).await;
+}

@@ -1,0 +1,40 @@
+//! The provider of the vendor's API against slbd, over TCP.
+
+mod killed;
+mod provider;
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use cloud_loadbalancer::provider::slb::Slb;
+use jiff::SignedDuration;
+use reeve_clock::Clock;
+use slbd::client::Client;
+use slbd::cloud::Rules;
+use slbd::server::{Server, Settings};
+
+/// A cloud with the access key `id` and three instances.
+fn cloud(lag: SignedDuration, provision: SignedDuration) -> Server {
+    let settings = Settings {
+        rules: Rules {
+            lag,
+            provision,
+            ..Rules::default()
+        },
+        keys: BTreeMap::from([("id".to_owned(), "secret".to_owned())]),
+        file: None,
+        clock: Clock::system(),
+    };
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let server = Server::start(any, any, settings).unwrap();
+    let instances = (1..=3).map(|n| (format!("i-{n}"), Ipv4Addr::new(127, 77, 0, n)));
+    server.world().set_instances(&instances.collect()).unwrap();
+    server
+}
+
+fn slb(api: SocketAddr) -> Slb {
+    let endpoint = format!("http://{api}");
+    let client = Client::new(&endpoint, "id", "secret", "cn-loopback", Clock::system());
+    Slb::new(client.unwrap(), Duration::from_secs(1))
+}
