@@ -116,7 +116,7 @@ fn site(test: u8) -> Option<Site> {
             !required,
             "{HAPROXY} does not exist: apt-get install haproxy"
         );
-        println!("SKIPPED: {HAPROXY} does not exist");
+        eprintln!("SKIPPED: {HAPROXY} does not exist");
         return None;
     }
     // Tests of other processes on this machine have addresses of their own.

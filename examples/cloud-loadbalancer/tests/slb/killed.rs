@@ -263,7 +263,7 @@ async fn histories(step: usize) {
         .filter(|killed| std::future::ready(*killed))
         .count()
         .await;
-    println!("{killed} of {all} histories with a kill");
+    eprintln!("{killed} of {all} histories with a kill");
     // The last calls of a life can be fewer when others came in another order.
     assert!(killed > all / 2, "{killed} of {all} histories with a kill");
 }

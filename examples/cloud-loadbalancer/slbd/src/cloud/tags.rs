@@ -116,11 +116,12 @@ pub(super) fn untag(state: &mut State, context: Context<'_>, call: &Parameters) 
     if keys.is_empty() && !all {
         return Err(Refusal::missing("TagKey.1"));
     }
+    let all = all && keys.is_empty();
     for id in required_resources(call)? {
         let balancer = state.balancer_mut(context, id)?;
         balancer
             .tags
-            .retain(|key, _| !(all && keys.is_empty()) && !keys.contains(&key.as_str()));
+            .retain(|key, _| !all && !keys.contains(&key.as_str()));
     }
     Ok(Map::new())
 }

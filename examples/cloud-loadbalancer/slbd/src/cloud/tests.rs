@@ -262,17 +262,17 @@ fn searches_lag_behind_and_descriptions_do_not() {
     assert!(world.found(&search()).is_empty());
     assert_eq!(
         world.found(&search().with("LoadBalancerId", &lb)),
-        [lb.clone()]
+        [lb.as_str()]
     );
     world.pass(1);
-    assert_eq!(world.found(&by_tag), [lb.clone()]);
+    assert_eq!(world.found(&by_tag), [lb.as_str()]);
     // A tag that is set again with the same value does not vanish.
     let mut tag = Parameters::action("TagResources")
         .with("ResourceType", "instance")
         .with("ResourceId.1", &lb);
     tag.set_tags([("k", "v"), ("new", "v")]);
     world.call(&tag);
-    assert_eq!(world.found(&by_tag), [lb.clone()]);
+    assert_eq!(world.found(&by_tag), [lb.as_str()]);
     let by_new = search().with("Tag.1.Key", "new");
     assert!(world.found(&by_new).is_empty());
     world.pass(500);

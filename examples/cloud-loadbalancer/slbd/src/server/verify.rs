@@ -252,3 +252,160 @@ impl Nonces {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: &str = "2026-01-01T00:00:00Z";
+
+    /// A request that a client signed, which tests change afterwards.
+    #[derive(Clone)]
+    struct Sent {
+        method: &'static str,
+        query: BTreeMap<String, String>,
+        headers: HeaderMap,
+        body: Vec<u8>,
+    }
+
+    impl Sent {
+        fn header(&mut self, name: &'static str, value: &str) {
+            self.headers.insert(name, value.parse().unwrap());
+        }
+
+        fn verify(&self) -> Result<Parameters, String> {
+            let keys = BTreeMap::from([("id".to_owned(), "secret".to_owned())]);
+            let received = Received {
+                method: self.method,
+                path: "/",
+                query: self.query.clone(),
+                headers: &self.headers,
+                body: &self.body,
+            };
+            let now = NOW.parse().unwrap();
+            let verified = verify(&keys, &mut Nonces::default(), now, &received);
+            verified.map_err(|refusal| refusal.code)
+        }
+    }
+
+    fn call() -> Parameters {
+        Parameters::action("DeleteLoadBalancer").with("LoadBalancerId", "lb-1")
+    }
+
+    fn version_1() -> Sent {
+        let mut call = call()
+            .with("Version", VERSION)
+            .with("AccessKeyId", "id")
+            .with("SignatureMethod", "HMAC-SHA1")
+            .with("SignatureVersion", "1.0")
+            .with("SignatureNonce", "n")
+            .with("Timestamp", NOW);
+        let signature = signature::sign(Method::HmacSha1, "GET", call.all(), "secret");
+        call.set("Signature", signature);
+        Sent {
+            method: "GET",
+            query: call.all().clone(),
+            headers: HeaderMap::new(),
+            body: Vec::new(),
+        }
+    }
+
+    fn acs3() -> Sent {
+        let mut sent = Sent {
+            method: "POST",
+            query: BTreeMap::from([("LoadBalancerId".to_owned(), "lb-1".to_owned())]),
+            headers: HeaderMap::new(),
+            body: b"Name=a".to_vec(),
+        };
+        let payload = signature::sha256_hex(&sent.body);
+        let headers: BTreeMap<String, String> = [
+            ("host", "127.0.0.1"),
+            ("x-acs-action", "DeleteLoadBalancer"),
+            ("x-acs-content-sha256", &payload),
+            ("x-acs-date", NOW),
+            ("x-acs-signature-nonce", "n"),
+            ("x-acs-version", VERSION),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+        let canonical = Canonical {
+            method: sent.method,
+            path: "/",
+            query: &sent.query,
+            headers: &headers,
+            payload: &payload,
+        };
+        let authorization = canonical.authorization("id", "secret");
+        for (name, value) in &headers {
+            let name: http::HeaderName = name.parse().unwrap();
+            sent.headers.insert(name, value.parse().unwrap());
+        }
+        sent.header("authorization", &authorization);
+        sent.header("content-type", "application/x-www-form-urlencoded");
+        sent
+    }
+
+    #[test]
+    fn signed_requests_pass() {
+        let parameters = version_1().verify().unwrap();
+        assert_eq!(parameters.text("LoadBalancerId"), Some("lb-1"));
+        let parameters = acs3().verify().unwrap();
+        assert_eq!(parameters.text("Action"), Some("DeleteLoadBalancer"));
+        assert_eq!(parameters.text("LoadBalancerId"), Some("lb-1"));
+        assert_eq!(parameters.text("Name"), Some("a"));
+    }
+
+    #[test]
+    fn a_change_of_any_part_is_seen() {
+        let changed = |sent: Sent, change: fn(&mut Sent)| {
+            let mut sent = sent;
+            change(&mut sent);
+            sent.verify().unwrap_err()
+        };
+        let mismatch = "SignatureDoesNotMatch";
+        let another = |sent: &mut Sent| {
+            sent.query
+                .insert("LoadBalancerId".to_owned(), "lb-2".to_owned());
+        };
+        let one_more = |sent: &mut Sent| {
+            sent.query.insert("Force".to_owned(), "1".to_owned());
+        };
+        for sent in [version_1(), acs3()] {
+            assert_eq!(changed(sent.clone(), another), mismatch);
+            assert_eq!(changed(sent.clone(), one_more), mismatch);
+            assert_eq!(changed(sent, |sent| sent.method = "PUT"), mismatch);
+        }
+        let action = |sent: &mut Sent| sent.header("x-acs-action", "CreateLoadBalancer");
+        assert_eq!(changed(acs3(), action), mismatch);
+        let body = |sent: &mut Sent| sent.body = b"Name=b".to_vec();
+        assert_eq!(changed(acs3(), body), mismatch);
+        let header = |sent: &mut Sent| sent.header("x-acs-security-token", "t");
+        assert_eq!(changed(acs3(), header), "IncompleteSignature");
+        let twice = |sent: &mut Sent| {
+            sent.query.insert("Name".to_owned(), "a".to_owned());
+        };
+        assert_eq!(changed(acs3(), twice), mismatch);
+        let unsigned = |sent: &mut Sent| {
+            sent.headers.remove("authorization");
+        };
+        assert_eq!(changed(acs3(), unsigned), "MissingParameter");
+        let unsigned = |sent: &mut Sent| {
+            sent.query.remove("Signature");
+        };
+        assert_eq!(changed(version_1(), unsigned), "MissingParameter");
+    }
+
+    #[test]
+    fn nonces_are_forgotten_when_their_time_is_over() {
+        let mut nonces = Nonces::default();
+        let at = |text: &str| -> Timestamp { text.parse().unwrap() };
+        assert!(nonces.take(at(NOW), NOW, "n").is_ok());
+        assert!(nonces.take(at(NOW), NOW, "n").is_err());
+        let later = "2026-01-01T00:31:00Z";
+        assert!(nonces.take(at(later), later, "m").is_ok());
+        assert_eq!(nonces.seen.len(), 1);
+        let expired = nonces.take(at(later), NOW, "n").unwrap_err();
+        assert_eq!(expired.code, "InvalidTimeStamp.Expired");
+    }
+}
