@@ -10,6 +10,7 @@
 mod access;
 mod backends;
 mod balancers;
+mod context;
 mod groups;
 mod instances;
 mod listeners;
@@ -32,6 +33,7 @@ pub use rules::Rules;
 pub use settings::Protocol;
 pub use state::{Backend, Balancer, Group, Kind, Listener, State};
 
+use context::{Answered, Context, fields};
 use rules::Bucket;
 
 /// The version of the API.
@@ -44,18 +46,6 @@ pub struct Cloud {
     state: State,
     bucket: Bucket,
 }
-
-/// What an action knows besides the state and its parameters.
-#[derive(Clone, Copy, Debug)]
-struct Context<'a> {
-    rules: &'a Rules,
-    now: Timestamp,
-    /// The name of the action.
-    action: &'a str,
-}
-
-/// The answer of an action, without the id of the request.
-type Answered = Result<Map<String, Value>, Refusal>;
 
 #[derive(Clone, Copy)]
 enum Action {
@@ -184,13 +174,5 @@ impl Cloud {
     /// Puts an earlier state back, when the new one could not be stored.
     pub(crate) fn restore(&mut self, state: State) {
         self.state = state;
-    }
-}
-
-/// An object as a map.
-fn fields(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
     }
 }
