@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use reeve_clock::Clock;
@@ -49,7 +50,7 @@ struct Site {
     folder: PathBuf,
     second: u8,
     third: u8,
-    _server: Server,
+    server: Server,
 }
 
 /// A process that is killed when this is dropped.
@@ -153,7 +154,7 @@ fn site(test: u8) -> Option<Site> {
         folder,
         second,
         third,
-        _server: server,
+        server,
     })
 }
 
@@ -210,9 +211,10 @@ impl Site {
     async fn change(&mut self, call: Parameters) {
         let before = self.progress.borrow().loaded;
         self.run(call).await;
+        let state = Arc::clone(&self.server.world().states().borrow());
         let loaded = self
             .progress
-            .wait_for(|now| now.loaded > before && now.current);
+            .wait_for(|now| now.loaded > before && now.has(&state));
         timeout(PATIENCE, loaded).await.unwrap().unwrap();
     }
 

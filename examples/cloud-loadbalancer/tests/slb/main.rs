@@ -2,6 +2,7 @@
 
 mod killed;
 mod provider;
+mod rolling;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,21 +17,26 @@ use slbd::server::{Server, Settings};
 
 /// A cloud with the access key `id` and three instances.
 fn cloud(lag: SignedDuration, provision: SignedDuration) -> Server {
+    let rules = Rules {
+        lag,
+        provision,
+        ..Rules::default()
+    };
+    let server = cloud_with(rules);
+    let instances = (1..=3).map(|n| (format!("i-{n}"), Ipv4Addr::new(127, 77, 0, n)));
+    server.world().set_instances(&instances.collect()).unwrap();
+    server
+}
+
+fn cloud_with(rules: Rules) -> Server {
     let settings = Settings {
-        rules: Rules {
-            lag,
-            provision,
-            ..Rules::default()
-        },
+        rules,
         keys: BTreeMap::from([("id".to_owned(), "secret".to_owned())]),
         file: None,
         clock: Clock::system(),
     };
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let server = Server::start(any, any, settings).unwrap();
-    let instances = (1..=3).map(|n| (format!("i-{n}"), Ipv4Addr::new(127, 77, 0, n)));
-    server.world().set_instances(&instances.collect()).unwrap();
-    server
+    Server::start(any, any, settings).unwrap()
 }
 
 fn slb(api: SocketAddr) -> Slb {

@@ -28,12 +28,11 @@ const MOST_INFO: u64 = 64 << 10;
 const MOST_OLD: usize = 20;
 
 /// How far the data plane is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Progress {
     /// How many configurations were loaded.
     pub loaded: u64,
-    /// Whether the newest state is loaded.
-    pub current: bool,
+    state: Option<Arc<State>>,
 }
 
 /// HAProxy, started from `program` with files in `folder`.
@@ -42,6 +41,17 @@ pub struct HaProxy {
     program: PathBuf,
     folder: PathBuf,
     progress: watch::Sender<Progress>,
+}
+
+// === impl Progress ===
+
+impl Progress {
+    /// Whether `state`, of [`World::states`](crate::server::World::states), is loaded.
+    #[must_use]
+    pub fn has(&self, state: &Arc<State>) -> bool {
+        let loaded = self.state.as_ref();
+        loaded.is_some_and(|loaded| Arc::ptr_eq(loaded, state))
+    }
 }
 
 // === impl HaProxy ===
@@ -105,9 +115,10 @@ impl HaProxy {
                     }
                 }
             }
-            let current = !failed && !states.has_changed().unwrap_or(false);
-            self.progress
-                .send_modify(|progress| progress.current = current);
+            if !failed {
+                self.progress
+                    .send_modify(|progress| progress.state = Some(state));
+            }
             let died = async {
                 match &mut running {
                     Some(child) if !failed => {
