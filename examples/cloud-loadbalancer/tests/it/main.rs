@@ -1,0 +1,6 @@
+//! The program as its users run it, on the built-in API server under paused time, with a cloud in memory.
+
+mod world;
+
+mod crashes;
+mod sync;

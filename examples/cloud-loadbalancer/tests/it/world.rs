@@ -1,0 +1,568 @@
+//! The environment of one case: an API server, a cloud, and processes to start and to crash.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use cloud_loadbalancer::identity::{FINALIZER, SERVICE_TAG, UID_TAG};
+use cloud_loadbalancer::model::{LbId, ListenerKey, Protocol, Server as Target};
+use cloud_loadbalancer::provider::Error;
+use cloud_loadbalancer::provider::layer::{Call, Layer, Layered};
+use cloud_loadbalancer::provider::memory::{self, Cloud, Snapshot};
+use cloud_loadbalancer::{NAME, Settings};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube_client::client::Body;
+use kube_core::ResourceExt;
+use kube_core::params::ListParams;
+use parking_lot::Mutex;
+use reeve_apiserver::rbac::User;
+use reeve_controller::client::{Object, Patch, optional};
+use reeve_controller::testing::{Cluster, Running, Server, Setup};
+use reeve_controller::{Manager, ObjectKey, leader_election, manager};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+const TOKEN: &str = "the program's";
+
+/// A case: an API server with the manifests, three nodes, and an empty cloud.
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
+    pub(crate) cloud: Cloud,
+    pub(crate) effects: Effects,
+    pub(crate) settings: Settings,
+    /// The layers of the tests around the cloud, outermost last.
+    pub(crate) faults: Mutex<Option<Faults>>,
+}
+
+/// The side of an effect at which a process crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It did not happen.
+    Before,
+    /// It happened, and the process never sees the answer.
+    After,
+}
+
+/// The calls of the cloud and the writes of Services, counted, and the one at which the process crashes.
+#[derive(Clone, Default)]
+pub(crate) struct Effects(Arc<Counted>);
+
+#[derive(Default)]
+struct Counted {
+    count: AtomicUsize,
+    crash: Mutex<Option<(usize, Phase)>>,
+    crashed: Notify,
+    names: Mutex<Vec<String>>,
+    /// Load balancers that were created for a Service without a finalizer.
+    violations: Mutex<Vec<String>>,
+}
+
+/// Failures of the cloud: before the call, and after it took effect.
+#[derive(Clone)]
+pub(crate) struct Faults {
+    pub(crate) random: Arc<reeve_clock::Clock>,
+    /// The percentage of each.
+    pub(crate) percent: u64,
+}
+
+/// The layer of a process.
+struct Watched {
+    effects: Effects,
+    client: reeve_controller::Client,
+    faults: Option<Faults>,
+}
+
+/// Runs one case under paused time.
+pub(crate) fn run(case: impl AsyncFnOnce(World)) {
+    run_with(memory::Settings::default(), case);
+}
+
+/// Runs one case with this cloud.
+pub(crate) fn run_with(cloud: memory::Settings, case: impl AsyncFnOnce(World)) {
+    let account = User::service_account("kube-system", NAME, "");
+    let setup = Setup::new().server(Server::BuiltIn);
+    let setup = setup.api_server(move |server| server.rbac().token(TOKEN, account));
+    setup.run(async |cluster| case(World::new(cluster, cloud).await).await);
+}
+
+/// The key of the Service `name`.
+pub(crate) fn key(name: &str) -> ObjectKey {
+    ObjectKey::namespaced("default", name)
+}
+
+/// The manifests, by kind.
+pub(crate) fn manifest<K: Object>(kind: &str) -> K {
+    let text = include_str!("../../manifests/rbac.yaml");
+    let mut parts = text.split("\n---\n");
+    let wanted = format!("kind: {kind}\n");
+    let part = parts.find(|part| part.contains(&wanted));
+    serde_saphyr::from_str(part.unwrap_or_else(|| panic!("a {kind}"))).unwrap()
+}
+
+// === impl World ===
+
+impl World {
+    async fn new(cluster: Cluster, cloud: memory::Settings) -> Self {
+        let client = cluster.client();
+        client
+            .create(&manifest::<ClusterRole>("ClusterRole"))
+            .await
+            .unwrap();
+        client
+            .create(&manifest::<ClusterRoleBinding>("ClusterRoleBinding"))
+            .await
+            .unwrap();
+        let world = Self {
+            cluster,
+            cloud: Cloud::new(cloud),
+            effects: Effects::default(),
+            settings: Settings::new("test".parse().unwrap()),
+            faults: Mutex::default(),
+        };
+        for number in 1..=3 {
+            world.node(&format!("n{number}"), json!({})).await;
+        }
+        world
+    }
+
+    // --- processes
+
+    pub(crate) async fn start(&self) -> Running {
+        self.start_with(self.settings.clone()).await
+    }
+
+    pub(crate) async fn start_with(&self, settings: Settings) -> Running {
+        self.build(self.manager(), settings).await
+    }
+
+    /// Starts one of several copies.
+    pub(crate) async fn start_copy(&self, name: &str) -> Running {
+        let lease = leader_election::Options::new("kube-system", NAME).identity(name);
+        let builder = self.manager().leader_election(lease);
+        self.build(builder, self.settings.clone()).await
+    }
+
+    fn manager(&self) -> manager::Builder {
+        let server = self.cluster.built_in().unwrap();
+        let kube = self.effects.counting(server.client_with(Some(TOKEN)));
+        Manager::builder(kube).clock(self.cluster.clock().clone())
+    }
+
+    async fn build(&self, builder: manager::Builder, settings: Settings) -> Running {
+        let layer = Watched {
+            effects: self.effects.clone(),
+            client: self.cluster.client(),
+            faults: self.faults.lock().clone(),
+        };
+        let provider = Layered::new(Arc::new(self.cloud.clone()), layer);
+        let built = cloud_loadbalancer::build(builder, Arc::new(provider), settings).await;
+        self.cluster.start(&built.unwrap())
+    }
+
+    /// Runs a process until `act` is complete, and a fresh one after each crash.
+    pub(crate) async fn supervised(&self, act: impl Future<Output = ()>) {
+        let mut running = self.start().await;
+        let mut act = pin!(act);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.effects.0.crashed.notified() => {
+                    running.crash().await;
+                    running = self.start().await;
+                }
+                () = &mut act => break,
+            }
+        }
+        running.end().await;
+    }
+
+    // --- objects
+
+    pub(crate) async fn node(&self, name: &str, more: Value) {
+        let number = name.trim_start_matches('n');
+        let mut node = json!({
+            "metadata": {"name": name},
+            "spec": {"providerID": format!("sim://r1.i-{number}")},
+        });
+        merge(&mut node, more);
+        self.cluster.create::<Node>(node).await;
+    }
+
+    /// Creates a Service of type LoadBalancer with the port 80, changed by `more`.
+    pub(crate) async fn service(&self, name: &str, more: Value) -> Service {
+        let mut service = json!({
+            "metadata": {"namespace": "default", "name": name},
+            "spec": {"type": "LoadBalancer", "selector": {"app": name},
+                "ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
+        });
+        merge(&mut service, more);
+        self.cluster.create(service).await
+    }
+
+    /// Creates the EndpointSlice of a Service: addresses, nodes, and whether each is ready.
+    pub(crate) async fn endpoints(&self, service: &str, endpoints: &[(&str, &str, bool)]) {
+        let all = endpoints.iter().map(|(address, node, ready)| {
+            json!({"addresses": [address], "nodeName": node, "conditions": {"ready": ready}})
+        });
+        let slice = json!({
+            "metadata": {"namespace": "default", "name": format!("{service}-1"),
+                "labels": {"kubernetes.io/service-name": service}},
+            "addressType": "IPv4",
+            "endpoints": all.collect::<Vec<_>>(),
+            "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
+        });
+        let client = self.cluster.client();
+        if optional(
+            client
+                .get::<EndpointSlice>(&key(&format!("{service}-1")))
+                .await,
+        )
+        .unwrap()
+        .is_some()
+        {
+            let patch = Patch::merge(json!({"endpoints": slice["endpoints"]}));
+            let patched = client
+                .patch::<EndpointSlice>(&key(&format!("{service}-1")), patch)
+                .await;
+            patched.unwrap();
+        } else {
+            self.cluster.create::<EndpointSlice>(slice).await;
+        }
+    }
+
+    pub(crate) async fn get(&self, name: &str) -> Option<Service> {
+        optional(self.cluster.client().get(&key(name)).await).unwrap()
+    }
+
+    pub(crate) async fn patch(&self, name: &str, patch: Value) {
+        let patched = self
+            .cluster
+            .client()
+            .patch::<Service>(&key(name), Patch::merge(patch))
+            .await;
+        patched.unwrap();
+    }
+
+    /// Sets annotations of this controller; null removes one.
+    pub(crate) async fn annotate(&self, name: &str, annotations: Value) {
+        let all = annotations.as_object().unwrap().iter();
+        let all: serde_json::Map<_, _> = all
+            .map(|(name, value)| (format!("lb.reeve.dev/{name}"), value.clone()))
+            .collect();
+        self.patch(name, json!({"metadata": {"annotations": all}}))
+            .await;
+    }
+
+    pub(crate) async fn patch_node(&self, name: &str, patch: Value) {
+        let node = ObjectKey::cluster(name);
+        let patched = self
+            .cluster
+            .client()
+            .patch::<Node>(&node, Patch::merge(patch))
+            .await;
+        patched.unwrap();
+    }
+
+    pub(crate) async fn delete<K: Object>(&self, key: &ObjectKey) {
+        let deleted = self
+            .cluster
+            .client()
+            .delete::<K>(key, &Default::default())
+            .await;
+        deleted.unwrap();
+    }
+
+    /// The published addresses of a Service.
+    pub(crate) async fn addresses(&self, name: &str) -> Vec<String> {
+        let service = self.get(name).await;
+        let status = service.and_then(|service| service.status?.load_balancer?.ingress);
+        let all = status.into_iter().flatten();
+        all.filter_map(|one| one.ip.or(one.hostname)).collect()
+    }
+
+    /// The reasons of the Events about a Service, each once.
+    pub(crate) async fn reasons(&self, name: &str) -> BTreeSet<String> {
+        let events = self.events(name).await;
+        events
+            .into_iter()
+            .filter_map(|event| event.reason)
+            .collect()
+    }
+
+    pub(crate) async fn events(&self, name: &str) -> Vec<Event> {
+        let all = self
+            .cluster
+            .client()
+            .list::<Event>(Some("default"), &ListParams::default())
+            .await;
+        let mut all = all.unwrap().items;
+        all.retain(|event| {
+            let about = event.regarding.as_ref();
+            about.is_some_and(|about| about.name.as_deref() == Some(name))
+        });
+        all
+    }
+
+    pub(crate) async fn until_reason(&self, name: &str, reason: &str) {
+        let what = format!("{name} has an Event {reason}");
+        let reported = async || {
+            let reasons = self.reasons(name).await;
+            if reasons.contains(reason) {
+                Ok(())
+            } else {
+                Err(format!("{reasons:?}"))
+            }
+        };
+        self.cluster.eventually(&what, reported).await;
+    }
+
+    // --- the cloud
+
+    /// The load balancers of a Service's uid, all states.
+    pub(crate) fn of(&self, service: &Service) -> Vec<Snapshot> {
+        let uid = service.metadata.uid.clone();
+        let mut all = self.cloud.all();
+        all.retain(|one| one.about.tags.get(UID_TAG).cloned() == uid);
+        all
+    }
+
+    /// The only load balancer of a Service.
+    pub(crate) async fn only(&self, name: &str) -> Snapshot {
+        let service = self.get(name).await.expect("the Service");
+        let mut all = self.of(&service);
+        assert_eq!(all.len(), 1, "{all:?}");
+        all.remove(0)
+    }
+
+    pub(crate) fn balancer(&self, id: &LbId) -> Option<Snapshot> {
+        self.cloud.all().into_iter().find(|one| one.about.id == *id)
+    }
+
+    /// Waits until the Service is served as it should be: one load balancer, its listeners run with all nodes behind
+    /// them, the address is published, the hash is stored.
+    pub(crate) async fn until_served(&self, name: &str, ports: &[u16]) -> Snapshot {
+        let what = format!("{name} is served at {ports:?}");
+        self.cluster
+            .eventually(&what, async || self.served(name, ports).await)
+            .await
+    }
+
+    pub(crate) async fn served(&self, name: &str, ports: &[u16]) -> Result<Snapshot, String> {
+        let service = self.get(name).await.ok_or("no Service")?;
+        let mut all = self.of(&service);
+        let Some(one) = all.pop().filter(|_| all.is_empty()) else {
+            return Err(format!("{} load balancers too many, or none", all.len()));
+        };
+        let wanted: BTreeSet<_> = ports.iter().map(|port| tcp(*port)).collect();
+        let running = one.listeners.iter().filter(|listener| listener.running);
+        let running: BTreeSet<_> = running.map(|listener| listener.key).collect();
+        if running != wanted
+            || one.listeners.len() != ports.len()
+            || one.groups.len() != ports.len()
+        {
+            return Err(format!("{one:?}"));
+        }
+        if one.groups.iter().any(|group| group.backends.len() != 3) {
+            return Err(format!("backends: {:?}", one.groups));
+        }
+        if !one.about.delete_protection || !one.about.modification_protection {
+            return Err(format!("not protected: {:?}", one.about));
+        }
+        let addresses = self.addresses(name).await;
+        if addresses != [one.about.address.to_string()] {
+            return Err(format!("published: {addresses:?}"));
+        }
+        let labels = service.labels();
+        let id = labels.get("lb.reeve.dev/loadbalancer-id");
+        if id != Some(&one.about.id.0) || !labels.contains_key("lb.reeve.dev/hash") {
+            return Err(format!("labels: {labels:?}"));
+        }
+        if !service.finalizers().contains(&FINALIZER.to_owned()) {
+            return Err("no finalizer".to_owned());
+        }
+        Ok(one)
+    }
+
+    /// Waits until the Service and its load balancer are gone.
+    pub(crate) async fn until_gone(&self, name: &str) {
+        let what = format!("{name} is gone");
+        self.cluster
+            .eventually(&what, async || self.get(name).await.is_none())
+            .await;
+        assert_eq!(self.cloud.all(), [], "no Service, no load balancer");
+    }
+
+    /// The calls that changed the cloud since the last look.
+    pub(crate) fn changes(&self) -> Vec<&'static str> {
+        let calls = self.cloud.calls();
+        self.cloud.clear_calls();
+        let reads = ["find", "describe", "groups", "listeners"];
+        let changes = calls.into_iter().filter(|call| !reads.contains(&call.name));
+        changes.map(|call| call.name).collect()
+    }
+
+    /// Lets time pass: all effects of former steps have happened then.
+    pub(crate) async fn quiet(&self) {
+        sleep(Duration::from_secs(60)).await;
+    }
+}
+
+/// The TCP listener of a port.
+pub(crate) fn tcp(port: u16) -> ListenerKey {
+    ListenerKey {
+        port,
+        protocol: Protocol::Tcp,
+    }
+}
+
+/// The instances and addresses in the groups of a load balancer.
+pub(crate) fn targets(snapshot: &Snapshot) -> BTreeSet<String> {
+    let backends = snapshot.groups.iter().flat_map(|group| &group.backends);
+    let name = |server: &Target| server.to_string();
+    backends.map(|backend| name(&backend.server)).collect()
+}
+
+/// A JSON merge patch.
+fn merge(value: &mut Value, patch: Value) {
+    let Value::Object(patch) = patch else {
+        *value = patch;
+        return;
+    };
+    if !value.is_object() {
+        *value = json!({});
+    }
+    for (key, new) in patch {
+        merge(&mut value[key], new);
+    }
+}
+
+// === impl Effects ===
+
+impl Effects {
+    /// Crashes the process at the `number`-th effect from now.
+    pub(crate) fn arm(&self, number: usize, phase: Phase) {
+        self.0.names.lock().clear();
+        self.0.count.store(0, Ordering::Relaxed);
+        *self.0.crash.lock() = Some((number, phase));
+    }
+
+    /// Whether the process was crashed.
+    pub(crate) fn fired(&self) -> bool {
+        self.0.crash.lock().is_none()
+    }
+
+    /// The effects since [`Effects::arm`].
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.0.names.lock().clone()
+    }
+
+    pub(crate) fn violations(&self) -> Vec<String> {
+        self.0.violations.lock().clone()
+    }
+
+    async fn before(&self, name: &str) -> usize {
+        let number = self.0.count.fetch_add(1, Ordering::Relaxed) + 1;
+        self.0.names.lock().push(name.to_owned());
+        self.crash_at(number, Phase::Before).await;
+        number
+    }
+
+    async fn crash_at(&self, number: usize, phase: Phase) {
+        let hit = self
+            .0
+            .crash
+            .lock()
+            .take_if(|at| *at == (number, phase))
+            .is_some();
+        if hit {
+            self.0.crashed.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// A client whose writes of Services count.
+    fn counting(&self, kube: kube_client::Client) -> kube_client::Client {
+        let namespace = kube.default_namespace().to_owned();
+        let effects = self.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let (kube, effects) = (kube.clone(), effects.clone());
+            async move {
+                let path = request.uri().path();
+                if request.method() == http::Method::GET || !path.contains("/services/") {
+                    return kube.send(request).await;
+                }
+                let name = if path.ends_with("/status") {
+                    "write status"
+                } else {
+                    "write Service"
+                };
+                let number = effects.before(name).await;
+                let answer = kube.send(request).await;
+                effects.crash_at(number, Phase::After).await;
+                answer
+            }
+        });
+        kube_client::Client::new(service, namespace)
+    }
+}
+
+// === impl Watched ===
+
+impl Watched {
+    /// Before a creation: the Service exists, and has its finalizer.
+    async fn check(&self, call: &Call<'_>) {
+        let Some(create) = call.create else { return };
+        let name = create.tags[SERVICE_TAG].split_once('/').unwrap();
+        let key = ObjectKey::namespaced(name.0, name.1);
+        let service = optional(self.client.get::<Service>(&key).await).unwrap();
+        let held = service.is_some_and(|service| {
+            service.finalizers().contains(&FINALIZER.to_owned())
+                && service.metadata.deletion_timestamp.is_none()
+                && service.metadata.uid.as_ref() == create.tags.get(UID_TAG)
+        });
+        if !held {
+            self.effects.0.violations.lock().push(key.to_string());
+        }
+    }
+
+    fn fault(&self) -> Option<Error> {
+        use cloud_loadbalancer::provider::Kind;
+        let faults = self.faults.as_ref()?;
+        let hit = faults.random.random().below(100) < faults.percent;
+        hit.then(|| Error::new(Kind::Unavailable, "ServiceUnavailable", "no answer"))
+    }
+}
+
+impl Layer for Watched {
+    type Started = usize;
+
+    fn before<'a>(&'a self, call: &'a Call<'a>) -> BoxFuture<'a, Result<usize, Error>> {
+        async move {
+            let number = self.effects.before(call.name).await;
+            self.check(call).await;
+            self.fault().map_or(Ok(number), Err)
+        }
+        .boxed()
+    }
+
+    fn after<'a>(
+        &'a self,
+        _: &'a Call<'a>,
+        number: usize,
+        _: Result<(), &'a Error>,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        async move {
+            self.effects.crash_at(number, Phase::After).await;
+            self.fault().map_or(Ok(()), Err)
+        }
+        .boxed()
+    }
+}
