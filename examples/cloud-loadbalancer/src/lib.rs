@@ -27,6 +27,7 @@ pub mod intent;
 mod metrics;
 pub mod model;
 mod orphans;
+mod pace;
 pub mod plan;
 pub mod provider;
 mod remove;
@@ -50,6 +51,7 @@ use guard::Guard;
 use identity::ClusterId;
 use metrics::Metrics;
 use orphans::Orphans;
+use pace::Pace;
 use provider::Provider;
 use provider::layer::Layered;
 
@@ -82,6 +84,8 @@ pub struct Settings {
     pub dry_run: bool,
     /// The number of Services that are reconciled at once.
     pub workers: usize,
+    /// The largest number of calls to the cloud in a second. Fewer are made while the cloud throttles.
+    pub calls_per_second: u32,
 }
 
 /// The reason why the program cannot be built.
@@ -102,7 +106,7 @@ pub enum Error {
 
 impl Settings {
     /// The defaults for `cluster`: all Services without a class, a full comparison and a search for orphans every ten
-    /// minutes, three workers.
+    /// minutes, three workers, fifty calls a second.
     #[must_use]
     pub fn new(cluster: ClusterId) -> Self {
         Self {
@@ -114,6 +118,7 @@ impl Settings {
             gc_orphans: false,
             dry_run: false,
             workers: 3,
+            calls_per_second: 50,
         }
     }
 }
@@ -129,7 +134,8 @@ pub async fn build(
 ) -> Result<Manager, Error> {
     let manager = builder.build().await?;
     let metrics = Metrics::register(manager.metrics());
-    let guard = Guard::new(manager.leader_client(), metrics.clone());
+    let pace = Pace::new(Duration::from_secs(1) / settings.calls_per_second.max(1));
+    let guard = Guard::new(manager.leader_client(), metrics.clone(), pace);
     let provider: Arc<dyn Provider> = Arc::new(Layered::new(provider, guard));
     let orphans = Orphans {
         provider: Arc::clone(&provider),
@@ -179,7 +185,7 @@ fn watching(
         .watches::<EndpointSlice>(of_slices)
         .with_predicate(watches::slice_changed)
         .workers(workers)
-        .rate_limiter(ItemExponentialFailure::new(BACK_OFF.0, BACK_OFF.1))
+        .rate_limiter(ItemExponentialFailure::new(BACK_OFF.0, BACK_OFF.1).jitter(0.2))
         .reconcile_timeout(TIMEOUT)
         .complete(LoadBalancers {
             provider,

@@ -3,4 +3,10 @@
 mod world;
 
 mod crashes;
+mod defects;
+mod deletion;
+mod faults;
+mod nodes;
+mod reuse;
+mod rights;
 mod sync;

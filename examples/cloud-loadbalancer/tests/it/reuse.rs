@@ -1,0 +1,227 @@
+//! Load balancers that people made and Services use.
+
+use cloud_loadbalancer::model::{
+    AddressType, Create, Fixed, GroupId, HealthCheck, IpVersion, LbId, ListenerKey,
+    ListenerSettings, Probe, Scheduler,
+};
+use cloud_loadbalancer::provider::{Provider, Token};
+use k8s_openapi::api::core::v1::Service;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::sleep;
+
+use crate::world::{World, key, run, targets, tcp};
+
+/// A load balancer by hand, with a listener at port 22.
+pub(crate) async fn by_hand(world: &World, name: &str, ip_version: IpVersion) -> LbId {
+    let create = Create {
+        name: name.to_owned(),
+        fixed: Fixed {
+            address_type: AddressType::Internet,
+            ip_version,
+            subnet: None,
+            zone: None,
+            resource_group: None,
+        },
+        internet: None,
+        instance_charge: None,
+        spec: Some("slb.s3.large".to_owned()),
+        tags: Default::default(),
+    };
+    let id = world
+        .cloud
+        .create(&Token::new(name), &create)
+        .await
+        .unwrap();
+    sleep(Duration::from_secs(5)).await;
+    listen_by_hand(world, &id, tcp(22)).await;
+    id
+}
+
+pub(crate) async fn listen_by_hand(world: &World, id: &LbId, key: ListenerKey) -> GroupId {
+    let group = world.cloud.create_group(id, "ssh").await.unwrap();
+    let settings = ListenerSettings {
+        name: "by hand".to_owned(),
+        group: group.clone(),
+        scheduler: Scheduler::Rr,
+        affinity: None,
+        sources: Vec::new(),
+        health_check: HealthCheck {
+            probe: Probe::Tcp,
+            port: None,
+            interval: Duration::from_secs(9),
+            timeout: Duration::from_secs(9),
+            healthy: 9,
+            unhealthy: 9,
+        },
+        drain: None,
+        proxy_protocol: false,
+        certificate: None,
+    };
+    world
+        .cloud
+        .create_listener(id, key, &settings)
+        .await
+        .unwrap();
+    world.cloud.start_listener(id, key).await.unwrap();
+    group
+}
+
+pub(crate) fn reuse(id: &LbId) -> Value {
+    json!({"metadata": {"annotations": {"lb.reeve.dev/reuse": id}}})
+}
+
+fn ports(world: &World, id: &LbId) -> Vec<u16> {
+    let balancer = world.balancer(id).unwrap();
+    let mut ports: Vec<_> = balancer
+        .listeners
+        .iter()
+        .filter(|one| one.running)
+        .map(|one| one.key.port)
+        .collect();
+    ports.sort_unstable();
+    ports
+}
+
+async fn until_ports(world: &World, id: &LbId, wanted: &[u16]) {
+    let what = format!("{id} listens at {wanted:?}");
+    world
+        .cluster
+        .eventually_eq(&what, wanted.to_vec(), async || ports(world, id))
+        .await;
+}
+
+#[test]
+fn two_services_share_a_load_balancer_and_each_takes_its_own_listeners_with_it() {
+    run(async |world: World| {
+        let id = by_hand(&world, "shared", IpVersion::Ipv4).await;
+        let before = world.balancer(&id).unwrap();
+        world.changes();
+        let running = world.start().await;
+        world.service("web", reuse(&id)).await;
+        let mut api = reuse(&id);
+        api["spec"] = json!({"ports": [{"name": "tls", "port": 443}]});
+        world.service("api", api).await;
+        until_ports(&world, &id, &[22, 80, 443]).await;
+        world.quiet().await;
+        let address = before.about.address.to_string();
+        assert_eq!(world.addresses("web").await, [address.clone()]);
+        assert_eq!(world.addresses("api").await, [address]);
+        world.delete::<Service>(&key("web")).await;
+        until_ports(&world, &id, &[22, 443]).await;
+        world
+            .cluster
+            .eventually("web is gone", async || world.get("web").await.is_none())
+            .await;
+        world.delete::<Service>(&key("api")).await;
+        world
+            .cluster
+            .eventually("api is gone", async || world.get("api").await.is_none())
+            .await;
+        assert_eq!(world.balancer(&id).unwrap(), before, "as it was");
+        assert_eq!(world.cloud.created(), 1);
+        running.end().await;
+    });
+}
+
+#[test]
+fn attributes_of_a_reused_load_balancer_change_only_on_request() {
+    run(async |world: World| {
+        let id = by_hand(&world, "shared", IpVersion::Ipv4).await;
+        let running = world.start().await;
+        world.service("web", reuse(&id)).await;
+        until_ports(&world, &id, &[22, 80]).await;
+        world.quiet().await;
+        let about = world.balancer(&id).unwrap().about;
+        assert_eq!((&*about.name, &*about.spec), ("shared", "slb.s3.large"));
+        assert!(
+            about.tags.is_empty() && !about.delete_protection && !about.modification_protection
+        );
+        world.annotate("web", json!({"spec": "slb.s2.small"})).await;
+        world.quiet().await;
+        assert_eq!(world.balancer(&id).unwrap().about.spec, "slb.s2.small");
+        // A protection that people switched on is not lifted for them.
+        world
+            .cloud
+            .set_modification_protection(&id, true)
+            .await
+            .unwrap();
+        world.annotate("web", json!({"spec": "slb.s1.small"})).await;
+        world.until_reason("web", "SyncLoadBalancerFailed").await;
+        assert_eq!(world.balancer(&id).unwrap().about.spec, "slb.s2.small");
+        running.end().await;
+    });
+}
+
+#[test]
+fn a_load_balancer_of_another_service_is_not_reused() {
+    run(async |world: World| {
+        let running = world.start().await;
+        world.service("web", json!({})).await;
+        let made = world.until_served("web", &[80]).await;
+        let mut thief = reuse(&made.about.id);
+        thief["spec"] = json!({"ports": [{"port": 443}]});
+        world.service("thief", thief).await;
+        world.until_reason("thief", "SyncLoadBalancerFailed").await;
+        world.quiet().await;
+        world.served("web", &[80]).await.unwrap();
+        let note = world.events("thief").await[0].note.clone().unwrap();
+        assert!(
+            note.contains("can not reuse load balancer lb-1: a controller created it"),
+            "{note}"
+        );
+        running.end().await;
+    });
+}
+
+#[test]
+fn a_missing_load_balancer_is_reused_when_it_appears() {
+    run(async |world: World| {
+        let running = world.start().await;
+        world.service("web", reuse(&"lb-1".into())).await;
+        world.until_reason("web", "SyncLoadBalancerFailed").await;
+        let id = by_hand(&world, "shared", IpVersion::Ipv4).await;
+        until_ports(&world, &id, &[22, 80]).await;
+        running.end().await;
+    });
+}
+
+#[test]
+fn a_change_to_a_reused_load_balancer_and_back_leaves_nothing_behind() {
+    run(async |world: World| {
+        let shared = by_hand(&world, "shared", IpVersion::Ipv4).await;
+        let other = by_hand(&world, "other", IpVersion::Ipv4).await;
+        let running = world.start().await;
+        world.service("web", json!({})).await;
+        let own = world.until_served("web", &[80]).await.about.id;
+        world.annotate("web", json!({"reuse": shared})).await;
+        until_ports(&world, &shared, &[22, 80]).await;
+        world
+            .cluster
+            .eventually("the own one is gone", async || {
+                world.balancer(&own).is_none()
+            })
+            .await;
+        let address = world.balancer(&shared).unwrap().about.address.to_string();
+        assert_eq!(world.addresses("web").await, [address]);
+        world.annotate("web", json!({"reuse": other})).await;
+        until_ports(&world, &other, &[22, 80]).await;
+        until_ports(&world, &shared, &[22]).await;
+        world.annotate("web", json!({"reuse": null})).await;
+        world.until_served("web", &[80]).await;
+        until_ports(&world, &other, &[22]).await;
+        world.delete::<Service>(&key("web")).await;
+        world
+            .cluster
+            .eventually("web is gone", async || world.get("web").await.is_none())
+            .await;
+        let names: Vec<_> = world
+            .cloud
+            .all()
+            .into_iter()
+            .map(|one| (one.about.name.clone(), targets(&one).len()))
+            .collect();
+        assert_eq!(names, [("shared".to_owned(), 0), ("other".to_owned(), 0)]);
+        running.end().await;
+    });
+}
