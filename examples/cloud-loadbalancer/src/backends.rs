@@ -171,10 +171,7 @@ fn instance(provider_id: &str) -> Option<String> {
 
 /// The endpoints of the version that get traffic: the ready ones, or if there is none, those that end and still serve
 /// (KEP-1669).
-fn serving<'a>(
-    version: IpVersion,
-    slices: &'a [Arc<EndpointSlice>],
-) -> Vec<(&'a EndpointSlice, &'a Endpoint)> {
+fn serving(version: IpVersion, slices: &[Arc<EndpointSlice>]) -> Vec<(&EndpointSlice, &Endpoint)> {
     let family = match version {
         IpVersion::Ipv4 => "IPv4",
         IpVersion::Ipv6 => "IPv6",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use parking_lot::Mutex;
-use reeve_controller::{Context, ObjectKey, Outcome, Reconciler, Request, reconcile};
+use reeve_controller::{Context, ObjectKey, Outcome, Reconciler, Request, client, reconcile};
 use tokio::time::Instant;
 
 use crate::annotations::Annotations;
@@ -147,13 +147,11 @@ impl Reconciler for LoadBalancers {
         let Err(error) = result else {
             return result;
         };
-        let written = error
-            .source()
-            .downcast_ref::<reeve_controller::client::Error>();
-        if written.is_some_and(|error| error.is_conflict()) {
+        let written = error.source().downcast_ref::<client::Error>();
+        if written.is_some_and(client::Error::is_conflict) {
             return Ok(Outcome::requeue_after(STALE));
         }
-        if written.is_some_and(|error| error.is_not_found()) {
+        if written.is_some_and(client::Error::is_not_found) {
             // The Service is gone, as it may be without a finalizer.
             return Ok(Outcome::done());
         }

@@ -9,13 +9,16 @@
 //! | the calls, and their failures as one error | [`applier`] |
 //! | the marks of ownership, and the hash that saves comparisons | [`identity`], [`hash`] |
 //! | what to do for a Service, and the reconciler that does it | [`intent`], [`build`] |
+//! | the commands of the program | [`commands`], [`dev`] |
 
 pub mod annotations;
 pub mod applier;
 pub mod backends;
+pub mod commands;
 mod context;
 mod controller;
 pub mod desired;
+pub mod dev;
 pub mod diff;
 mod ensure;
 pub mod explain;

@@ -90,7 +90,7 @@ impl Orphans {
         match self.delete(balancer).await {
             Ok(()) => tracing::info!(%id, service, "deleted load balancer without a Service"),
             Err(error) => {
-                tracing::warn!(%id, %error, "could not delete load balancer without a Service")
+                tracing::warn!(%id, %error, "could not delete load balancer without a Service");
             }
         }
     }

@@ -219,7 +219,7 @@ impl fmt::Display for Notice {
             Self::Problem(problem) => problem.fmt(f),
             Self::Immutable { field, is, wanted } => write!(
                 f,
-                "{field} is {is} and cannot change to {wanted}; create the Service anew for that"
+                "{field} is {is} and cannot change to {wanted}; create the Service again to change it"
             ),
             Self::Conflict(ListenerKey { port, protocol }) => {
                 let space = if *protocol == Protocol::Udp {

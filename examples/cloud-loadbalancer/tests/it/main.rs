@@ -7,6 +7,7 @@ mod defects;
 mod deletion;
 mod faults;
 mod nodes;
+mod readme;
 mod reuse;
 mod rights;
 mod sync;

@@ -105,7 +105,7 @@ fn two_services_share_a_load_balancer_and_each_takes_its_own_listeners_with_it()
         until_ports(&world, &id, &[22, 80, 443]).await;
         world.quiet().await;
         let address = before.about.address.to_string();
-        assert_eq!(world.addresses("web").await, [address.clone()]);
+        assert_eq!(world.addresses("web").await, std::slice::from_ref(&address));
         assert_eq!(world.addresses("api").await, [address]);
         world.delete::<Service>(&key("web")).await;
         until_ports(&world, &id, &[22, 443]).await;

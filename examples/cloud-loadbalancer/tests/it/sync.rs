@@ -452,7 +452,7 @@ fn an_attribute_that_cannot_change_is_reported_and_left() {
             .into_iter()
             .filter_map(|event| event.note)
             .collect();
-        let wanted = "address-type is internet and cannot change to intranet; create the Service anew for that";
+        let wanted = "address-type is internet and cannot change to intranet; create the Service again to change it";
         assert!(notes.iter().any(|note| note == wanted), "{notes:?}");
         running.end().await;
     });
