@@ -14,6 +14,7 @@ use cloud_loadbalancer::dev::{BoxError, Dev};
 use cloud_loadbalancer::identity::ClusterId;
 use cloud_loadbalancer::provider::Provider;
 use cloud_loadbalancer::provider::memory::Cloud;
+use cloud_loadbalancer::provider::slb::{self, Slb};
 use cloud_loadbalancer::{NAME, Settings};
 use reeve_clock::Clock;
 use reeve_controller::client::Client;
@@ -47,6 +48,25 @@ enum Command {
 enum ProviderName {
     /// A cloud in memory, which is gone at the end of the process: for trying out.
     Memory,
+    /// Alibaba's RPC API for classic load balancers, which slbd has too.
+    Slb,
+}
+
+/// The options of `--provider=slb`.
+#[derive(Debug, clap::Args)]
+struct SlbArguments {
+    /// The address of the API.
+    #[arg(long, value_name = "URL", default_value = "https://slb.aliyuncs.com")]
+    slb_endpoint: String,
+    /// The region.
+    #[arg(long, value_name = "REGION", default_value = "cn-hangzhou")]
+    slb_region: String,
+    /// The file with the access key: ID=SECRET.
+    #[arg(long, value_name = "FILE", required_if_eq("provider", "slb"))]
+    slb_key_file: Option<PathBuf>,
+    /// The seconds until a search shows a load balancer whose creation was not answered.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    slb_visible_within: u64,
 }
 
 #[derive(Debug, clap::Args)]
@@ -57,6 +77,8 @@ struct Common {
     /// The cloud.
     #[arg(long, value_enum, default_value = "memory", value_name = "NAME")]
     provider: ProviderName,
+    #[command(flatten)]
+    slb: SlbArguments,
     /// Leave Services without spec.loadBalancerClass to others: only those with the class reeve.dev/lb are served.
     #[arg(long)]
     no_default_class: bool,
@@ -117,12 +139,29 @@ struct DevArguments {
     tour: bool,
 }
 
+// === impl SlbArguments ===
+
+impl SlbArguments {
+    fn provider(&self) -> Result<Slb, BoxError> {
+        let file = self
+            .slb_key_file
+            .as_ref()
+            .ok_or("--slb-key-file is missing")?;
+        let (id, secret) = slb::read_key(file)?;
+        let (endpoint, region) = (&self.slb_endpoint, &self.slb_region);
+        let client = slbd::client::Client::new(endpoint, &id, &secret, region, Clock::system())?;
+        let visible_within = Duration::from_secs(self.slb_visible_within);
+        Ok(Slb::new(client, visible_within))
+    }
+}
+
 // === impl Common ===
 
 impl Common {
-    fn provider(&self) -> Arc<dyn Provider> {
+    fn provider(&self) -> Result<Arc<dyn Provider>, BoxError> {
         match self.provider {
-            ProviderName::Memory => Arc::new(Cloud::default()),
+            ProviderName::Memory => Ok(Arc::new(Cloud::default())),
+            ProviderName::Slb => Ok(Arc::new(self.slb.provider()?)),
         }
     }
 
@@ -174,7 +213,7 @@ async fn run(arguments: Run) -> Result<(), BoxError> {
     }
     let program = Program::new(NAME, env!("CARGO_PKG_VERSION"));
     let builder = Manager::from_options(&arguments.options, program).await?;
-    let provider = arguments.common.provider();
+    let provider = arguments.common.provider()?;
     let manager = cloud_loadbalancer::build(builder, provider, settings).await?;
     Ok(manager.run_until_signal().await?)
 }
@@ -193,7 +232,7 @@ async fn plan(arguments: Plan) -> Result<(), BoxError> {
             Objects::fetch(&key, &Client::new(kube)).await?
         }
     };
-    let provider = arguments.common.provider();
+    let provider = arguments.common.provider()?;
     print(
         &objects
             .plan(&*provider, &arguments.common.settings())

@@ -12,6 +12,8 @@
 mod listener;
 mod wire;
 
+use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -35,6 +37,23 @@ const SMALLEST: &str = "slb.s1.small";
 pub struct Slb {
     client: Client,
     visible_within: Duration,
+}
+
+/// Reads an access key, `ID=SECRET`, from a file such as a mounted Secret.
+///
+/// # Errors
+/// When the file cannot be read or holds something else. The error does not show its text.
+pub fn read_key(file: &Path) -> io::Result<(String, String)> {
+    let named = |kind, text: &str| io::Error::new(kind, format!("{}: {text}", file.display()));
+    let text = std::fs::read_to_string(file);
+    let text = text.map_err(|error| named(error.kind(), &error.to_string()))?;
+    let key = text.trim().split_once('=');
+    let key = key.filter(|(id, secret)| !id.is_empty() && !secret.is_empty());
+    let (id, secret) = key.ok_or_else(|| {
+        let text = "not an access key of the form ID=SECRET";
+        named(io::ErrorKind::InvalidData, text)
+    })?;
+    Ok((id.to_owned(), secret.to_owned()))
 }
 
 // === impl Slb ===

@@ -2,18 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cloud_loadbalancer::Settings;
+use cloud_loadbalancer::provider::slb::read_key;
 use futures::{StreamExt, stream};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Node, Service};
 use reeve_apiserver::{ApiServer, Serving};
 use reeve_controller::client::{Patch, optional};
-use reeve_controller::{Client, Manager, ObjectKey};
+use reeve_controller::{Client, ObjectKey};
 use serde_json::{Value, json};
 use slbd::server::{Fault, Rule, Server};
 use tokio::time::{Instant, sleep};
@@ -21,27 +23,8 @@ use tokio::time::{Instant, sleep};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The histories that run at once: they mostly wait.
 const AT_ONCE: usize = 6;
-/// The variables of a controller process: the API server and the cloud.
-const API: &str = "REEVE_KILLED_API";
-const CLOUD: &str = "REEVE_KILLED_CLOUD";
-/// This test, which is the controller when it has the variables.
-const TEST: &str = "killed::a_controller_killed_at_any_call_leaves_exactly_one_load_balancer";
-
-/// The controller of `variables`, until it is killed.
-async fn controller(api: &str, cloud: &str) {
-    let config = kube_client::Config::new(api.parse().unwrap());
-    let client = kube_client::Client::try_from(config).unwrap();
-    let provider = super::slb(cloud.parse().unwrap());
-    let settings = Settings::new("test".parse().unwrap());
-    let builder = Manager::builder(client);
-    let manager = cloud_loadbalancer::build(builder, Arc::new(provider), settings);
-    manager
-        .await
-        .unwrap()
-        .run(Default::default())
-        .await
-        .unwrap();
-}
+/// Numbers the folders of this process.
+static WORLDS: AtomicUsize = AtomicUsize::new(0);
 
 /// A controller process, killed when this is dropped.
 struct Controller(Child);
@@ -56,9 +39,17 @@ impl Drop for Controller {
 /// An API server, a cloud, and a client of the first.
 struct World {
     _api: ApiServer,
-    serving: Serving,
+    _serving: Serving,
     cloud: Server,
     client: Client,
+    /// The kubeconfig and the access key of the controller.
+    folder: PathBuf,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
 }
 
 impl World {
@@ -67,11 +58,22 @@ impl World {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let serving = api.serve(any).await.unwrap();
         let client = Client::new(api.client());
-        let none = SignedDuration::ZERO;
+        // Searches lag behind: a new process cannot rely on them.
+        let (lag, provision) = (
+            SignedDuration::from_millis(300),
+            SignedDuration::from_millis(50),
+        );
+        let number = WORLDS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("slb-killed-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("kubeconfig"), serving.kubeconfig()).unwrap();
+        std::fs::write(folder.join("key"), "id=secret\n").unwrap();
         let world = Self {
-            cloud: super::cloud(none, none),
+            folder,
+            cloud: super::cloud(lag, provision),
             _api: api,
-            serving,
+            _serving: serving,
             client,
         };
         for number in 1..=2 {
@@ -86,10 +88,20 @@ impl World {
     }
 
     fn start(&self) -> Controller {
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args([TEST, "--exact", "--ignored"])
-            .env(API, self.serving.url())
-            .env(CLOUD, self.cloud.api().to_string())
+        let child = Command::new(env!("CARGO_BIN_EXE_ccm"))
+            .args(["run", "--cluster-id", "test", "--provider", "slb"])
+            .args(["--slb-endpoint", &format!("http://{}", self.cloud.api())])
+            .args(["--slb-visible-within", "1", "--slb-region", "cn-loopback"])
+            .arg("--slb-key-file")
+            .arg(self.folder.join("key"))
+            .arg("--kubeconfig")
+            .arg(self.folder.join("kubeconfig"))
+            .args([
+                "--metrics-bind-address",
+                "0",
+                "--health-probe-bind-address",
+                "0",
+            ])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
@@ -276,8 +288,26 @@ async fn a_controller_killed_at_every_fifth_call_leaves_exactly_one_load_balance
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "it takes minutes: cargo test -p cloud-loadbalancer --test slb -- --ignored"]
 async fn a_controller_killed_at_any_call_leaves_exactly_one_load_balancer() {
-    if let (Ok(api), Ok(cloud)) = (std::env::var(API), std::env::var(CLOUD)) {
-        return controller(&api, &cloud).await;
-    }
     histories(1).await;
+}
+
+#[test]
+fn a_key_file_that_holds_something_else_is_refused_without_showing_it() {
+    let file = std::env::temp_dir().join(format!("slb-key-{}", std::process::id()));
+    for text in ["hidden", "=hidden", "hidden="] {
+        std::fs::write(&file, text).unwrap();
+        let error = read_key(&file).unwrap_err().to_string();
+        assert!(
+            !error.contains("hidden") && error.contains("ID=SECRET"),
+            "{error}"
+        );
+    }
+    std::fs::write(&file, "id=se=cret\n").unwrap();
+    assert_eq!(
+        read_key(&file).unwrap(),
+        ("id".to_owned(), "se=cret".to_owned())
+    );
+    std::fs::remove_file(&file).unwrap();
+    let error = read_key(&file).unwrap_err().to_string();
+    assert!(error.starts_with(&file.display().to_string()), "{error}");
 }
