@@ -98,7 +98,7 @@ pub struct Fixed {
 /// A load balancer to create. [`Provider::create`](crate::provider::Provider::create) has the rules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Create {
-    /// The name. Two load balancers of an account have different names.
+    /// The name. In some clouds two load balancers of an account have different names.
     pub name: String,
     /// The attributes that cannot change later.
     pub fixed: Fixed,

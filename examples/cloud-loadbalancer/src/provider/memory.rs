@@ -3,7 +3,7 @@
 //! | rule | here |
 //! |---|---|
 //! | idempotency tokens | for a day a token answers with its first load balancer, though that be gone; other settings are [`Kind::TokenReused`] |
-//! | names are unique | `DuplicateLoadBalancerName` |
+//! | names are unique, unless set otherwise | `DuplicateLoadBalancerName` |
 //! | slow states | a new load balancer is pending, a deleted one is deleting; both refuse changes with [`Kind::Busy`] |
 //! | eventual consistency | [`Provider::find`] shows a new load balancer late; reads by id are current |
 //! | protections | of deletion, and of name, charges, size and bandwidth |
@@ -42,6 +42,8 @@ pub struct Settings {
     pub provisioning: Duration,
     /// The time until [`Provider::find`] shows a new load balancer.
     pub lag: Duration,
+    /// Whether two load balancers may not have one name.
+    pub unique_names: bool,
     /// The largest number of backends in a call.
     pub backends_per_call: usize,
     /// The largest number of load balancers.
@@ -86,6 +88,7 @@ impl Default for Settings {
             latency: Duration::from_millis(20),
             provisioning: Duration::from_secs(3),
             lag: Duration::from_secs(10),
+            unique_names: true,
             backends_per_call: 40,
             balancers: 1000,
             calls_per_second: None,
@@ -214,8 +217,8 @@ impl Provider for Cloud {
     }
 
     fn set_name<'a>(&'a self, id: &'a LbId, name: &'a str) -> Answer<'a, ()> {
-        self.run("set_name", &id.0, |state, _| {
-            state.check_name(name, Some(id))?;
+        self.run("set_name", &id.0, |state, settings| {
+            state.check_name(name, Some(id), settings)?;
             state.attribute(id)?.name = name.to_owned();
             Ok(())
         })

@@ -4,7 +4,7 @@
 use cloud_loadbalancer::provider::{Error, Kind};
 use serde_json::json;
 
-use crate::world::{Phase, World, key, run, targets, tcp};
+use crate::world::{Phase, World, key, run_with_equal_names, targets, tcp};
 
 /// Runs `act` once for each effect and side, crashes the process there, and checks what holds in every case. Returns the
 /// number of effects of an undisturbed run.
@@ -13,7 +13,7 @@ fn everywhere(creations: usize, prepare: impl AsyncFn(&World), act: impl AsyncFn
     for phase in [Phase::Before, Phase::After] {
         for number in 1.. {
             let mut fired = false;
-            run(async |world: World| {
+            run_with_equal_names(async |world: World| {
                 let steps = async {
                     prepare(&world).await;
                     world.effects.arm(number, phase);
@@ -136,7 +136,7 @@ fn a_crash_during_a_deletion_leaves_nothing() {
 fn a_crash_during_a_creation_that_a_deletion_follows_leaves_nothing() {
     for phase in [Phase::Before, Phase::After] {
         for number in 1..=20 {
-            run(async |world: World| {
+            run_with_equal_names(async |world: World| {
                 let steps = async {
                     world.effects.arm(number, phase);
                     world.service("web", json!({})).await;

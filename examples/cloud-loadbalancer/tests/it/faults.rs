@@ -9,13 +9,13 @@ use reeve_controller::testing::Rule;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{Faults, World, key, run, run_with};
+use crate::world::{Faults, World, key, run, run_with, run_with_equal_names};
 
 const MANY: usize = 200;
 
 #[test]
 fn two_hundred_services_converge_though_calls_fail_and_answers_are_lost() {
-    run(async |world: World| {
+    run_with_equal_names(async |world: World| {
         // Five of a hundred calls fail before they take effect, and five after.
         *world.faults.lock() = Some(Faults {
             random: Arc::new(world.cluster.clock().clone()),

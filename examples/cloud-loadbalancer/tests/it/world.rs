@@ -24,7 +24,7 @@ use kube_core::params::ListParams;
 use parking_lot::Mutex;
 use reeve_apiserver::rbac::User;
 use reeve_controller::client::{Object, Patch, optional};
-use reeve_controller::testing::{Cluster, Running, Server, Setup};
+use reeve_controller::testing::{Cluster, Patience, Running, Server, Setup};
 use reeve_controller::{Manager, ObjectKey, leader_election, manager};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -85,10 +85,23 @@ pub(crate) fn run(case: impl AsyncFnOnce(World)) {
     run_with(memory::Settings::default(), case);
 }
 
+/// Runs one case with a cloud that has no rule for names: nothing but tokens and tags prevents a second load balancer.
+pub(crate) fn run_with_equal_names(case: impl AsyncFnOnce(World)) {
+    let cloud = memory::Settings {
+        unique_names: false,
+        ..memory::Settings::default()
+    };
+    run_with(cloud, case);
+}
+
 /// Runs one case with this cloud.
 pub(crate) fn run_with(cloud: memory::Settings, case: impl AsyncFnOnce(World)) {
     let account = User::service_account("kube-system", NAME, "");
-    let setup = Setup::new().server(Server::BuiltIn);
+    let patience = Patience {
+        look_every: Duration::from_millis(200),
+        ..Patience::VIRTUAL
+    };
+    let setup = Setup::new().server(Server::BuiltIn).patience(patience);
     let setup = setup.api_server(move |server| server.rbac().token(TOKEN, account));
     setup.run(async |cluster| case(World::new(cluster, cloud).await).await);
 }

@@ -144,7 +144,7 @@ impl State {
                 message,
             ));
         }
-        self.check_name(&wanted.name, None)?;
+        self.check_name(&wanted.name, None, settings)?;
         if self.balancers.len() >= settings.balancers {
             let message = "The quota of load balancers is exhausted";
             return Err(Error::new(
@@ -225,9 +225,15 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn check_name(&self, name: &str, own: Option<&LbId>) -> Result<(), Error> {
+    pub(super) fn check_name(
+        &self,
+        name: &str,
+        own: Option<&LbId>,
+        settings: &Settings,
+    ) -> Result<(), Error> {
         let mut others = self.balancers.values().map(|entry| &entry.is.about);
-        if others.any(|other| other.name == name && Some(&other.id) != own) {
+        let taken = others.any(|other| other.name == name && Some(&other.id) != own);
+        if settings.unique_names && taken {
             let message = format!("There is a load balancer with the name {name}");
             return Err(Error::new(
                 Kind::Duplicate,
