@@ -10,4 +10,5 @@ mod nodes;
 mod readme;
 mod reuse;
 mod rights;
+mod slb;
 mod sync;

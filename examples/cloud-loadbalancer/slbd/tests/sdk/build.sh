@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the two SDKs of the vendor for Python once, and prints the line that makes the tests use it:
 #
-#     eval "$(examples/cloud-loadbalancer/slbd/tests/sdk/build.sh)" && cargo test -p slbd --test sdk
+#     eval "$(examples/cloud-loadbalancer/slbd/tests/sdk/build.sh)" && cargo test -p slbd --test it sdk
 #
 # Only that line goes to stdout. Needs Python 3 with venv, and PyPI.
 #

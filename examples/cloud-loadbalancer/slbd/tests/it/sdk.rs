@@ -1,20 +1,15 @@
 //! Both SDKs of the vendor drive the cloud. `tests/sdk/build.sh` installs them and prints the variable that names them.
 
-mod process;
-
 use std::process::Command;
 
-use process::Cloud;
+use reeve_apiserver::assets;
+
+use crate::process::Cloud;
 
 #[test]
 fn both_sdks_of_the_vendor_drive_the_cloud() {
-    let Some(python) = std::env::var_os("REEVE_SLB_PYTHON") else {
-        let required = std::env::var_os("REEVE_REQUIRE_ASSETS").is_some_and(|value| value == "1");
-        assert!(
-            !required,
-            "REEVE_SLB_PYTHON is not set, see tests/sdk/build.sh"
-        );
-        println!("SKIPPED: REEVE_SLB_PYTHON is not set, see tests/sdk/build.sh");
+    let remedy = "examples/cloud-loadbalancer/slbd/tests/sdk/build.sh sets it";
+    let Some(python) = assets::program("REEVE_SLB_PYTHON", remedy) else {
         return;
     };
     let cloud = Cloud::start(&[]);

@@ -286,7 +286,7 @@ async fn a_controller_killed_at_every_fifth_call_leaves_exactly_one_load_balance
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "it takes minutes: cargo test -p cloud-loadbalancer --test slb -- --ignored"]
+#[ignore = "it takes minutes: cargo test -p cloud-loadbalancer --test it killed -- --ignored"]
 async fn a_controller_killed_at_any_call_leaves_exactly_one_load_balancer() {
     histories(1).await;
 }

@@ -43,7 +43,6 @@ impl Cloud {
     }
 
     /// A client of it.
-    #[allow(dead_code, reason = "not every test of this folder uses it")]
     pub(crate) fn client(&self) -> Client {
         let endpoint = format!("http://{}", self.api);
         Client::new(&endpoint, "id", "secret", "cn-loopback", Clock::system()).unwrap()

@@ -1,12 +1,10 @@
 //! `kill -9` of the cloud: what was answered is there afterwards.
 
-mod process;
-
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
 
-use process::Cloud;
+use crate::process::Cloud;
 use slbd::client::{Created, Error};
 use slbd::parameters::Parameters;
 
