@@ -12,7 +12,7 @@ use ipnet::Ipv4Net;
 use jiff::SignedDuration;
 use reeve_clock::Clock;
 use slbd::cloud::Rules;
-use slbd::dataplane::HaProxy;
+use slbd::dataplane::{HaProxy, udp};
 use slbd::server::{Server, Settings};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -107,7 +107,10 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let dataplane = haproxy.zip(folder).map(|(program, folder)| {
         let haproxy = HaProxy::new(program, folder);
         let (states, stop) = (server.world().states(), stop.clone());
-        tokio::spawn(async move { haproxy.run(states, stop).await })
+        tokio::spawn(async move {
+            let datagrams = udp::run(states.clone(), stop.clone());
+            tokio::join!(haproxy.run(states, stop), datagrams).0
+        })
     });
     let mut out = std::io::stdout();
     writeln!(out, "api {} admin {}", server.api(), server.admin())?;

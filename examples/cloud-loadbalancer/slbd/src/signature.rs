@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn equal_compares_all_of_both() {
         assert!(equal("abc", "abc"));
-        assert!(!equal("abc", "abd"));
+        assert!(!equal("abc", "abx"));
         assert!(!equal("abc", "ab"));
     }
 }

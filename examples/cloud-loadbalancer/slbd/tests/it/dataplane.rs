@@ -11,11 +11,11 @@ use reeve_apiserver::assets;
 use reeve_clock::Clock;
 use slbd::client::{Client, Created};
 use slbd::cloud::Rules;
-use slbd::dataplane::{HaProxy, Progress};
+use slbd::dataplane::{HaProxy, Progress, udp};
 use slbd::parameters::Parameters;
 use slbd::server::{Server, Settings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
@@ -289,6 +289,79 @@ async fn bytes_flow_from_the_address_to_the_pods() {
         })
         .await;
     }
+    site.end().await;
+}
+
+#[tokio::test]
+async fn datagrams_go_to_the_backends_and_back() {
+    let Some(site) = site(5) else { return };
+    let stop = CancellationToken::new();
+    let datagrams = udp::run(site.server.world().states(), stop.clone());
+    let datagrams = tokio::spawn(datagrams);
+    let mut servers = JoinSet::new();
+    for last in [151, 152] {
+        let socket = UdpSocket::bind(site.at(last, 30080)).await.unwrap();
+        servers.spawn(async move {
+            let mut datagram = [0; 64];
+            loop {
+                let (length, from) = socket.recv_from(&mut datagram).await.unwrap();
+                let answer = format!("{last} {}", String::from_utf8_lossy(&datagram[..length]));
+                socket.send_to(answer.as_bytes(), from).await.unwrap();
+            }
+        });
+    }
+    let made: Created = site
+        .client
+        .call(Parameters::action("CreateLoadBalancer"))
+        .await
+        .unwrap();
+    let lb = made.load_balancer_id;
+    let call = Parameters::action("CreateVServerGroup")
+        .with("LoadBalancerId", &lb)
+        .with("BackendServers", site.backend(151, 100));
+    let group: slbd::client::Group = site.client.call(call).await.unwrap();
+    for action in ["CreateLoadBalancerUDPListener", "StartLoadBalancerListener"] {
+        let call = Parameters::action(action)
+            .with("LoadBalancerId", &lb)
+            .with("ListenerPort", 8000)
+            .with("VServerGroupId", &group.id);
+        site.run(call).await;
+    }
+    let address = SocketAddr::from((made.address, 8000));
+    let ask = async |client: &UdpSocket, text: &str| {
+        let mut datagram = [0; 64];
+        let answer = async {
+            client.send_to(text.as_bytes(), address).await?;
+            client.recv(&mut datagram).await
+        };
+        let answer = timeout(Duration::from_millis(200), answer).await;
+        match answer {
+            Ok(Ok(length)) => String::from_utf8_lossy(&datagram[..length]).into_owned(),
+            _ => String::new(),
+        }
+    };
+    let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    within("answer", async || ask(&client, "a").await == "151 a").await;
+    // Another backend, which only new clients get, and then in place of the first.
+    site.run(site.group_call(
+        "AddVServerGroupBackendServers",
+        &group.id,
+        &site.backend(152, 100),
+    ))
+    .await;
+    assert_eq!(ask(&client, "b").await, "151 b");
+    site.run(site.group_call(
+        "RemoveVServerGroupBackendServers",
+        &group.id,
+        &site.backend(151, 0),
+    ))
+    .await;
+    within("other answer", async || ask(&client, "c").await == "152 c").await;
+    site.run(Parameters::action("DeleteLoadBalancer").with("LoadBalancerId", &lb))
+        .await;
+    within("silence", async || ask(&client, "d").await.is_empty()).await;
+    stop.cancel();
+    timeout(PATIENCE, datagrams).await.unwrap().unwrap();
     site.end().await;
 }
 
