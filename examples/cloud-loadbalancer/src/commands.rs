@@ -10,7 +10,6 @@ use reeve_controller::client::{self, Client};
 use reeve_controller::{ObjectKey, serde_json};
 use serde_json::Value;
 
-use crate::Settings;
 use crate::annotations::TABLE;
 use crate::applier::Failures;
 use crate::backends::Sources;
@@ -18,6 +17,7 @@ use crate::controller::service_of;
 use crate::explain::explain;
 use crate::identity::PREFIX;
 use crate::provider::Provider;
+use crate::settings::Settings;
 
 /// A Service and the objects that its backends come from.
 #[derive(Debug)]

@@ -14,12 +14,13 @@ use crate::annotations::Annotations;
 use crate::applier::Failures;
 use crate::backends::{self, Mode, SERVICE_LABEL, Sources};
 use crate::context::RequestContext;
+use crate::explain;
 use crate::guard::NOT_LEADER;
 use crate::identity::{Note, Owner};
 use crate::intent::{Intent, intent};
 use crate::metrics::Metrics;
 use crate::provider::Provider;
-use crate::{Settings, explain};
+use crate::settings::Settings;
 
 /// The name of the index of EndpointSlices by their Service.
 pub(crate) const BY_SERVICE: &str = "service";

@@ -116,8 +116,11 @@ impl Wanted {
             }
         }
         for port in annotations.protocol_ports.keys() {
-            if !ports.iter().any(|wanted| wanted.key.port == *port) {
-                let message = format!("the Service has no port {port}");
+            let tcp = |wanted: &WantedPort| {
+                wanted.key.port == *port && wanted.key.protocol != Protocol::Udp
+            };
+            if !ports.iter().any(tcp) {
+                let message = format!("the Service has no TCP port {port}");
                 problems.push(Problem::new("lb.reeve.dev/protocol-ports", message));
             }
         }
@@ -204,7 +207,6 @@ fn source_ranges(service: &Service, problems: &mut Vec<Problem>) -> Vec<IpNet> {
     }
     parsed.sort();
     parsed.dedup();
-    // All addresses of both families are no limit, and only both together.
     parsed
 }
 
@@ -223,12 +225,8 @@ fn wanted_port(
     let chosen = annotations.protocol_ports.get(&number).copied();
     let protocol = match (given, chosen) {
         ("TCP", chosen) => chosen.unwrap_or(Protocol::Tcp),
-        ("UDP", None) => Protocol::Udp,
-        ("UDP", Some(chosen)) => {
-            return Err(problem(format!(
-                "port {number} is UDP and cannot be {chosen}"
-            )));
-        }
+        // The annotation is about the TCP port of this number.
+        ("UDP", _) => Protocol::Udp,
         (other, _) => {
             return Err(problem(format!(
                 "port {number} is {other}, which load balancers have not"

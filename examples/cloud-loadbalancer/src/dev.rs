@@ -11,9 +11,9 @@ use reeve_controller::{CancellationToken, Manager, ObjectKey, serde_json};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use crate::Settings;
 use crate::commands::Objects;
 use crate::provider::memory::{self, Cloud};
+use crate::settings::Settings;
 
 /// The limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -348,3 +348,7 @@ impl Changes {
         actions.extend(chunks.map(|chunk| Action::RemoveBackends(group.clone(), chunk.to_vec())));
     }
 }
+
+#[cfg(test)]
+#[path = "diff_tests.rs"]
+mod tests;

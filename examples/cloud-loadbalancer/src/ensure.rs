@@ -254,7 +254,7 @@ impl LoadBalancers {
         } else {
             stored.clone()
         };
-        let (note, wait) = self.retire(request, wanted.reuse.as_ref()).await?;
+        let (note, wait) = self.retire(request, wanted.reuse.as_ref(), full).await?;
         if next != stored || note != request.note {
             let marks = Marks {
                 id: Some(id),

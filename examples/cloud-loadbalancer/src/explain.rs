@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use k8s_openapi::api::core::v1::Service;
 use reeve_controller::finalizer;
 
-use crate::Settings;
 use crate::applier::Failures;
 use crate::backends::Sources;
 use crate::desired::Wanted;
@@ -18,6 +17,7 @@ use crate::model::{
     TrafficCharge,
 };
 use crate::provider::Provider;
+use crate::settings::Settings;
 
 /// What the controller would do for `service`, as text.
 ///

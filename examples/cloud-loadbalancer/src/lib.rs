@@ -34,6 +34,7 @@ mod pace;
 pub mod plan;
 pub mod provider;
 mod remove;
+mod settings;
 mod watches;
 
 use std::collections::{BTreeSet, HashMap};
@@ -48,15 +49,14 @@ use reeve_controller::cache::View;
 use reeve_controller::{Controller, Event, Manager, Runnable, handler, manager};
 use reeve_workqueue::{ItemExponentialFailure, LOW_PRIORITY};
 
-use backends::Readiness;
 use controller::{BY_SERVICE, LoadBalancers, service_of};
 use guard::Guard;
-use identity::ClusterId;
 use metrics::Metrics;
 use orphans::Orphans;
 use pace::Pace;
 use provider::Provider;
 use provider::layer::Layered;
+pub use settings::Settings;
 
 /// The name of the controller in logs, metrics and Events, and of its Lease.
 pub const NAME: &str = "cloud-loadbalancer";
@@ -67,29 +67,6 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_secs(5), Duration::from_s
 /// The time after which a reconcile is given up and tried again: a call of the cloud that never ends does not keep a
 /// worker.
 const TIMEOUT: Duration = Duration::from_secs(300);
-
-/// The program's own settings, in addition to the options of every program.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The id of the cluster.
-    pub cluster: ClusterId,
-    /// Whether Services without `spec.loadBalancerClass` are this controller's.
-    pub default_class: bool,
-    /// Whether nodes that are not ready get traffic.
-    pub readiness: Readiness,
-    /// The time between two full comparisons of a load balancer whose Service does not change.
-    pub drift_period: Duration,
-    /// The time between two searches for orphans.
-    pub orphan_period: Duration,
-    /// Whether orphans are deleted.
-    pub gc_orphans: bool,
-    /// Whether plans are only reported.
-    pub dry_run: bool,
-    /// The number of Services that are reconciled at once.
-    pub workers: usize,
-    /// The largest number of calls to the cloud in a second. Fewer are made while the cloud throttles.
-    pub calls_per_second: u32,
-}
 
 /// The reason why the program cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -103,27 +80,6 @@ pub enum Error {
     /// The manager is not valid, or refuses the controller.
     #[error(transparent)]
     Manager(#[from] manager::Error),
-}
-
-// === impl Settings ===
-
-impl Settings {
-    /// The defaults for `cluster`: all Services without a class, a full comparison and a search for orphans every ten
-    /// minutes, three workers, fifty calls a second.
-    #[must_use]
-    pub fn new(cluster: ClusterId) -> Self {
-        Self {
-            cluster,
-            default_class: true,
-            readiness: Readiness::Ignore,
-            drift_period: Duration::from_secs(600),
-            orphan_period: Duration::from_secs(600),
-            gc_orphans: false,
-            dry_run: false,
-            workers: 3,
-            calls_per_second: 50,
-        }
-    }
 }
 
 /// Builds the manager with the controller and the search for orphans, ready to run against `provider`.

@@ -9,11 +9,11 @@ use reeve_controller::client::{self, Client, optional};
 use reeve_controller::{CancellationToken, ObjectKey};
 use tokio::time::sleep;
 
-use crate::Settings;
 use crate::identity::{SERVICE_TAG, UID_TAG};
 use crate::metrics::Metrics;
 use crate::model::{LbId, LoadBalancer, State};
 use crate::provider::{self, Provider};
+use crate::settings::Settings;
 
 /// Searches for orphans.
 pub(crate) struct Orphans {

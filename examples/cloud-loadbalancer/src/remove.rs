@@ -141,18 +141,21 @@ impl LoadBalancers {
     }
 
     /// After a change between an own and a reused load balancer: removes what the Service left behind. Returns the note
-    /// without it, and the time until the rest is due.
+    /// without it, and the time until the rest is due. With `search` an own load balancer that the note does not name is
+    /// found by its tags.
     pub(crate) async fn retire(
         &self,
         request: &RequestContext,
         reuse: Option<&LbId>,
+        search: bool,
     ) -> Result<(Note, Option<Duration>), reconcile::Error> {
         let mut note = request.note.clone();
         for id in note.reused.iter().filter(|id| Some(*id) != reuse) {
             self.clear(request, id).await?;
         }
         note.reused.retain(|id| Some(id) == reuse);
-        if reuse.is_none() || (note.retired.is_empty() && note.creating.is_none()) {
+        let known = !note.retired.is_empty() || note.creating.is_some();
+        if reuse.is_none() || !(search || known) {
             return Ok((note, None));
         }
         let (annotations, _) = Annotations::parse(&request.service);

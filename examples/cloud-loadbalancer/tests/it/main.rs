@@ -1,10 +1,12 @@
 //! The program as its users run it, on the built-in API server under paused time, with a cloud in memory.
 
+mod effects;
 mod world;
 
 mod crashes;
 mod defects;
 mod deletion;
+mod drift;
 mod faults;
 mod nodes;
 mod readme;

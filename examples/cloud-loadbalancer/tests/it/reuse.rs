@@ -225,3 +225,23 @@ fn a_change_to_a_reused_load_balancer_and_back_leaves_nothing_behind() {
         running.end().await;
     });
 }
+
+#[test]
+fn an_own_load_balancer_is_found_by_its_tags_when_another_is_reused() {
+    run(async |world: World| {
+        let shared = by_hand(&world, "shared", IpVersion::Ipv4).await;
+        let running = world.start().await;
+        world.service("web", json!({})).await;
+        let own = world.until_served("web", &[80]).await.about.id;
+        world.quiet().await;
+        let patch = json!({"metadata": {
+            "labels": {"lb.reeve.dev/loadbalancer-id": null},
+            "annotations": {"lb.reeve.dev/reuse": shared},
+        }});
+        world.patch("web", patch).await;
+        until_ports(&world, &shared, &[22, 80]).await;
+        let gone = async || world.balancer(&own).is_none();
+        world.cluster.eventually("the own one is gone", gone).await;
+        running.end().await;
+    });
+}

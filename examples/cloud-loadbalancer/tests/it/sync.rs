@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use cloud_loadbalancer::Settings;
 use cloud_loadbalancer::model::{Listener, Probe, Scheduler};
-use cloud_loadbalancer::provider::{Error, Kind, Provider};
+use cloud_loadbalancer::provider::{Error, Kind};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -305,7 +304,7 @@ fn nothing_is_created_from_a_service_with_a_mistake() {
         ),
         (
             json!({"metadata": {"annotations": {"lb.reeve.dev/protocol-ports": "http:81"}}}),
-            "no port 81",
+            "no TCP port 81",
         ),
     ] {
         run(async |world: World| {
@@ -380,108 +379,6 @@ fn a_service_of_another_class_is_not_touched() {
         world.service("none", json!({})).await;
         world.quiet().await;
         assert_eq!(world.cloud.created(), 1, "it is not the default");
-        running.end().await;
-    });
-}
-
-#[test]
-fn changes_by_hand_are_repaired_within_the_period() {
-    run(async |world: World| {
-        let running = world.start().await;
-        world
-            .service(
-                "web",
-                json!({"metadata": {"annotations": {"lb.reeve.dev/spec": "slb.s2.small"}}}),
-            )
-            .await;
-        let made = world.until_served("web", &[80]).await;
-        let (cloud, id) = (&world.cloud, &made.about.id);
-        cloud.set_modification_protection(id, false).await.unwrap();
-        cloud.set_spec(id, "slb.s9.huge").await.unwrap();
-        cloud.set_delete_protection(id, false).await.unwrap();
-        cloud.delete_listener(id, tcp(80)).await.unwrap();
-        sleep(Duration::from_secs(670)).await;
-        let repaired = world.served("web", &[80]).await.unwrap();
-        assert_eq!(repaired.about.spec, "slb.s2.small");
-        running.end().await;
-    });
-}
-
-#[test]
-fn a_load_balancer_that_was_deleted_by_hand_comes_back() {
-    run(async |world: World| {
-        let running = world.start().await;
-        world.service("web", json!({})).await;
-        for round in 1..=2 {
-            let made = world.until_served("web", &[80]).await;
-            world
-                .cloud
-                .set_delete_protection(&made.about.id, false)
-                .await
-                .unwrap();
-            world.cloud.delete(&made.about.id).await.unwrap();
-            sleep(Duration::from_secs(700)).await;
-            let back = world.served("web", &[80]).await.unwrap();
-            assert_ne!(
-                back.about.id, made.about.id,
-                "though the token of the first is remembered"
-            );
-            assert_eq!(world.cloud.created(), round + 1);
-        }
-        assert!(world.reasons("web").await.contains("LoadBalancerLost"));
-        running.end().await;
-    });
-}
-
-#[test]
-fn an_attribute_that_cannot_change_is_reported_and_left() {
-    run(async |world: World| {
-        let running = world.start().await;
-        world.service("web", json!({})).await;
-        world.until_served("web", &[80]).await;
-        world.changes();
-        world
-            .annotate("web", json!({"address-type": "intranet", "zone": "z-1"}))
-            .await;
-        world.until_reason("web", "ImmutableAttribute").await;
-        world.quiet().await;
-        assert_eq!(world.changes(), [] as [&str; 0]);
-        let notes: Vec<_> = world
-            .events("web")
-            .await
-            .into_iter()
-            .filter_map(|event| event.note)
-            .collect();
-        let wanted = "address-type is internet and cannot change to intranet; create the Service again to change it";
-        assert!(notes.iter().any(|note| note == wanted), "{notes:?}");
-        running.end().await;
-    });
-}
-
-#[test]
-fn a_dry_run_reports_and_writes_nothing() {
-    run(async |world: World| {
-        let settings = Settings {
-            dry_run: true,
-            ..world.settings.clone()
-        };
-        let running = world.start_with(settings).await;
-        world.service("web", json!({})).await;
-        world.until_reason("web", "DryRun").await;
-        world.quiet().await;
-        assert_eq!(world.changes(), [] as [&str; 0]);
-        let requests = world.cluster.requests().all();
-        assert!(
-            !requests
-                .iter()
-                .any(|request| request.verb == "patch" && request.resource == "services")
-        );
-        let events = world.events("web").await;
-        let note = events[0].note.clone().unwrap();
-        assert!(
-            note.starts_with("Service default/web: has no load balancer\ncreate load balancer a"),
-            "{note}"
-        );
         running.end().await;
     });
 }
