@@ -149,7 +149,7 @@ pub enum Protocol {
     Udp,
     /// HTTP: the load balancer reads requests.
     Http,
-    /// HTTPS: it also ends TLS, with [`Listener::certificate`].
+    /// HTTPS: it also ends TLS, with [`ListenerSettings::certificate`].
     Https,
 }
 

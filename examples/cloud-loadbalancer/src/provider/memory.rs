@@ -2,9 +2,9 @@
 //!
 //! | rule | here |
 //! |---|---|
-//! | idempotency tokens | for a day a token answers with its first load balancer, though that be gone; other settings are [`Kind::TokenReused`] |
+//! | idempotency tokens | for a day a token answers with its first load balancer, though that be gone; other settings are [`Kind::TokenReused`](super::Kind::TokenReused) |
 //! | names are unique, unless set otherwise | `DuplicateLoadBalancerName` |
-//! | slow states | a new load balancer is pending, a deleted one is deleting; both refuse changes with [`Kind::Busy`] |
+//! | slow states | a new load balancer is pending, a deleted one is deleting; both refuse changes with [`Kind::Busy`](super::Kind::Busy) |
 //! | eventual consistency | [`Provider::find`] shows a new load balancer late; reads by id are current |
 //! | protections | of deletion, and of name, charges, size and bandwidth |
 //! | quotas | backends in a call, load balancers of the account |
