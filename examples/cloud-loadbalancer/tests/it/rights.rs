@@ -60,3 +60,19 @@ fn the_manifests_fit_together() {
     let pod = deployment.spec.unwrap().template.spec.unwrap();
     assert_eq!(pod.service_account_name, account.metadata.name);
 }
+
+#[test]
+fn the_image_has_the_program_and_the_name_in_the_deployment() {
+    let dockerfile = include_str!("../../Dockerfile");
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_ccm"));
+    let program = program.file_name().unwrap().to_str().unwrap();
+    let package = env!("CARGO_PKG_NAME");
+    assert!(dockerfile.contains(&format!(" -p {package} --bin {program} ")));
+    assert!(dockerfile.contains(&format!("ENTRYPOINT [\"/{program}\"]")));
+    let deployment = include_str!("../../manifests/deploy.yaml");
+    let image = deployment
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("image: "))
+        .unwrap();
+    assert!(dockerfile.contains(&format!(" -t {image} .")));
+}
