@@ -308,10 +308,10 @@ mod tests {
             }
             assert_eq!(parsed, Annotations::default(), "{name} is as if not set");
         }
-        let (_, problems) = parse(&[("adress-type", "intranet")]);
+        let (_, problems) = parse(&[("address-kind", "intranet")]);
         assert_eq!(
             problems,
-            ["lb.reeve.dev/adress-type: unknown annotation; `ccm annotations` lists all"]
+            ["lb.reeve.dev/address-kind: unknown annotation; `ccm annotations` lists all"]
         );
     }
 

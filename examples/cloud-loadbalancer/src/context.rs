@@ -105,7 +105,7 @@ impl RequestContext {
         let status = self.service.status.as_ref();
         let balancer = status.and_then(|status| status.load_balancer.as_ref());
         let is = balancer.and_then(|balancer| balancer.ingress.as_deref());
-        if is.unwrap_or_default() == wanted {
+        if is_published(is.unwrap_or_default(), wanted) {
             return Ok(false);
         }
         let ingress = if wanted.is_empty() {
@@ -132,5 +132,38 @@ impl RequestContext {
             .await?;
         self.service = Arc::new(written);
         Ok(())
+    }
+}
+
+/// Whether the status is as wanted. A server before 1.29 drops the mode, so one without a mode is as wanted.
+fn is_published(is: &[LoadBalancerIngress], wanted: &[LoadBalancerIngress]) -> bool {
+    let same = |(is, wanted): (&LoadBalancerIngress, &LoadBalancerIngress)| {
+        let mode_fits = is.ip_mode.is_none() || is.ip_mode == wanted.ip_mode;
+        mode_fits && (&is.ip, &is.hostname) == (&wanted.ip, &wanted.hostname)
+    };
+    is.len() == wanted.len() && is.iter().zip(wanted).all(same)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_whose_mode_the_server_dropped_is_not_written_again() {
+        let entry = |ip: &str, mode: Option<&str>| LoadBalancerIngress {
+            ip: Some(ip.to_owned()),
+            ip_mode: mode.map(str::to_owned),
+            ..LoadBalancerIngress::default()
+        };
+        let wanted = [entry("192.0.2.1", Some("Proxy"))];
+        for (is, expected) in [
+            (vec![entry("192.0.2.1", Some("Proxy"))], true),
+            (vec![entry("192.0.2.1", None)], true),
+            (vec![entry("192.0.2.1", Some("VIP"))], false),
+            (vec![entry("192.0.2.2", Some("Proxy"))], false),
+            (vec![], false),
+        ] {
+            assert_eq!(is_published(&is, &wanted), expected, "{is:?}");
+        }
     }
 }

@@ -262,7 +262,7 @@ impl LoadBalancers {
             };
             request.mark(marks, note).await?;
         }
-        if published || !applied {
+        if published || (!applied && valid) {
             let text = format!("Ensured load balancer [{id}]");
             request.normal("EnsuredLoadBalancer", "Ensure", text);
         } else if !plan.is_empty() {

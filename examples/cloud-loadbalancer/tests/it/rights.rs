@@ -28,9 +28,8 @@ fn the_granted_rights_are_exactly_the_used_ones() {
         sleep(Duration::from_secs(1300)).await;
         // A repeated Event becomes a series.
         for round in 0..4 {
-            world
-                .annotate("web", json!({"bandwidth": format!("x{round}")}))
-                .await;
+            let wrong = json!({"bandwidth": "much", "name": format!("web-{round}")});
+            world.annotate("web", wrong).await;
             world.quiet().await;
         }
         world.delete::<Service>(&key("web")).await;

@@ -299,7 +299,7 @@ fn nothing_is_created_from_a_service_with_a_mistake() {
             "address-type",
         ),
         (
-            json!({"metadata": {"annotations": {"lb.reeve.dev/adress-type": "intranet"}}}),
+            json!({"metadata": {"annotations": {"lb.reeve.dev/address-kind": "intranet"}}}),
             "unknown annotation",
         ),
         (
