@@ -12,6 +12,9 @@ use super::trace::{Entry, Happened, Trace};
 
 /// The process of the scenario itself.
 pub(super) const SCENARIO: usize = 0;
+/// The most effects of processes from one rest to the next. A program that causes itself passes no virtual time, so the limit of
+/// time does not end it.
+pub(super) const MOST_EFFECTS: usize = 2_000;
 
 /// Shared by all taps of one run.
 #[derive(Clone, Debug)]
@@ -32,6 +35,8 @@ struct State {
     trace: Trace,
     /// Effects, events and starts so far.
     activity: u64,
+    /// Effects of processes since the last rest.
+    effects: usize,
     processes: BTreeMap<usize, Life>,
     collections: BTreeSet<String>,
     /// Of the latest event of each process and object.
@@ -42,8 +47,8 @@ struct State {
 struct Life {
     incarnation: u32,
     dead: bool,
-    /// It stands still, with a request on its way.
-    still: bool,
+    /// How many rests from now on it stands still, with a request on its way.
+    still: u8,
     /// It reads the past, as of this version.
     frozen: Option<u64>,
     /// The resources whose events are held, and how many rests from now on end that.
@@ -58,7 +63,10 @@ pub(super) enum Fate {
     CrashAfter,
     Lost,
     Refused,
-    Late,
+    /// Until this many rests from now on.
+    Late(u8),
+    /// Too much has happened in this run: it never ends.
+    Stuck,
     /// The process dies after it, and reads as of this version from then on.
     Stale(u64),
 }
@@ -91,7 +99,7 @@ impl Core {
         let life = state.processes.entry(process).or_default();
         life.incarnation += 1;
         life.dead = false;
-        life.still = false;
+        life.still = 0;
         life.held.clear();
         let number = life.incarnation;
         state.note(self.0.started, process, Happened::Started(number));
@@ -111,7 +119,7 @@ impl Core {
                 let state = self.0.state.lock();
                 match state.processes.get(&who.process) {
                     Some(life) if life.dead || life.incarnation != who.number => {}
-                    Some(life) if life.still => {}
+                    Some(life) if life.still > 0 => {}
                     _ => return,
                 }
             }
@@ -134,6 +142,10 @@ impl Core {
         if process == SCENARIO {
             return (point, Fate::Passes);
         }
+        state.effects += 1;
+        if state.effects > MOST_EFFECTS {
+            return (point, Fate::Stuck);
+        }
         let found = state.faults.iter().position(|fault| {
             !matches!(fault, Fault::Hold(_) | Fault::HoldOn(_)) && *fault.at() == point
         });
@@ -144,7 +156,8 @@ impl Core {
             Some(Fault::CrashAfter(_)) => Fate::CrashAfter,
             Some(Fault::Lose(_)) => Fate::Lost,
             Some(Fault::Refuse(_)) => Fate::Refused,
-            Some(Fault::Late(_)) => Fate::Late,
+            Some(Fault::Late(_)) => Fate::Late(1),
+            Some(Fault::LateOn(_)) => Fate::Late(2),
             Some(Fault::Stale { before, .. }) => {
                 let version = state.versions.get(&(process, before.clone()));
                 version.map_or(Fate::CrashAfter, |version| Fate::Stale(version - 1))
@@ -189,16 +202,17 @@ impl Core {
         self.0.state.lock().processes.get(&process)?.frozen
     }
 
-    /// The process stands still until the next rest.
-    pub(super) async fn stand_still(&self, process: usize) {
+    /// The process stands still for this many rests.
+    pub(super) async fn stand_still(&self, process: usize, rests: u8) {
         if let Some(life) = self.0.state.lock().processes.get_mut(&process) {
-            life.still = true;
+            life.still = rests;
         }
         loop {
             let released = self.0.released.notified();
             let still = {
                 let state = self.0.state.lock();
-                state.processes.get(&process).is_some_and(|life| life.still)
+                let life = state.processes.get(&process);
+                life.is_some_and(|life| life.still > 0)
             };
             if !still {
                 return;
@@ -244,7 +258,7 @@ impl Core {
                 let state = self.0.state.lock();
                 let life = state.processes.get(&who.process);
                 let waits = life.is_some_and(|life| {
-                    life.frozen.is_some() || life.still || life.held.contains_key(resource)
+                    life.frozen.is_some() || life.still > 0 || life.held.contains_key(resource)
                 });
                 if !waits {
                     return;
@@ -260,7 +274,10 @@ impl Core {
         {
             let mut state = self.0.state.lock();
             for life in state.processes.values_mut() {
-                ended |= std::mem::take(&mut life.still);
+                if life.still > 0 {
+                    life.still = if all { 0 } else { life.still - 1 };
+                    ended |= life.still == 0;
+                }
                 if !life.dead {
                     ended |= life.frozen.take().is_some();
                 }
@@ -284,11 +301,17 @@ impl Core {
         self.0.state.lock().activity
     }
 
+    /// Whether there were too many effects since the last rest.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.0.state.lock().effects > MOST_EFFECTS
+    }
+
     pub(super) fn rested(&self) {
-        self.0
-            .state
-            .lock()
-            .note(self.0.started, SCENARIO, Happened::Rest);
+        let mut state = self.0.state.lock();
+        if state.effects <= MOST_EFFECTS {
+            state.effects = 0;
+        }
+        state.note(self.0.started, SCENARIO, Happened::Rest);
     }
 
     pub(super) fn step(&self, text: &str) {

@@ -106,6 +106,7 @@ pub struct Explorer<S = ()> {
     pairs: bool,
     wall: Duration,
     every_failure: bool,
+    first: Vec<Plan>,
 }
 
 /// What an exploration found.
@@ -190,6 +191,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
             pairs: true,
             wall: Duration::from_secs(20),
             every_failure: false,
+            first: Vec::new(),
         }
     }
 
@@ -261,6 +263,12 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         self
     }
 
+    /// Tries these plans before all others: those that once found something.
+    pub fn first(mut self, plans: impl IntoIterator<Item = Plan>) -> Self {
+        self.first.extend(plans);
+        self
+    }
+
     /// Goes on after a failure. Each rule is reported once for each way in which it is broken.
     pub fn every_failure(mut self) -> Self {
         self.every_failure = true;
@@ -309,7 +317,8 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
             Some(plan) => vec![plan],
             None => {
                 let faults = search::singles(&reference.ran.trace, self.processes);
-                faults.into_iter().map(|fault| Plan(vec![fault])).collect()
+                let singles = faults.into_iter().map(|fault| Plan(vec![fault]));
+                self.first.iter().cloned().chain(singles).collect()
             }
         };
         let mut known = BTreeSet::new();

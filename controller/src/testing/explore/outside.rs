@@ -58,7 +58,8 @@ impl<S> Outside<S> {
                 self.core.done(point, "refused by the plan".to_owned());
                 return Err(Failure::Refused);
             }
-            Fate::Late => self.core.stand_still(process).await,
+            Fate::Stuck => return std::future::pending().await,
+            Fate::Late(rests) => self.core.stand_still(process, rests).await,
             Fate::Passes | Fate::CrashAfter | Fate::Lost | Fate::Stale(_) => {}
         }
         let answer = {

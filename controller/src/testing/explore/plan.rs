@@ -29,6 +29,8 @@ pub enum Fault {
     Refuse(Point),
     /// The process stands still while the effect is on its way, until nothing happens any more. Then both go on.
     Late(Point),
+    /// The same, until nothing happens any more for the second time: the effect meets the next step of the scenario.
+    LateOn(Point),
     /// Events of the kind are held back from this one on, until nothing happens any more.
     Hold(Point),
     /// The same, until nothing happens any more for the second time: the next step of the scenario is seen with this one.
@@ -89,6 +91,7 @@ impl Fault {
             | Self::Lose(at)
             | Self::Refuse(at)
             | Self::Late(at)
+            | Self::LateOn(at)
             | Self::Hold(at)
             | Self::HoldOn(at)
             | Self::Stale { after: at, .. } => at,
@@ -104,6 +107,7 @@ impl fmt::Display for Fault {
             Self::Lose(at) => write!(f, "lose {at}"),
             Self::Refuse(at) => write!(f, "refuse {at}"),
             Self::Late(at) => write!(f, "late {at}"),
+            Self::LateOn(at) => write!(f, "late-on {at}"),
             Self::Hold(at) => write!(f, "hold {at}"),
             Self::HoldOn(at) => write!(f, "hold-on {at}"),
             Self::Stale { after, before } => write!(f, "stale {after} @ {before}"),
@@ -130,6 +134,7 @@ impl FromStr for Fault {
             "lose" => Ok(Self::Lose(at)),
             "refuse" => Ok(Self::Refuse(at)),
             "late" => Ok(Self::Late(at)),
+            "late-on" => Ok(Self::LateOn(at)),
             "hold" => Ok(Self::Hold(at)),
             "hold-on" => Ok(Self::HoldOn(at)),
             _ => Err(wrong()),
@@ -201,6 +206,7 @@ mod tests {
             Fault::Lose(effect()),
             Fault::Refuse(effect()),
             Fault::Late(effect()),
+            Fault::LateOn(effect()),
             Fault::Hold(event()),
             Fault::HoldOn(event()),
             Fault::Stale {

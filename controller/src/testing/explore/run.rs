@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::core::Core;
+use super::core::{Core, MOST_EFFECTS};
 use super::plan::Plan;
 use super::state::{Mask, State};
 use super::trace::Trace;
@@ -96,7 +96,11 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                 let wrong = wrong.or_else(|| {
                     world.is_restless().then(|| Wrong {
                         rule: "it comes to rest".into(),
-                        how: format!("something still happens after {:?}", self.limit),
+                        how: if core.is_stuck() {
+                            format!("more than {MOST_EFFECTS} effects after one step")
+                        } else {
+                            format!("something still happens after {:?}", self.limit)
+                        },
                     })
                 });
                 let wrong = wrong.or_else(|| {
@@ -177,11 +181,17 @@ impl Reference {
             let rule = "the end is that of a run without faults".into();
             return Some(Wrong { rule, how });
         }
-        let own = self.ran.trace.deletions();
+        // What is deleted without faults may be deleted later, once.
+        let mut own = self.ran.trace.deletions();
         let mut deletions = ran.trace.deletions().into_iter();
-        let wrong = deletions.find(|deletion| {
-            let stays = self.ran.rests.get(deletion.0);
-            stays.is_some_and(|stays| stays.contains(&deletion.1)) && !own.contains(deletion)
+        let wrong = deletions.find(|(rests, object)| {
+            let same = |one: &(usize, String)| one.1 == *object && one.0 <= *rests;
+            if let Some(same) = own.iter().position(same) {
+                own.remove(same);
+                return false;
+            }
+            let stays = self.ran.rests.get(*rests);
+            stays.is_some_and(|stays| stays.contains(object))
         });
         wrong.map(|(_, object)| Wrong {
             rule: "nothing is deleted that stays without faults".into(),

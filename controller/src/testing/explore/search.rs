@@ -16,6 +16,7 @@ pub(super) fn singles(trace: &Trace, processes: usize) -> Vec<Fault> {
         faults.push(Fault::Refuse(at()));
         if processes > 1 {
             faults.push(Fault::Late(at()));
+            faults.push(Fault::LateOn(at()));
         }
     }
     let (own, foreign) = events(trace);

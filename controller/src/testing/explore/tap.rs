@@ -121,8 +121,9 @@ impl Tap {
                 self.core.done(point, "500, refused by the plan".to_owned());
                 Ok(refused())
             }
-            Fate::Late => {
-                self.core.stand_still(process).await;
+            Fate::Stuck => std::future::pending().await,
+            Fate::Late(rests) => {
+                self.core.stand_still(process, rests).await;
                 let answer = self.kube.send(request).await;
                 let outcome = outcome_of(&answer);
                 self.core.done(point, format!("{outcome}, late"));

@@ -1,6 +1,5 @@
 //! What happened in a run.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -70,8 +69,8 @@ impl Trace {
     }
 
     /// The deletions by processes that succeeded: the number of rests before each, and the object.
-    pub(super) fn deletions(&self) -> BTreeSet<(usize, String)> {
-        let mut deletions = BTreeSet::new();
+    pub(super) fn deletions(&self) -> Vec<(usize, String)> {
+        let mut deletions = Vec::new();
         let mut rests = 0;
         for entry in &self.0 {
             match &entry.happened {

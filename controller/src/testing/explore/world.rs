@@ -195,6 +195,10 @@ impl<S> World<S> {
         let mut rested = false;
         loop {
             sleep(LOOK).await;
+            if self.core.is_stuck() {
+                *self.restless.lock() = true;
+                return;
+            }
             self.revive().await;
             let now = Instant::now();
             if self.core.activity() != seen {

@@ -1,66 +1,89 @@
-//! "If the first one exists, all exist": the second one is never made after a crash between them.
+//! G1, "if the first one exists, all exist": a crash after the first leaves the others out.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use reeve_controller::testing::explore::{Explorer, Process, World};
-use reeve_controller::{Context, Controller, ObjectKey, Outcome, Request, owner, reconcile};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service, ServiceAccount};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use reeve_controller::testing::explore::{Explorer, World};
+use reeve_controller::{Context, ObjectKey, Outcome, Request, reconcile};
 use serde_json::json;
 
-use super::explored;
+use super::corpus::{Bug, bug, explored};
+use super::kinds::{App, Child, Parent, make, one, owned, two};
 
-fn secret(parent: &ConfigMap, suffix: &str) -> Secret {
-    let metadata = &parent.metadata;
-    let name = format!("{}-{suffix}", metadata.name.as_deref().unwrap());
-    let object = json!({"metadata": {"name": name, "namespace": metadata.namespace}});
-    let mut secret = serde_json::from_value(object).unwrap();
-    owner::set_controller(parent, &mut secret).unwrap();
-    secret
+/// Creates the child unless the cache has it. Whether it was there.
+async fn ensure<C: Child>(ctx: &Context, child: C) -> Result<bool, reconcile::Error> {
+    if ctx.lister::<C>()?.get(&ObjectKey::of(&child))?.is_some() {
+        return Ok(true);
+    }
+    ctx.client().create(&child).await?;
+    Ok(false)
 }
 
-fn controller(right: bool) -> Controller {
-    let reconciler = reconcile::function(move |ctx: Context, request: Request| async move {
-        let Some(parent) = ctx.lister::<ConfigMap>()?.get(&request)? else {
-            return Ok::<_, reconcile::Error>(Outcome::done());
-        };
-        let secrets = ctx.lister::<Secret>()?;
-        for (n, suffix) in ["ca", "key"].into_iter().enumerate() {
-            let wanted = secret(&parent, suffix);
-            let key = ObjectKey::of(&wanted);
-            if secrets.get(&key)?.is_none() {
-                ctx.client().create(&wanted).await?;
-            } else if n == 0 && !right {
-                return Ok(Outcome::done());
-            }
-        }
-        Ok(Outcome::done())
-    });
-    Controller::builder("pairs")
-        .for_kind::<ConfigMap>()
-        .owns::<Secret>()
-        .complete(reconciler)
-        .unwrap()
+/// A child `-ca`, and one of another kind for each of the `others`.
+async fn reconcile<P: Parent, C: Child, D: Child>(
+    ctx: Context,
+    request: Request,
+    others: &[&str],
+    right: bool,
+) -> Result<Outcome, reconcile::Error> {
+    let Some(parent) = ctx.lister::<P>()?.get(&request)? else {
+        return Ok(Outcome::done());
+    };
+    let there = ensure::<C>(&ctx, owned(&*parent, "-ca")).await?;
+    if there && !right {
+        return Ok(Outcome::done());
+    }
+    for other in others {
+        ensure::<D>(&ctx, owned(&*parent, other)).await?;
+    }
+    Ok(Outcome::done())
 }
 
-async fn scenario(world: &World<()>) {
-    world
-        .create::<ConfigMap>(json!({"metadata": {"name": "a", "namespace": "default"}}))
-        .await;
-    world.settle().await;
+async fn scenario<P: Parent>(world: &World<()>) {
+    make::<P>(world, json!({"size": "1"})).await;
+}
+
+fn guard<P: Parent, C: Child, D: Child>(
+    name: &'static str,
+    like: &'static str,
+    others: &'static [&'static str],
+) -> Bug {
+    let explorer = move |right| {
+        Explorer::new(move |_| {
+            two::<P, C, D, _, _>(move |ctx, request| {
+                reconcile::<P, C, D>(ctx, request, others, right)
+            })
+        })
+        .install::<App>()
+    };
+    bug(name, like, &["crash-after"], explorer, scenario::<P>)
+}
+
+/// As [`guard`], with children of one kind.
+fn alike<P: Parent, C: Child>(
+    name: &'static str,
+    like: &'static str,
+    others: &'static [&'static str],
+) -> Bug {
+    let explorer = move |right| {
+        Explorer::new(move |_| {
+            one::<P, C, _, _>(move |ctx, request| reconcile::<P, C, C>(ctx, request, others, right))
+        })
+        .install::<App>()
+    };
+    bug(name, like, &["crash-after"], explorer, scenario::<P>)
+}
+
+fn bugs() -> Vec<Bug> {
+    vec![
+        alike::<ConfigMap, Secret>("a Secret stands for its key", "I1", &["-key"]),
+        alike::<App, Secret>("a Secret stands for three", "I4", &["-key", "-internal"]),
+        guard::<App, ConfigMap, Secret>("a certificate stands for its Secret", "I5", &["-key"]),
+        guard::<ConfigMap, Secret, ServiceAccount>("a Secret stands for an account", "I9", &[""]),
+        guard::<App, Service, PodDisruptionBudget>("a Service stands for a budget", "I10", &[""]),
+    ]
 }
 
 #[test]
 fn a_guard_by_the_first_object_is_found() {
-    let report = explored(
-        Explorer::new(|_: &Process<()>| vec![controller(false)]),
-        scenario,
-    );
-    assert_eq!(report.failures.len(), 1);
-}
-
-#[test]
-fn the_right_form_of_a_guard_passes() {
-    let report = explored(
-        Explorer::new(|_: &Process<()>| vec![controller(true)]),
-        scenario,
-    );
-    assert!(report.failures.is_empty());
+    explored("G1", &bugs());
 }

@@ -1,17 +1,19 @@
-//! The explorer, on reconcilers with the bugs that operators have, each in a wrong and a right form.
+//! The explorer, on reconcilers with the bugs that operators have, each in a wrong and a right form. docs/explore.md has the
+//! table of them: a test prints the lines of its shape.
 
+mod corpus;
+mod kinds;
+
+mod answers;
+mod directions;
+mod edges;
+mod finalizers;
 mod guards;
+mod leaders;
+mod loops;
+mod names;
+mod progress;
+mod recreations;
+mod surplus;
+mod timers;
 mod toggles;
-
-use std::time::Duration;
-
-use reeve_controller::testing::explore::{Explorer, Report, World};
-use serde::Serialize;
-
-/// What an exploration found, within a budget.
-fn explored<S: Default + Serialize + Send + 'static>(
-    explorer: Explorer<S>,
-    scenario: impl AsyncFn(&World<S>),
-) -> Report {
-    explorer.budget(400, Duration::from_secs(60)).run(scenario)
-}
