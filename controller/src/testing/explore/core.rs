@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -39,6 +40,7 @@ struct State {
     effects: usize,
     processes: BTreeMap<usize, Life>,
     collections: BTreeSet<String>,
+    deletions: HashMap<Point, Value>,
     /// Of the latest event of each process and object.
     versions: HashMap<(usize, Point), u64>,
 }
@@ -167,6 +169,17 @@ impl Core {
             state.note(self.0.started, process, Happened::Fault(fault));
         }
         (point, fate)
+    }
+
+    /// A process deletes this object, or tries to.
+    pub(super) fn deletes(&self, point: &Point, object: Value) {
+        let mut state = self.0.state.lock();
+        state.deletions.insert(point.clone(), object);
+    }
+
+    /// What deletions found.
+    pub(super) fn deletions(&self) -> HashMap<Point, Value> {
+        self.0.state.lock().deletions.clone()
     }
 
     /// The outcome of an effect.

@@ -24,7 +24,7 @@
 //!         Ok::<_, reconcile::Error>(Outcome::done())
 //!     });
 //!     let builder = Controller::builder("copier").for_kind::<ConfigMap>();
-//!     builder.watches::<Secret>(reeve_controller::handler::same_key()).complete(reconciler).unwrap()
+//!     builder.watches::<Secret>(reeve_controller::handler::for_object()).complete(reconciler).unwrap()
 //! }
 //!
 //! Explorer::new(|_: &Process<()>| vec![copier()]).check(async |world| {

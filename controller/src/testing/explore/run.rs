@@ -1,6 +1,6 @@
 //! One run of a plan, and the judgement about it.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::core::{Core, MOST_EFFECTS};
-use super::plan::Plan;
+use super::plan::{Plan, Point};
 use super::state::{Mask, State};
 use super::trace::Trace;
 use super::world::World;
@@ -21,7 +21,9 @@ pub(super) struct Ran {
     pub(super) trace: Trace,
     pub(super) state: State,
     /// The objects at each rest.
-    rests: Vec<BTreeSet<String>>,
+    rests: Vec<State>,
+    /// What deletions found.
+    deletions: HashMap<Point, Value>,
     /// The first thing that is wrong whatever other runs do.
     pub(super) wrong: Option<Wrong>,
 }
@@ -119,6 +121,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                 *out.lock() = Some(Ran {
                     trace: core.trace(),
                     rests: world.rests(),
+                    deletions: core.deletions(),
                     state,
                     wrong,
                 });
@@ -184,18 +187,20 @@ impl Reference {
         // What is deleted without faults may be deleted later, once.
         let mut own = self.ran.trace.deletions();
         let mut deletions = ran.trace.deletions().into_iter();
-        let wrong = deletions.find(|(rests, object)| {
-            let same = |one: &(usize, String)| one.1 == *object && one.0 <= *rests;
+        let wrong = deletions.find(|(rests, point)| {
+            let same = |one: &(usize, Point)| one.1.what == point.what && one.0 <= *rests;
             if let Some(same) = own.iter().position(same) {
                 own.remove(same);
                 return false;
             }
+            // An object that a stale reading made may go again, so the contents count.
+            let found = ran.deletions.get(point).unwrap_or(&Value::Null);
             let stays = self.ran.rests.get(*rests);
-            stays.is_some_and(|stays| stays.contains(object))
+            stays.is_some_and(|stays| stays.has(&point.what, found, &self.mask))
         });
-        wrong.map(|(_, object)| Wrong {
+        wrong.map(|(_, point)| Wrong {
             rule: "nothing is deleted that stays without faults".into(),
-            how: format!("{object} was deleted"),
+            how: format!("{} was deleted", point.what.trim_start_matches("delete ")),
         })
     }
 }

@@ -46,20 +46,31 @@ impl State {
         self.objects.get(resource).map_or(&[], Vec::as_slice)
     }
 
-    /// The objects, as `secrets default/a`.
-    pub(super) fn names(&self) -> BTreeSet<String> {
-        let mut names = BTreeSet::new();
-        for (resource, objects) in &self.objects {
-            for object in objects {
-                let metadata = &object["metadata"];
-                let name = metadata["name"].as_str().unwrap_or_default();
-                names.insert(match metadata["namespace"].as_str() {
-                    Some(namespace) => format!("{resource} {namespace}/{name}"),
-                    None => format!("{resource} {name}"),
-                });
-            }
-        }
-        names
+    /// Whether it has the object of a deletion such as `delete secrets default/a`, with the contents of `found`.
+    pub(super) fn has(&self, deletion: &str, found: &Value, mask: &Mask) -> bool {
+        let mut parts = deletion.split(' ').skip(1);
+        let (resource, key) = (parts.next(), parts.next());
+        let (Some(resource), Some(key)) = (resource, key) else {
+            return false;
+        };
+        let key_of = |object: &Value| {
+            let metadata = &object["metadata"];
+            let name = metadata["name"].as_str().unwrap_or_default();
+            let namespace = metadata["namespace"].as_str();
+            namespace.map_or_else(
+                || name.to_owned(),
+                |namespace| format!("{namespace}/{name}"),
+            )
+        };
+        let Some(own) = self.of(resource).iter().find(|one| key_of(one) == key) else {
+            return false;
+        };
+        let leaves = |object: &Value| {
+            let objects = BTreeMap::from([(resource.to_owned(), vec![object.clone()])]);
+            let outside = Value::Null;
+            Self { objects, outside }.leaves(mask)
+        };
+        found.is_null() || leaves(own) == leaves(found)
     }
 
     /// The leaves that are compared, by path.

@@ -5,7 +5,7 @@ use std::io;
 use bytes::Bytes;
 use futures::TryStreamExt as _;
 use http::header::USER_AGENT;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use kube_client::client::Body;
@@ -111,6 +111,7 @@ impl Tap {
         self.core.touches(&target.collection);
         let process = self.who.process;
         let (point, fate) = self.core.effect(process, &what);
+        let deleted = (head.method == Method::DELETE).then(|| head.uri.path().to_owned());
         let request = Request::from_parts(head, Body::from(body.to_vec()));
         match fate {
             Fate::CrashBefore => {
@@ -124,6 +125,7 @@ impl Tap {
             Fate::Stuck => std::future::pending().await,
             Fate::Late(rests) => {
                 self.core.stand_still(process, rests).await;
+                self.deletes(deleted.as_deref(), &point).await;
                 let answer = self.kube.send(request).await;
                 let outcome = outcome_of(&answer);
                 self.core.done(point, format!("{outcome}, late"));
@@ -131,14 +133,26 @@ impl Tap {
                 Ok(whole(answer?))
             }
             Fate::Passes => {
+                self.deletes(deleted.as_deref(), &point).await;
                 let answer = self.kube.send(request).await;
                 self.core.done(point, outcome_of(&answer));
                 Ok(whole(answer?))
             }
             Fate::CrashAfter | Fate::Stale(_) | Fate::Lost => {
+                self.deletes(deleted.as_deref(), &point).await;
                 let answer = self.kube.send(request).await;
                 self.unanswered(&fate, point, outcome_of(&answer)).await
             }
+        }
+    }
+
+    /// Keeps what a deletion finds at `path`.
+    async fn deletes(&self, path: Option<&str>, point: &Point) {
+        let get = path.map(|path| Request::get(path).body(Vec::new()));
+        if let Some(Ok(get)) = get
+            && let Ok(object) = self.kube.request(get).await
+        {
+            self.core.deletes(point, object);
         }
     }
 

@@ -58,6 +58,12 @@ impl Target {
         })
     }
 
+    /// Whether writes and events of the resource are no part of what is explored.
+    pub(super) fn is_plain(&self) -> bool {
+        let plain = self.resource.split('/').next().unwrap_or_default();
+        NO_EFFECTS.contains(&plain)
+    }
+
     /// `default/a`, or `a`.
     pub(super) fn object(&self, name: &str) -> String {
         let namespace = self.namespace.as_deref();
@@ -69,8 +75,7 @@ impl Target {
 
     /// The verb of a request that writes; `None`: it reads, or it is no effect.
     pub(super) fn effect(&self, method: &Method) -> Option<&'static str> {
-        let plain = self.resource.split('/').next().unwrap_or_default();
-        if NO_EFFECTS.contains(&plain) {
+        if self.is_plain() {
             return None;
         }
         match (method, &self.name) {

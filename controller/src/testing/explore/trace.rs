@@ -68,18 +68,19 @@ impl Trace {
         })
     }
 
-    /// The deletions by processes that succeeded: the number of rests before each, and the object.
-    pub(super) fn deletions(&self) -> Vec<(usize, String)> {
+    /// The deletions by processes that succeeded: the number of rests before each, and the effect.
+    pub(super) fn deletions(&self) -> Vec<(usize, Point)> {
         let mut deletions = Vec::new();
         let mut rests = 0;
         for entry in &self.0 {
             match &entry.happened {
                 Happened::Rest => rests += 1,
                 Happened::Effect { point, outcome }
-                    if entry.process > 0 && outcome.starts_with("20") =>
+                    if entry.process > 0
+                        && outcome.starts_with("20")
+                        && point.what.starts_with("delete ") =>
                 {
-                    let object = point.what.strip_prefix("delete ");
-                    deletions.extend(object.map(|object| (rests, object.to_owned())));
+                    deletions.push((rests, point.clone()));
                 }
                 _ => {}
             }

@@ -89,6 +89,9 @@ impl Watched {
 }
 
 async fn arrive(core: &Core, who: Incarnation, watched: &Target, line: &Bytes) {
+    if watched.is_plain() {
+        return core.alive(who).await;
+    }
     let Ok(event) = serde_json::from_slice::<Event>(line) else {
         return;
     };

@@ -1,6 +1,5 @@
 //! One run: an API server, the processes, and the scenario's hands on them.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use super::core::{Core, Incarnation, SCENARIO};
 use super::outside::{Check, Outside};
 use super::state::State;
 use super::tap::{agent, client};
-use crate::client::{Client, Object, Patch};
+use crate::client::{Client, Error, Object, Patch};
 use crate::manager::Manager;
 use crate::testing::{Cluster, Rule};
 use crate::{Clock, ObjectKey};
@@ -52,8 +51,8 @@ pub struct World<S> {
     quiet: Duration,
     limit: Duration,
     restless: Mutex<bool>,
-    /// The objects at each rest.
-    rests: Mutex<Vec<BTreeSet<String>>>,
+    /// The state at each rest.
+    rests: Mutex<Vec<State>>,
 }
 
 // === impl Process ===
@@ -142,7 +141,12 @@ impl<S> World<S> {
     /// When the server refuses it.
     pub async fn create<K: Object>(&self, object: Value) -> K {
         let object: K = serde_json::from_value(object).expect("an object of the kind");
-        let created = self.client.create(&object).await;
+        let mut created = self.client.create(&object).await;
+        if created.as_ref().is_err_and(Error::is_already_exists) {
+            // The old one of its name may still be on its way out, because of a fault.
+            self.come_to_rest(true).await;
+            created = self.client.create(&object).await;
+        }
         created.unwrap_or_else(|error| panic!("not created: {error}"))
     }
 
@@ -179,13 +183,13 @@ impl<S> World<S> {
     /// As [`World::settle`]; with `all`, every fault that lasts ends before that.
     pub(super) async fn rest(&self, all: bool) {
         self.come_to_rest(all).await;
-        let names = self.state().await.names();
-        self.rests.lock().push(names);
+        let state = self.state().await;
+        self.rests.lock().push(state);
         self.core.rested();
     }
 
     /// The objects at each rest so far.
-    pub(super) fn rests(&self) -> Vec<BTreeSet<String>> {
+    pub(super) fn rests(&self) -> Vec<State> {
         self.rests.lock().clone()
     }
 

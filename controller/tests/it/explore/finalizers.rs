@@ -10,7 +10,7 @@ use reeve_controller::{Context, ObjectKey, Outcome, Request, finalizer, reconcil
 use serde_json::json;
 
 use super::corpus::{Bug, bug, explored};
-use super::kinds::{App, Child, Parent, child, children, delete_this, is_of, make, one, remove};
+use super::kinds::{App, Child, Parent, child, delete_this, live, make, one, remove};
 
 const FINALIZER: &str = "example.com/children";
 
@@ -54,10 +54,8 @@ async fn cleaned<P: Parent, C: Child>(
         if !right {
             release(&ctx, &parent).await?;
         }
-        for child in children::<C>(&ctx, &request)? {
-            if is_of(&*child, &*parent) {
-                delete_this(&ctx, &*child).await?;
-            }
+        if let Some(child) = live::<P, C>(&ctx, &*parent, "").await? {
+            delete_this(&ctx, &child).await?;
         }
         if right {
             release(&ctx, &parent).await?;
@@ -112,10 +110,8 @@ async fn begun<P: Parent, C: Child>(
         return Ok(Outcome::done());
     };
     if finalizer::is_deleting(&parent) {
-        for child in children::<C>(&ctx, &request)? {
-            if is_of(&*child, &*parent) {
-                delete_this(&ctx, &*child).await?;
-            }
+        if let Some(child) = live::<P, C>(&ctx, &*parent, "").await? {
+            delete_this(&ctx, &child).await?;
         }
         release(&ctx, &parent).await?;
         return Ok(Outcome::done());

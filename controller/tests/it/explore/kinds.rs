@@ -230,6 +230,18 @@ pub(super) fn children<C: Child>(
     Ok(ctx.lister::<C>()?.list_where(of)?)
 }
 
+/// The child with a suffix that the server has for the parent, which the cache may not have yet. The child of an earlier
+/// parent of the name is none.
+pub(super) async fn live<P: Parent, C: Child>(
+    ctx: &Context,
+    parent: &P,
+    suffix: &str,
+) -> Result<Option<C>, client::Error> {
+    let key = ObjectKey::of(&child::<P, C>(parent, suffix));
+    let found = client::optional(ctx.client().get::<C>(&key).await)?;
+    Ok(found.filter(|found| is_of(found, parent)))
+}
+
 /// Deletes what has the name of `child`: the wrong way.
 pub(super) async fn delete_by_name<C: Child>(
     ctx: &Context,

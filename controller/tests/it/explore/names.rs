@@ -10,8 +10,7 @@ use serde_json::json;
 
 use super::corpus::{Bug, bug, explored};
 use super::kinds::{
-    App, Child, Parent, child, children, delete_by_name, delete_this, is_of, make, number, one,
-    remove,
+    App, Child, Parent, child, delete_by_name, delete_this, live, make, number, one, remove,
 };
 
 const FINALIZER: &str = "example.com/children";
@@ -26,11 +25,12 @@ async fn kept<P: Parent, C: Child>(
         return Ok(Outcome::done());
     };
     if finalizer::is_deleting(&parent) {
-        for child in children::<C>(&ctx, &request)? {
+        for n in 0..number(&*parent, "size") {
+            let suffix = format!("-{n}");
             if !right {
-                delete_by_name(&ctx, &*child).await?;
-            } else if is_of(&*child, &*parent) {
-                delete_this(&ctx, &*child).await?;
+                delete_by_name::<C>(&ctx, &child(&*parent, &suffix)).await?;
+            } else if let Some(child) = live::<P, C>(&ctx, &*parent, &suffix).await? {
+                delete_this(&ctx, &child).await?;
             }
         }
         if let Some(patch) = finalizer::remove_patch(&parent, FINALIZER) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use parking_lot::Mutex;
+use reeve_controller::client::optional;
 use reeve_controller::testing::explore::{Explorer, Outside, Process, World};
 use reeve_controller::{Context, ObjectKey, Outcome, Request, reconcile};
 use serde_json::json;
@@ -31,6 +32,11 @@ async fn end_of<P: Parent>(
     let end = ctx.clock().now() + LIFE;
     if right {
         if let Some(end) = note(parent, "end") {
+            return Ok(Some(end.parse().unwrap()));
+        }
+        // The cache may not have the note yet.
+        let now = optional(ctx.client().get::<P>(request).await)?;
+        if let Some(end) = now.and_then(|now| note(&now, "end")) {
             return Ok(Some(end.parse().unwrap()));
         }
         write_note(ctx, parent, "end", &end.to_string()).await?;
