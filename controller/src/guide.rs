@@ -7,6 +7,7 @@
 //! | [`small_programs`] | a kind without a type, and a source outside of the cluster |
 //! | [`cache_options`] | what is cached, in which form, and how it is read |
 //! | [`sharing_caches`] | the users of one cache: controllers, views, handlers, clusters, processes |
+//! | [`find_the_bug`] | a controller with a bug, the explorer that finds it, and the fix |
 //! | [`scaling`] | what bounds a controller, and what to change |
 //! | [`security`] | rights, input, two leaders, servers, the image |
 //! | [`servers`] | probes, metrics, debug pages, and access to them |
@@ -31,6 +32,11 @@ pub mod small_programs {}
 #[doc = "[cache_options]: crate::guide::cache_options\n\n"]
 #[doc = include_str!("../guide/sharing-caches.md")]
 pub mod sharing_caches {}
+
+#[cfg(feature = "testing")]
+#[doc = "[Explorer]: crate::testing::explore::Explorer\n[first]: crate::testing::explore::Explorer::first\n\n"]
+#[doc = include_str!("../guide/find-the-bug.md")]
+pub mod find_the_bug {}
 
 #[doc = "[cache_options]: crate::guide::cache_options\n[monitoring]: crate::guide::monitoring\n\n"]
 #[doc = include_str!("../guide/scaling.md")]

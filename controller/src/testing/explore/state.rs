@@ -66,7 +66,12 @@ impl State {
             return false;
         };
         let leaves = |object: &Value| {
-            let objects = BTreeMap::from([(resource.to_owned(), vec![object.clone()])]);
+            let mut object = object.clone();
+            // Items of lists have neither.
+            for name in ["apiVersion", "kind"] {
+                object.as_object_mut().map(|fields| fields.remove(name));
+            }
+            let objects = BTreeMap::from([(resource.to_owned(), vec![object])]);
             let outside = Value::Null;
             Self { objects, outside }.leaves(mask)
         };

@@ -17,6 +17,7 @@ mod world;
 
 mod annotation;
 mod defects;
+mod explored;
 mod failures;
 mod rights;
 mod scale;
