@@ -114,13 +114,13 @@ impl Core {
     }
 
     /// Waits without end if the incarnation is dead, and while its process stands still.
-    pub(super) async fn alive(&self, who: Incarnation) {
+    pub(super) async fn alive(&self, incarnation: Incarnation) {
         loop {
             let released = self.0.released.notified();
             {
                 let state = self.0.state.lock();
-                match state.processes.get(&who.process) {
-                    Some(life) if life.dead || life.incarnation != who.number => {}
+                match state.processes.get(&incarnation.process) {
+                    Some(life) if life.dead || life.incarnation != incarnation.number => {}
                     Some(life) if life.still > 0 => {}
                     _ => return,
                 }
@@ -235,10 +235,16 @@ impl Core {
     }
 
     /// An event arrives at a watch of `resource`. Waits while events of the resource are held.
-    pub(super) async fn event(&self, who: Incarnation, resource: &str, what: &str, version: u64) {
+    pub(super) async fn event(
+        &self,
+        incarnation: Incarnation,
+        resource: &str,
+        what: &str,
+        version: u64,
+    ) {
         {
             let mut state = self.0.state.lock();
-            let point = state.count(who.process, what);
+            let point = state.count(incarnation.process, what);
             let found = state.faults.iter().position(|fault| {
                 matches!(fault, Fault::Hold(_) | Fault::HoldOn(_)) && *fault.at() == point
             });
@@ -249,27 +255,33 @@ impl Core {
                 } else {
                     1
                 };
-                if let Some(life) = state.processes.get_mut(&who.process) {
+                if let Some(life) = state.processes.get_mut(&incarnation.process) {
                     life.held.insert(resource.to_owned(), rests);
                 }
-                state.note(self.0.started, who.process, Happened::Fault(fault));
+                state.note(self.0.started, incarnation.process, Happened::Fault(fault));
             }
-            state.versions.insert((who.process, point.clone()), version);
+            state
+                .versions
+                .insert((incarnation.process, point.clone()), version);
         }
-        self.deliverable(who, resource).await;
+        self.deliverable(incarnation, resource).await;
         let mut state = self.0.state.lock();
         state.activity += 1;
-        state.note(self.0.started, who.process, Happened::Seen(what.to_owned()));
+        state.note(
+            self.0.started,
+            incarnation.process,
+            Happened::Seen(what.to_owned()),
+        );
     }
 
     /// Waits while events of `resource` are held, and without end if the incarnation is dead.
-    pub(super) async fn deliverable(&self, who: Incarnation, resource: &str) {
+    pub(super) async fn deliverable(&self, incarnation: Incarnation, resource: &str) {
         loop {
-            self.alive(who).await;
+            self.alive(incarnation).await;
             let released = self.0.released.notified();
             {
                 let state = self.0.state.lock();
-                let life = state.processes.get(&who.process);
+                let life = state.processes.get(&incarnation.process);
                 let waits = life.is_some_and(|life| {
                     life.frozen.is_some() || life.still > 0 || life.held.contains_key(resource)
                 });

@@ -12,7 +12,7 @@ use super::core::{Core, Fate, Incarnation};
 pub struct Outside<S> {
     state: Arc<Mutex<S>>,
     core: Core,
-    who: Incarnation,
+    incarnation: Incarnation,
     check: Check<S>,
 }
 
@@ -32,11 +32,16 @@ pub enum Failure {
 // === impl Outside ===
 
 impl<S> Outside<S> {
-    pub(super) fn new(state: Arc<Mutex<S>>, core: Core, who: Incarnation, check: Check<S>) -> Self {
+    pub(super) fn new(
+        state: Arc<Mutex<S>>,
+        core: Core,
+        incarnation: Incarnation,
+        check: Check<S>,
+    ) -> Self {
         Self {
             state,
             core,
-            who,
+            incarnation,
             check,
         }
     }
@@ -46,8 +51,8 @@ impl<S> Outside<S> {
     /// # Errors
     /// [`Failure`], by a fault of the plan.
     pub async fn call<T>(&self, name: &str, call: impl FnOnce(&mut S) -> T) -> Result<T, Failure> {
-        self.core.alive(self.who).await;
-        let process = self.who.process;
+        self.core.alive(self.incarnation).await;
+        let process = self.incarnation.process;
         let (point, fate) = self.core.effect(process, &format!("call {name}"));
         match fate {
             Fate::CrashBefore => {
@@ -74,7 +79,7 @@ impl<S> Outside<S> {
             Fate::CrashAfter => None,
             Fate::Stale(version) => Some(version),
             _ => {
-                self.core.alive(self.who).await;
+                self.core.alive(self.incarnation).await;
                 return Ok(answer);
             }
         };
@@ -84,7 +89,7 @@ impl<S> Outside<S> {
 
     /// Reads the state: no effect.
     pub async fn read<T>(&self, read: impl FnOnce(&S) -> T) -> T {
-        self.core.alive(self.who).await;
+        self.core.alive(self.incarnation).await;
         read(&self.state.lock())
     }
 }
@@ -94,7 +99,7 @@ impl<S> Clone for Outside<S> {
         Self {
             state: Arc::clone(&self.state),
             core: self.core.clone(),
-            who: self.who,
+            incarnation: self.incarnation,
             check: Arc::clone(&self.check),
         }
     }
@@ -103,7 +108,7 @@ impl<S> Clone for Outside<S> {
 impl<S> std::fmt::Debug for Outside<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Outside")
-            .field("who", &self.who)
+            .field("incarnation", &self.incarnation)
             .finish_non_exhaustive()
     }
 }

@@ -23,15 +23,15 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(super) type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
 /// The `User-Agent` of an incarnation, which faults of the server select.
-pub(super) fn agent(who: Incarnation) -> String {
-    format!("explore-{}.{}", who.process, who.number)
+pub(super) fn agent(incarnation: Incarnation) -> String {
+    format!("explore-{}.{}", incarnation.process, incarnation.number)
 }
 
 /// A client of `kube` for one incarnation of a process.
 pub(super) fn client(
     kube: &kube_client::Client,
     core: Core,
-    who: Incarnation,
+    incarnation: Incarnation,
 ) -> kube_client::Client {
     let namespace = kube.default_namespace().to_owned();
     let kube = kube.clone();
@@ -39,7 +39,7 @@ pub(super) fn client(
         let tap = Tap {
             kube: kube.clone(),
             core: core.clone(),
-            who,
+            incarnation,
         };
         tap.pass(request)
     });
@@ -49,7 +49,7 @@ pub(super) fn client(
 struct Tap {
     kube: kube_client::Client,
     core: Core,
-    who: Incarnation,
+    incarnation: Incarnation,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -69,8 +69,8 @@ struct Name {
 
 impl Tap {
     async fn pass(self, mut request: Request<Body>) -> Result<Answer, BoxError> {
-        self.core.alive(self.who).await;
-        if let Ok(agent) = HeaderValue::from_str(&agent(self.who)) {
+        self.core.alive(self.incarnation).await;
+        if let Ok(agent) = HeaderValue::from_str(&agent(self.incarnation)) {
             request.headers_mut().insert(USER_AGENT, agent);
         }
         let Some(target) = Target::of(request.uri().path()) else {
@@ -84,8 +84,8 @@ impl Tap {
             .split('&')
             .any(|one| one == "watch=true" || one == "watch=1");
         let answer = self.send(request).await?;
-        if watches && answer.status() == StatusCode::OK && self.who.process > 0 {
-            return Ok(watched(answer, self.core, self.who, target));
+        if watches && answer.status() == StatusCode::OK && self.incarnation.process > 0 {
+            return Ok(watched(answer, self.core, self.incarnation, target));
         }
         Ok(whole(answer))
     }
@@ -93,7 +93,7 @@ impl Tap {
     async fn send(&self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
         let answer = self.kube.send(request).await.map_err(BoxError::from);
         // What a dead process asked is not answered.
-        self.core.alive(self.who).await;
+        self.core.alive(self.incarnation).await;
         answer
     }
 
@@ -109,7 +109,7 @@ impl Tap {
         let object = target.object(name.as_deref().unwrap_or("*"));
         let what = format!("{verb} {} {object}", target.resource);
         self.core.touches(&target.collection);
-        let process = self.who.process;
+        let process = self.incarnation.process;
         let (point, fate) = self.core.effect(process, &what);
         let deleted = (head.method == Method::DELETE).then(|| head.uri.path().to_owned());
         let request = Request::from_parts(head, Body::from(body.to_vec()));
@@ -129,7 +129,7 @@ impl Tap {
                 let answer = self.kube.send(request).await;
                 let outcome = outcome_of(&answer);
                 self.core.done(point, format!("{outcome}, late"));
-                self.core.alive(self.who).await;
+                self.core.alive(self.incarnation).await;
                 Ok(whole(answer?))
             }
             Fate::Passes => {
@@ -172,12 +172,12 @@ impl Tap {
             Fate::Stale(version) => Some(*version),
             _ => None,
         };
-        self.core.crash(self.who.process, frozen);
+        self.core.crash(self.incarnation.process, frozen);
         self.never().await
     }
 
     async fn never<T>(&self) -> Result<T, BoxError> {
-        self.core.alive(self.who).await;
+        self.core.alive(self.incarnation).await;
         std::future::pending().await
     }
 }

@@ -39,7 +39,7 @@ struct Watched {
     partial: BytesMut,
     lines: VecDeque<Bytes>,
     core: Core,
-    who: Incarnation,
+    incarnation: Incarnation,
     target: Target,
 }
 
@@ -47,7 +47,7 @@ struct Watched {
 pub(super) fn watched(
     answer: Response<Body>,
     core: Core,
-    who: Incarnation,
+    incarnation: Incarnation,
     target: Target,
 ) -> Answer {
     let (head, body) = answer.into_parts();
@@ -56,7 +56,7 @@ pub(super) fn watched(
         partial: BytesMut::new(),
         lines: VecDeque::new(),
         core,
-        who,
+        incarnation,
         target,
     };
     let events = stream::try_unfold(watched, |mut watched| async move {
@@ -71,7 +71,7 @@ impl Watched {
     async fn next(&mut self) -> Result<Option<Bytes>, kube_client::Error> {
         loop {
             if let Some(line) = self.lines.pop_front() {
-                arrive(&self.core, self.who, &self.target, &line).await;
+                arrive(&self.core, self.incarnation, &self.target, &line).await;
                 return Ok(Some(line));
             }
             let Some(frame) = self.body.frame().await else {
@@ -88,9 +88,9 @@ impl Watched {
     }
 }
 
-async fn arrive(core: &Core, who: Incarnation, watched: &Target, line: &Bytes) {
+async fn arrive(core: &Core, incarnation: Incarnation, watched: &Target, line: &Bytes) {
     if watched.is_plain() {
-        return core.alive(who).await;
+        return core.alive(incarnation).await;
     }
     let Ok(event) = serde_json::from_slice::<Event>(line) else {
         return;
@@ -98,7 +98,7 @@ async fn arrive(core: &Core, who: Incarnation, watched: &Target, line: &Bytes) {
     let resource = &*watched.resource;
     let metadata = event.object.metadata;
     if event.r#type == "BOOKMARK" {
-        return core.deliverable(who, resource).await;
+        return core.deliverable(incarnation, resource).await;
     }
     let target = Target {
         namespace: metadata.namespace,
@@ -107,5 +107,5 @@ async fn arrive(core: &Core, who: Incarnation, watched: &Target, line: &Bytes) {
     let kind = event.r#type.to_lowercase();
     let what = format!("{kind} {resource} {}", target.object(&metadata.name));
     let version = metadata.resource_version.parse().unwrap_or_default();
-    core.event(who, resource, &what, version).await;
+    core.event(incarnation, resource, &what, version).await;
 }

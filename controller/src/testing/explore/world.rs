@@ -31,7 +31,7 @@ pub struct Process<S> {
     pub(super) kube: kube_client::Client,
     pub(super) clock: Clock,
     pub(super) outside: Outside<S>,
-    pub(super) who: Incarnation,
+    pub(super) incarnation: Incarnation,
 }
 
 /// The life of a process.
@@ -84,7 +84,7 @@ impl<S> Process<S> {
     /// The name of this replica.
     #[must_use]
     pub fn name(&self) -> String {
-        format!("p{}-{}", self.who.process, self.who.number)
+        format!("p{}-{}", self.incarnation.process, self.incarnation.number)
     }
 }
 
@@ -99,8 +99,8 @@ impl<S> World<S> {
         check: Check<S>,
         (quiet, limit): (Duration, Duration),
     ) -> Self {
-        let who = core.start(SCENARIO);
-        let kube = client(&cluster.kube(), core.clone(), who);
+        let incarnation = core.start(SCENARIO);
+        let kube = client(&cluster.kube(), core.clone(), incarnation);
         let client = Client::new(kube).with_clock(cluster.clock().clone());
         Self {
             cluster,
@@ -279,25 +279,25 @@ impl<S> World<S> {
     }
 
     fn begin(&self, process: usize) {
-        let who = self.core.start(process);
+        let incarnation = self.core.start(process);
         if let Some(version) = self.core.frozen(process) {
             let past = Rule::new()
-                .user_agent(agent(who))
+                .user_agent(agent(incarnation))
                 .verb("list")
                 .stale(version);
             self.thaws.lock().push(self.cluster.faults().add(past));
         }
-        let kube = client(&self.cluster.kube(), self.core.clone(), who);
+        let kube = client(&self.cluster.kube(), self.core.clone(), incarnation);
         let life = (self.factory)(Process {
             kube,
             clock: self.cluster.clock().clone(),
             outside: Outside::new(
                 Arc::clone(&self.outside),
                 self.core.clone(),
-                who,
+                incarnation,
                 Arc::clone(&self.check),
             ),
-            who,
+            incarnation,
         });
         let running = tokio::spawn(life);
         if let Some(slot) = self.running.lock().get_mut(process - 1) {
@@ -331,7 +331,7 @@ impl<S> World<S> {
 impl<S> std::fmt::Debug for Process<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Process")
-            .field("who", &self.who)
+            .field("incarnation", &self.incarnation)
             .finish_non_exhaustive()
     }
 }
