@@ -1,11 +1,12 @@
 //! The layer around the cloud in production: it paces and counts calls, and refuses changes once this process may not act
 //! any more.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use reeve_controller::Client;
+use reeve_controller::client::Gate;
 use tokio::time::Instant;
 
 use crate::metrics::Metrics;
@@ -21,8 +22,8 @@ const THROTTLED: Duration = Duration::from_secs(1);
 
 /// Paces and counts calls, and lets changes pass while the lease is held.
 pub(crate) struct Guard {
-    /// A client of the leader.
-    client: Client,
+    /// Open while this process may act; none without leader election.
+    gate: Option<Arc<dyn Gate>>,
     metrics: Metrics,
     pace: Pace,
 }
@@ -30,9 +31,9 @@ pub(crate) struct Guard {
 // === impl Guard ===
 
 impl Guard {
-    pub(crate) fn new(client: Client, metrics: Metrics, pace: Pace) -> Self {
+    pub(crate) fn new(gate: Option<Arc<dyn Gate>>, metrics: Metrics, pace: Pace) -> Self {
         Self {
-            client,
+            gate,
             metrics,
             pace,
         }
@@ -45,12 +46,14 @@ impl Layer for Guard {
     fn before<'a>(&'a self, call: &'a Call<'a>) -> BoxFuture<'a, Result<Instant, Error>> {
         async move {
             self.pace.slot().await;
-            if call.mutates {
-                // Last, since the lease may be lost during the wait.
-                let step = || format!("{} in the cloud", call.name);
-                self.client.check_gate(step).map_err(|error| {
-                    Error::new(Kind::Unavailable, NOT_LEADER, error.to_string())
-                })?;
+            // After the wait, during which the lease may have been lost.
+            let open = self.gate.as_ref().is_none_or(|gate| gate.is_open());
+            if call.mutates && !open {
+                let message = format!(
+                    "{} is not sent: this process does not hold the lease",
+                    call.name
+                );
+                return Err(Error::new(Kind::Unavailable, NOT_LEADER, message));
             }
             Ok(Instant::now())
         }
@@ -70,5 +73,45 @@ impl Layer for Guard {
         let error = answer.err().map(|error| error.kind);
         self.metrics.called(call.name, started.elapsed(), error);
         std::future::ready(Ok(())).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::Provider;
+    use crate::provider::layer::Layered;
+    use crate::provider::memory::Cloud;
+
+    #[derive(Debug)]
+    struct Fixed(bool);
+
+    impl Gate for Fixed {
+        fn is_open(&self) -> bool {
+            self.0
+        }
+
+        fn sent(&self) {}
+
+        fn ended(&self, _: bool) {}
+
+        fn unasked(&self) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_without_the_lease_sends_reads_and_no_changes() {
+        for (open, sent) in [(true, 2), (false, 1)] {
+            let cloud = Cloud::default();
+            let metrics = Metrics::register(&reeve_controller::Metrics::new());
+            let pace = Pace::new(Duration::from_millis(1));
+            let guard = Guard::new(Some(Arc::new(Fixed(open))), metrics, pace);
+            let provider = Layered::new(Arc::new(cloud.clone()), guard);
+            let id = "lb-1".into();
+            assert_eq!(provider.describe(&id).await, Ok(None));
+            let deleted = provider.delete(&id).await.map_err(|error| error.code);
+            let refused = Err(NOT_LEADER.to_owned());
+            assert_eq!(deleted, if open { Ok(()) } else { refused });
+            assert_eq!(cloud.calls().len(), sent);
+        }
     }
 }

@@ -94,7 +94,8 @@ pub async fn build(
     let manager = builder.build().await?;
     let metrics = Metrics::register(manager.metrics());
     let pace = Pace::new(Duration::from_secs(1) / settings.calls_per_second.max(1));
-    let guard = Guard::new(manager.leader_client(), metrics.clone(), pace);
+    let gate = manager.leader_client().gate().cloned();
+    let guard = Guard::new(gate, metrics.clone(), pace);
     let provider: Arc<dyn Provider> = Arc::new(Layered::new(provider, guard));
     let orphans = Orphans {
         provider: Arc::clone(&provider),
