@@ -49,7 +49,7 @@ async fn scenario(world: &World<()>) {
 }
 
 #[test]
-fn the_count_is_right_after_every_fault() {
+fn explored_the_count_is_right_after_every_fault() {
     let seconds = std::env::var("REEVE_EXPLORE_SECONDS").ok();
     let seconds = seconds.map_or(10, |text| text.parse().expect("a number of seconds"));
     let explorer = Explorer::of_manager(|process: Process<()>| {

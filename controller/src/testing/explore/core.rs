@@ -41,6 +41,8 @@ struct State {
     processes: BTreeMap<usize, Life>,
     collections: BTreeSet<String>,
     deletions: HashMap<Point, Value>,
+    /// The requests on their way, and how many rests from now on they arrive.
+    late: HashMap<Point, u8>,
     /// Of the latest event of each process and object.
     versions: HashMap<(usize, Point), u64>,
 }
@@ -234,6 +236,27 @@ impl Core {
         }
     }
 
+    /// The process stands still from now on, and a request is on its way for this many rests. The request arrives though
+    /// the process ends.
+    pub(super) fn delay(&self, point: &Point, rests: u8) {
+        let mut state = self.0.state.lock();
+        state.late.insert(point.clone(), rests);
+        if let Some(life) = state.processes.get_mut(&point.process) {
+            life.still = rests;
+        }
+    }
+
+    /// Waits until the request arrives.
+    pub(super) async fn arrives(&self, point: &Point) {
+        loop {
+            let released = self.0.released.notified();
+            if !self.0.state.lock().late.contains_key(point) {
+                return;
+            }
+            released.await;
+        }
+    }
+
     /// An event arrives at a watch of `resource`. Waits while events of the resource are held.
     pub(super) async fn event(
         &self,
@@ -298,6 +321,11 @@ impl Core {
         let mut ended = false;
         {
             let mut state = self.0.state.lock();
+            state.late.retain(|_, rests| {
+                *rests = if all { 0 } else { rests.saturating_sub(1) };
+                ended |= *rests == 0;
+                *rests > 0
+            });
             for life in state.processes.values_mut() {
                 if life.still > 0 {
                     life.still = if all { 0 } else { life.still - 1 };

@@ -124,11 +124,21 @@ impl Tap {
             }
             Fate::Stuck => std::future::pending().await,
             Fate::Late(rests) => {
-                self.core.stand_still(process, rests).await;
-                self.deletes(deleted.as_deref(), &point).await;
-                let answer = self.kube.send(request).await;
-                let outcome = outcome_of(&answer);
-                self.core.done(point, format!("{outcome}, late"));
+                self.core.delay(&point, rests);
+                let late = Self {
+                    kube: self.kube.clone(),
+                    core: self.core.clone(),
+                    incarnation: self.incarnation,
+                };
+                let arrival = tokio::spawn(async move {
+                    late.core.arrives(&point).await;
+                    late.deletes(deleted.as_deref(), &point).await;
+                    let answer = late.kube.send(request).await;
+                    let outcome = outcome_of(&answer);
+                    late.core.done(point, format!("{outcome}, late"));
+                    answer
+                });
+                let answer = arrival.await?;
                 self.core.alive(self.incarnation).await;
                 Ok(whole(answer?))
             }

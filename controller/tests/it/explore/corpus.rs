@@ -46,6 +46,15 @@ where
     }
 }
 
+// === impl Bug ===
+
+impl Bug {
+    /// Explores a form with at most so many plans.
+    pub(super) fn explore(&self, right: bool, most: usize) -> Report {
+        (self.explore)(right, most, Vec::new())
+    }
+}
+
 /// The most plans that may be needed for a bug.
 const MOST: usize = 400;
 /// The plans that the right form of the first bug of a shape passes, and those of the others. The plan that finds the wrong
@@ -58,7 +67,7 @@ pub(super) fn explored(shape: &str, bugs: &[Bug]) {
     let plans: Option<usize> = plans.map(|text| text.parse().expect("REEVE_PLANS is a number"));
     let mut wrongs = String::new();
     for (n, bug) in bugs.iter().enumerate() {
-        let wrong = (bug.explore)(false, MOST, Vec::new());
+        let wrong = bug.explore(false, MOST);
         let Some(found) = wrong.failures.first() else {
             let runs = wrong.runs;
             writeln!(wrongs, "{shape} {}: not found in {runs} runs", bug.name).unwrap();

@@ -5,6 +5,7 @@ mod corpus;
 mod kinds;
 
 mod answers;
+mod digests;
 mod directions;
 mod edges;
 mod finalizers;

@@ -59,7 +59,7 @@ fn recreation<P: Parent, C: Child, D: Child>(name: &'static str, like: &'static 
     bug(name, like, &["crash-after"], explorer, grows::<P>)
 }
 
-fn bugs() -> Vec<Bug> {
+pub(super) fn bugs() -> Vec<Bug> {
     vec![
         recreation::<App, StatefulSet, PersistentVolumeClaim>("a volume does not grow", "I8"),
         recreation::<ConfigMap, StatefulSet, Secret>("a Secret stays old", "I11"),
