@@ -6,8 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// Fields whose values differ from run to run, or count writes.
-const VARIABLE: [&str; 7] = [
+/// Fields whose values differ from run to run, or count writes, and those that the server allots one after the other.
+const VARIABLE: [&str; 11] = [
+    "clusterIP",
+    "clusterIPs",
+    "nodePort",
+    "healthCheckNodePort",
     "uid",
     "resourceVersion",
     "creationTimestamp",
