@@ -62,6 +62,7 @@ const MOST: usize = 400;
 const RIGHT: (usize, usize) = (40, 8);
 
 /// Finds the wrong form of each bug, and passes its right form.
+#[expect(clippy::print_stdout, reason = "docs/explore.md has these lines")]
 pub(super) fn explored(shape: &str, bugs: &[Bug]) {
     let plans = std::env::var("REEVE_PLANS").ok();
     let plans: Option<usize> = plans.map(|text| text.parse().expect("REEVE_PLANS is a number"));

@@ -312,7 +312,7 @@ where
 
 fn parents<C: Child>(child: &C) -> Option<Request> {
     let name = child.meta().labels.as_ref()?.get(OF)?;
-    Some(ObjectKey::namespaced("default", &**name).into())
+    Some(ObjectKey::namespaced("default", &**name))
 }
 
 fn settings<P: Parent>(settings: &Value) -> Value {

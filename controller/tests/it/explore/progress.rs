@@ -50,7 +50,7 @@ async fn resized<P: Parent>(
         return Ok(Outcome::done());
     };
     let size = setting(&*parent, "size").unwrap_or_default();
-    let there = outside.read(|size| size.clone()).await;
+    let there = outside.read(Clone::clone).await;
     let changed = there != size;
     if changed {
         let size = size.clone();
