@@ -51,7 +51,7 @@ async fn scenario(world: &World<()>) {
 #[test]
 fn explored_the_count_is_right_after_every_fault() {
     let seconds = std::env::var("REEVE_EXPLORE_SECONDS").ok();
-    let seconds = seconds.map_or(10, |text| text.parse().expect("a number of seconds"));
+    let seconds = seconds.map_or(5, |text| text.parse().expect("a number of seconds"));
     let explorer = Explorer::of_manager(|process: Process<()>| {
         Box::pin(async move {
             let manager = process.manager().build().await.unwrap();

@@ -144,7 +144,7 @@ fn block(name: &str, ip: &str, duration: &str) -> serde_json::Value {
 /// Real time for each exploration; `.ci/soak` gives more.
 fn wall() -> Duration {
     let seconds = std::env::var("REEVE_EXPLORE_SECONDS").ok();
-    let seconds = seconds.map_or(10, |text| text.parse().expect("a number of seconds"));
+    let seconds = seconds.map_or(5, |text| text.parse().expect("a number of seconds"));
     Duration::from_secs(seconds)
 }
 

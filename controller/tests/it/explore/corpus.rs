@@ -59,7 +59,7 @@ impl Bug {
 const MOST: usize = 400;
 /// The plans that the right form of the first bug of a shape passes, and those of the others. The plan that finds the wrong
 /// form is one of them. `REEVE_PLANS` sets another number for all.
-const RIGHT: (usize, usize) = (40, 8);
+const RIGHT: (usize, usize) = (12, 4);
 
 /// Finds the wrong form of each bug, and passes its right form.
 #[expect(clippy::print_stdout, reason = "docs/explore.md has these lines")]

@@ -32,7 +32,7 @@ async fn scenario(world: &World<()>) {
 
 fn explored(form: Form) {
     let seconds = std::env::var("REEVE_EXPLORE_SECONDS").ok();
-    let seconds = seconds.map_or(10, |text| text.parse().expect("a number of seconds"));
+    let seconds = seconds.map_or(5, |text| text.parse().expect("a number of seconds"));
     let explorer = Explorer::of_manager(move |process: Process<()>| {
         Box::pin(async move {
             let manager = build(process.manager(), Settings::new(form)).await;
