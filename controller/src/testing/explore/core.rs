@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::plan::{Fault, Plan, Point};
+use super::plan::{Counts, Fault, Plan, Point};
 use super::trace::{Entry, Happened, Trace};
 
 /// The process of the scenario itself.
@@ -32,7 +32,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     faults: Vec<Fault>,
-    counts: HashMap<(usize, String), u32>,
+    counts: Counts,
     trace: Trace,
     /// Effects, events and starts so far.
     activity: u64,
@@ -141,7 +141,7 @@ impl Core {
     /// Counts an effect, and looks up what becomes of it.
     pub(super) fn effect(&self, process: usize, what: &str) -> (Point, Fate) {
         let mut state = self.0.state.lock();
-        let point = state.count(process, what);
+        let point = state.counts.next(process, what);
         state.activity += 1;
         if process == SCENARIO {
             return (point, Fate::Passes);
@@ -267,7 +267,7 @@ impl Core {
     ) {
         {
             let mut state = self.0.state.lock();
-            let point = state.count(incarnation.process, what);
+            let point = state.counts.next(incarnation.process, what);
             let found = state.faults.iter().position(|fault| {
                 matches!(fault, Fault::Hold(_) | Fault::HoldOn(_)) && *fault.at() == point
             });
@@ -350,6 +350,11 @@ impl Core {
         ended
     }
 
+    /// The faults of the plan whose points were not reached.
+    pub(super) fn unreached(&self) -> Vec<Fault> {
+        self.0.state.lock().faults.clone()
+    }
+
     pub(super) fn activity(&self) -> u64 {
         self.0.state.lock().activity
     }
@@ -380,16 +385,6 @@ impl Core {
 // === impl State ===
 
 impl State {
-    fn count(&mut self, process: usize, what: &str) -> Point {
-        let count = self.counts.entry((process, what.to_owned())).or_default();
-        *count += 1;
-        Point {
-            process,
-            what: what.to_owned(),
-            nth: *count,
-        }
-    }
-
     fn note(&mut self, started: Instant, process: usize, happened: Happened) {
         let entry = Entry {
             at: started.elapsed(),

@@ -41,6 +41,7 @@
 //! | the end is that of a run without faults | what is missing, left over, or different |
 //! | nothing is deleted that stays without faults | data that is gone, though an object of its name is there again |
 //! | a restart changes nothing | state that is in memory only |
+//! | no process panics, no step of the scenario panics | what a program or a user does not expect |
 //! | [`Explorer::always`], [`Explorer::at_rest`] | what the program promises |
 //!
 //! A failure names the smallest plan, the rule, and what happened in which order. `REEVE_PLAN='crash-after P1 create secrets
@@ -79,7 +80,7 @@ pub use world::{Process, World};
 
 use crate::controller::Controller;
 use crate::manager::Manager;
-use run::Reference;
+use run::{Ran, Reference};
 use world::Factory;
 
 /// The environment variable with the only plan to run.
@@ -107,6 +108,7 @@ pub struct Explorer<S = ()> {
     wall: Duration,
     every_failure: bool,
     first: Vec<Plan>,
+    only: Option<Plan>,
 }
 
 /// What an exploration found.
@@ -116,6 +118,10 @@ pub struct Report {
     pub runs: usize,
     /// The number of plans that were made from the runs without faults, and of those of two faults.
     pub plans: usize,
+    /// The number of plans that were tried.
+    pub tried: usize,
+    /// The number of plans with a fault whose point the run did not reach, so that it did not happen.
+    pub unreached: usize,
     /// The real time of all runs.
     pub took: Duration,
     /// What went wrong, each under its smallest plan. One at most, unless [`Explorer::every_failure`] is set.
@@ -192,6 +198,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
             wall: Duration::from_secs(20),
             every_failure: false,
             first: Vec::new(),
+            only: None,
         }
     }
 
@@ -269,6 +276,12 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         self
     }
 
+    /// Tries this plan alone, as `REEVE_PLAN` does.
+    pub fn only(mut self, plan: Plan) -> Self {
+        self.only = Some(plan);
+        self
+    }
+
     /// Goes on after a failure. Each rule is reported once for each way in which it is broken.
     pub fn every_failure(mut self) -> Self {
         self.every_failure = true;
@@ -278,10 +291,15 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
     /// Explores `scenario`, which has time until [`World::settle`] for each step.
     ///
     /// # Panics
-    /// With the smallest plan, the rule and the timeline, when a run breaks a rule; when `REEVE_PLAN` is not a plan.
+    /// With the smallest plan, the rule and the timeline, when a run breaks a rule. When the budget ends before the first
+    /// plan. As [`Explorer::run`].
     pub fn check(&self, scenario: impl AsyncFn(&World<S>)) {
         let report = self.run(scenario);
         tracing::info!("{report}");
+        assert!(
+            !report.failures.is_empty() || report.tried > 0 || report.plans == 0,
+            "the budget ended before the first plan: nothing was tried ({report})"
+        );
         if let Some(broken) = report.failures.first() {
             panic!("{broken}");
         }
@@ -290,7 +308,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
     /// As [`Explorer::check`], and returns what it found.
     ///
     /// # Panics
-    /// When `REEVE_PLAN` is not a plan.
+    /// When `REEVE_PLAN` is not a plan, or the run does not reach its points.
     pub fn run(&self, scenario: impl AsyncFn(&World<S>)) -> Report {
         let started = real_time();
         let mut report = Report::default();
@@ -299,6 +317,8 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
             text.parse()
                 .unwrap_or_else(|error| panic!("{PLAN_VARIABLE}: {error}"))
         });
+        let only = only.or_else(|| self.only.clone());
+        let alone = only.is_some();
         report.runs += 2;
         let reference = match self.reference(&scenario) {
             Ok(reference) => reference,
@@ -328,7 +348,15 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
             next += 1;
             report.runs += 1;
             let ran = self.once(&plan, SEED, false, &scenario);
-            let Some(wrong) = reference.judge(&ran) else {
+            let judged = reference.judge(&ran);
+            if let (Some(fault), None) = (ran.unreached.first(), &judged) {
+                assert!(
+                    !alone,
+                    "the run does not reach the point of the fault: {fault}"
+                );
+                report.unreached += 1;
+            }
+            let Some(wrong) = judged else {
                 if self.pairs && plan.0.len() == 1 {
                     plans.extend(search::seconds(&plan, &ran.trace));
                 }
@@ -339,12 +367,13 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
             }
             report
                 .failures
-                .push(self.smallest(&reference, plan, &wrong, next, &scenario));
+                .push(self.smallest(&reference, (plan, ran, wrong), next, &scenario));
             if !self.every_failure {
                 break;
             }
         }
         report.plans = plans.len();
+        report.tried = next;
         report.took = started.elapsed();
         report
     }
@@ -352,8 +381,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
     fn smallest(
         &self,
         reference: &Reference,
-        plan: Plan,
-        wrong: &Wrong,
+        (plan, ran, wrong): (Plan, Ran, Wrong),
         tried: usize,
         scenario: &impl AsyncFn(&World<S>),
     ) -> Broken {
@@ -362,8 +390,13 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
             reference.judge(&ran).map(|wrong| (ran, wrong))
         };
         let fails = |plan: &Plan| judged(plan).is_some_and(|(_, other)| other.rule == wrong.rule);
-        let plan = search::shrink(&plan, fails);
-        let (ran, wrong) = judged(&plan).expect("the same plan gives the same run");
+        let less = search::shrink(&plan, fails);
+        // A program that takes time or order from elsewhere may not fail again; what was seen is reported then.
+        let again = (less != plan).then(|| judged(&less)).flatten();
+        let (plan, (ran, wrong)) = match again {
+            Some(again) => (less, again),
+            None => (plan, (ran, wrong)),
+        };
         Broken {
             plan,
             wrong,
@@ -392,11 +425,19 @@ impl<S> fmt::Debug for Explorer<S> {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rate = self.runs as f64 / self.took.as_secs_f64().max(1e-9);
-        let (runs, plans, took) = (self.runs, self.plans, self.took.as_secs_f64());
+        let (runs, tried, plans) = (self.runs, self.tried, self.plans);
+        let took = self.took.as_secs_f64();
         write!(
             f,
-            "{runs} runs for {plans} plans in {took:.1} s, {rate:.0} a second; "
+            "{tried} of {plans} plans in {runs} runs and {took:.1} s, {rate:.0} runs a second; "
         )?;
+        if self.unreached > 0 {
+            write!(
+                f,
+                "{} had a fault whose point was not reached; ",
+                self.unreached
+            )?;
+        }
         match self.failures.len() {
             0 => f.write_str("nothing goes wrong"),
             count => write!(f, "{count} plans go wrong"),

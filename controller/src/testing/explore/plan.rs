@@ -1,5 +1,6 @@
 //! Plans: the faults of one run, as values and as text.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -53,6 +54,25 @@ pub struct Plan(pub Vec<Fault>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a fault; write for example: crash-after P1 create secrets default/a 1")]
 pub struct NotAPlan(String);
+
+/// How often each process did, or saw, each thing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts(HashMap<(usize, String), u32>);
+
+// === impl Counts ===
+
+impl Counts {
+    /// Counts one more time.
+    pub(super) fn next(&mut self, process: usize, what: &str) -> Point {
+        let count = self.0.entry((process, what.to_owned())).or_default();
+        *count += 1;
+        Point {
+            process,
+            what: what.to_owned(),
+            nth: *count,
+        }
+    }
+}
 
 // === impl Point ===
 

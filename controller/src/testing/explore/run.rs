@@ -1,6 +1,7 @@
 //! One run of a plan, and the judgement about it.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -8,10 +9,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::core::{Core, MOST_EFFECTS};
-use super::plan::{Plan, Point};
+use super::plan::{Fault, Plan, Point};
 use super::state::{Mask, State};
 use super::trace::Trace;
-use super::world::World;
+use super::world::{World, text_of};
 use super::{Explorer, SEED};
 use crate::testing::{Server, Setup};
 
@@ -24,6 +25,8 @@ pub(super) struct Ran {
     rests: Vec<State>,
     /// What deletions found.
     deletions: HashMap<Point, Value>,
+    /// The faults of the plan whose points the run did not reach.
+    pub(super) unreached: Vec<Fault>,
     /// The first thing that is wrong whatever other runs do.
     pub(super) wrong: Option<Wrong>,
 }
@@ -56,7 +59,39 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         scenario: &impl AsyncFn(&World<S>),
     ) -> Ran {
         let ran = Arc::new(Mutex::new(None));
-        let out = Arc::clone(&ran);
+        let begun = Arc::new(Mutex::new(None));
+        let (out, begins) = (Arc::clone(&ran), Arc::clone(&begun));
+        let run = || {
+            self.run_once(plan, seed, restarts, scenario, &begins, &out);
+        };
+        // A step that fails only under this plan is a finding, and needs the plan and the timeline.
+        let panicked = catch_unwind(AssertUnwindSafe(run)).err();
+        if let Some(ran) = ran.lock().take().filter(|_| panicked.is_none()) {
+            return ran;
+        }
+        let core: Option<Core> = begun.lock().take();
+        Ran {
+            trace: core.as_ref().map(Core::trace).unwrap_or_default(),
+            state: State::default(),
+            rests: Vec::new(),
+            deletions: HashMap::new(),
+            unreached: core.as_ref().map(Core::unreached).unwrap_or_default(),
+            wrong: Some(Wrong {
+                rule: "no step of the scenario panics".into(),
+                how: panicked.map_or_else(String::new, |panic| text_of(&*panic)),
+            }),
+        }
+    }
+
+    fn run_once(
+        &self,
+        plan: &Plan,
+        seed: u64,
+        restarts: bool,
+        scenario: &impl AsyncFn(&World<S>),
+        begun: &Mutex<Option<Core>>,
+        out: &Mutex<Option<Ran>>,
+    ) {
         Setup::new()
             .server(Server::BuiltIn)
             .seed(seed)
@@ -66,9 +101,10 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                     cluster.install_definition(definition).await;
                 }
                 let core = Core::new(plan);
+                *begun.lock() = Some(core.clone());
                 let outside = Arc::new(Mutex::new(S::default()));
                 let broken = Arc::new(Mutex::new(None));
-                let world = World::new(
+                let mut world = World::new(
                     cluster,
                     core.clone(),
                     Arc::clone(&self.factory),
@@ -76,23 +112,22 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                     self.checked(&broken),
                     (self.quiet, self.limit),
                 );
+                world.keeps_rests = plan.0.is_empty();
                 world.start(self.processes);
                 world.settle().await;
                 scenario(&world).await;
                 core.step("the scenario is over");
                 world.rest(true).await;
-                let before = core.trace().effects().count();
+                let mut again = None;
                 if restarts {
+                    let before = core.trace().effects().count();
                     core.step("all processes start again");
                     world.restart().await;
+                    let trace = core.trace();
+                    let mut effects = trace.effects().skip(before);
+                    again = effects.next().map(|(point, _)| point.what.clone());
                 }
                 let mut state = world.state().await;
-                let again: Vec<String> = core
-                    .trace()
-                    .effects()
-                    .skip(before)
-                    .map(|(point, _)| point.what.clone())
-                    .collect();
                 state.outside = serde_json::to_value(&*outside.lock()).unwrap_or(Value::Null);
                 let wrong = broken.lock().take();
                 let wrong = wrong.or_else(|| {
@@ -106,7 +141,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                     })
                 });
                 let wrong = wrong.or_else(|| {
-                    again.first().map(|what| Wrong {
+                    again.map(|what| Wrong {
                         rule: "a restart changes nothing".into(),
                         how: format!("after all was done and the processes started again: {what}"),
                     })
@@ -119,6 +154,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                 });
                 let wrong = panicked.or(wrong);
                 *out.lock() = Some(Ran {
+                    unreached: core.unreached(),
                     trace: core.trace(),
                     rests: world.rests(),
                     deletions: core.deletions(),
@@ -126,7 +162,6 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                     wrong,
                 });
             });
-        ran.lock().take().expect("the run ended")
     }
 
     fn checked(&self, broken: &Arc<Mutex<Option<Wrong>>>) -> super::outside::Check<S> {

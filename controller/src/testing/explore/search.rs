@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::plan::{Fault, Plan, Point};
+use super::plan::{Counts, Fault, Plan, Point};
 use super::trace::{Happened, Trace};
 
 /// Plans with one fault each, for the effects and events of `trace`.
@@ -30,49 +30,39 @@ pub(super) fn singles(trace: &Trace, processes: usize) -> Vec<Fault> {
 
 /// The events of a trace: those of what processes wrote, and those of what others wrote.
 fn events(trace: &Trace) -> (Vec<Point>, Vec<Point>) {
+    let written: BTreeSet<String> = trace
+        .effects()
+        .map(|(effect, _)| about(&effect.what).replace("/status ", " "))
+        .collect();
     let (mut own, mut foreign) = (Vec::new(), Vec::new());
-    let mut counts = std::collections::HashMap::new();
+    let mut counts = Counts::default();
     for entry in trace.entries() {
-        let Happened::Seen(what) = &entry.happened else {
-            continue;
-        };
-        let count = counts.entry((entry.process, what.clone())).or_insert(0u32);
-        *count += 1;
-        let point = Point {
-            process: entry.process,
-            what: what.clone(),
-            nth: *count,
-        };
-        let object = what.split_once(' ').map_or("", |(_, object)| object);
-        let written = trace.effects().any(|(effect, _)| {
-            let about = effect.what.split_once(' ').map_or("", |(_, about)| about);
-            about.replace("/status ", " ") == object
-        });
-        if written {
-            own.push(point);
-        } else {
-            foreign.push(point);
+        if let Happened::Seen(what) = &entry.happened {
+            let point = counts.next(entry.process, what);
+            let events = if written.contains(about(what)) {
+                &mut own
+            } else {
+                &mut foreign
+            };
+            events.push(point);
         }
     }
     (own, foreign)
+}
+
+/// `pods default/a` of `modified pods default/a`.
+fn about(what: &str) -> &str {
+    what.split_once(' ').map_or("", |(_, about)| about)
 }
 
 /// A restart after an effect that reads the state before an earlier event.
 fn stale(trace: &Trace) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut seen: Vec<Point> = Vec::new();
-    let mut counts = std::collections::HashMap::new();
+    let mut counts = Counts::default();
     for entry in trace.entries() {
         match &entry.happened {
-            Happened::Seen(what) => {
-                let count = counts.entry((entry.process, what.clone())).or_insert(0u32);
-                *count += 1;
-                seen.push(Point {
-                    process: entry.process,
-                    what: what.clone(),
-                    nth: *count,
-                });
-            }
+            Happened::Seen(what) => seen.push(counts.next(entry.process, what)),
             Happened::Effect { point, .. } if entry.process > 0 => {
                 // The last ones first: a server is seldom far behind.
                 let earlier = seen

@@ -1,5 +1,6 @@
 //! One run: an API server, the processes, and the scenario's hands on them.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +52,8 @@ pub struct World<S> {
     quiet: Duration,
     limit: Duration,
     restless: Mutex<bool>,
-    /// The state at each rest.
+    /// Whether the state at each rest is kept, for comparison.
+    pub(super) keeps_rests: bool,
     rests: Mutex<Vec<State>>,
 }
 
@@ -115,6 +117,7 @@ impl<S> World<S> {
             quiet,
             limit,
             restless: Mutex::new(false),
+            keeps_rests: false,
             rests: Mutex::default(),
         }
     }
@@ -183,8 +186,10 @@ impl<S> World<S> {
     /// As [`World::settle`]; with `all`, every fault that lasts ends before that.
     pub(super) async fn rest(&self, all: bool) {
         self.come_to_rest(all).await;
-        let state = self.state().await;
-        self.rests.lock().push(state);
+        if self.keeps_rests {
+            let state = self.state().await;
+            self.rests.lock().push(state);
+        }
         self.core.rested();
     }
 
@@ -209,10 +214,11 @@ impl<S> World<S> {
                 (seen, since) = (self.core.activity(), now);
             }
             if now - since >= self.quiet {
-                let ended = (all || !rested) && self.core.rest(all);
+                if rested && !all {
+                    return;
+                }
                 rested = true;
-                self.thaws.lock().drain(..).for_each(|past| past.remove());
-                if !ended {
+                if !self.end_faults(all) {
                     return;
                 }
                 since = now;
@@ -222,6 +228,14 @@ impl<S> World<S> {
                 return;
             }
         }
+    }
+
+    /// Ends the faults that last until a rest. Whether there were some.
+    fn end_faults(&self, all: bool) -> bool {
+        let ended = self.core.rest(all);
+        // Whatever read the past reads the present from now on.
+        self.thaws.lock().drain(..).for_each(|past| past.remove());
+        ended
     }
 
     pub(super) fn is_restless(&self) -> bool {
@@ -271,10 +285,8 @@ impl<S> World<S> {
         running.abort();
         let Err(error) = running.await else { return };
         if let Ok(panic) = error.try_into_panic() {
-            let text = panic.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
             let mut panicked = self.panicked.lock();
-            panicked.get_or_insert(text.unwrap_or_default());
+            panicked.get_or_insert_with(|| text_of(&*panic));
         }
     }
 
@@ -311,6 +323,8 @@ impl<S> World<S> {
         for one in running {
             self.kill(one).await;
         }
+        // Requests on their way arrive, so that no task of theirs is left.
+        self.end_faults(true);
     }
 
     /// The objects of every resource that was written to.
@@ -326,6 +340,13 @@ impl<S> World<S> {
         }
         state
     }
+}
+
+/// What a panic says.
+pub(super) fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic without a text").to_owned()
 }
 
 impl<S> std::fmt::Debug for Process<S> {

@@ -15,6 +15,7 @@ mod loops;
 mod names;
 mod progress;
 mod recreations;
+mod reports;
 mod surplus;
 mod timers;
 mod toggles;
