@@ -141,6 +141,12 @@ impl Coverage {
         self.claims.get(key)
     }
 
+    /// Whether a block claims a ban that was not only admitted.
+    #[must_use]
+    pub fn claims_ban(&self, key: &str) -> bool {
+        self.claim(key).is_some_and(|claim| !claim.reserved)
+    }
+
     /// How many blocks claim something.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use reeve_controller::client::optional;
 use reeve_controller::events::EventType;
 use reeve_controller::source::Sender;
 use reeve_controller::{Context, Outcome, Reconciler, Request, reconcile};
@@ -23,7 +24,8 @@ use crate::api::{INTENT, IPBlock, Place};
 use crate::audit;
 use crate::config::Config;
 use crate::decide::{
-    Announcement, Claim, Coverage, Effect, Report, Run, Wake, World, recorded_claim, targets,
+    Announcement, Claim, Coverage, Effect, Report, Run, Wake, World, recorded_claim,
+    recorded_standings, targets,
 };
 use crate::engine::Kind;
 use crate::guard::{self, source_of};
@@ -217,8 +219,8 @@ impl BlockReconciler {
         guards
     }
 
-    /// A block that is gone while this process still has a claim for it: another client removed its finalizer, or it
-    /// never had one.
+    /// Lifts what this process claims for a block that is gone, because another client removed its finalizer or it never had
+    /// one, or that records nothing: see [`Self::unrecorded`].
     async fn orphan(
         &self,
         ctx: &Context,
@@ -247,9 +249,38 @@ impl BlockReconciler {
         let act = Act::new(self, ctx, request, &key, config);
         let wake = act.perform(run).await?;
         if wake == Wake::OnChange {
-            tracing::info!(target = %standing.target, "lifted the ban of a block that was gone without its finalizer");
+            tracing::info!(target = %standing.target, "lifted a ban that no block records any more");
         }
         Ok(conclude(wake, ctx.attempt()))
+    }
+
+    /// A block that records no ban while this process claims one: an old copy of it was asserted, as a new leader may read
+    /// it from an API server that is behind. Lifts that ban. `Some`: it could not be lifted yet.
+    async fn unrecorded(
+        &self,
+        ctx: &Context,
+        request: &Request,
+        block: &IPBlock,
+        config: Option<&Config>,
+    ) -> Result<Option<Outcome>, reconcile::Error> {
+        let key = request.to_string();
+        let claims = || self.parts.coverage.lock().claims_ban(&key);
+        let place = config.and_then(|config| config.place().ok());
+        let records = |block: &IPBlock| {
+            let standings = recorded_standings(block, place);
+            standings.is_none_or(|standings| !standings.is_empty())
+        };
+        if !claims() || records(block) {
+            return Ok(None);
+        }
+        // The cache may be behind the writes of this process.
+        let live = optional(ctx.client().get::<IPBlock>(request).await)?;
+        let live = live.map(|live| self.parts.record.believe(&Arc::new(live)).0);
+        if live.is_some_and(|live| records(&live)) {
+            return Ok(None);
+        }
+        let outcome = self.orphan(ctx, request, config).await?;
+        Ok(claims().then_some(outcome))
     }
 
     /// After a block has dropped its claim: the set keeps `target` only where another block claims it. Not every such block
@@ -305,6 +336,12 @@ impl BlockReconciler {
             return self.orphan(ctx, request, config.as_deref()).await;
         };
         let (block, _) = self.parts.record.believe(&block);
+        if let Some(outcome) = self
+            .unrecorded(ctx, request, &block, config.as_deref())
+            .await?
+        {
+            return Ok(outcome);
+        }
         let _guards = self.lock(&block).await;
         // A run for another block may have changed the coverage meanwhile, and this block may have changed.
         let Some(block) = lister.get(request)? else {
