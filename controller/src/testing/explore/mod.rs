@@ -109,6 +109,7 @@ pub struct Explorer<S = ()> {
     every_failure: bool,
     first: Vec<Plan>,
     only: Option<Plan>,
+    spread: bool,
 }
 
 /// What an exploration found.
@@ -199,6 +200,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
             every_failure: false,
             first: Vec::new(),
             only: None,
+            spread: false,
         }
     }
 
@@ -239,10 +241,10 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         self
     }
 
-    /// A leaf that may differ from a run without faults, such as `secrets default/a/data/token`. Leaves that differ between
-    /// two runs without faults are found without this.
-    pub fn mask(mut self, leaf: &str) -> Self {
-        self.mask.insert(leaf.to_owned());
+    /// A leaf that may differ from a run without faults, such as `secrets default/a/data/token`, or a field with all below it,
+    /// such as `secrets default/a/data`. Leaves that differ between two runs without faults are found without this.
+    pub fn mask(mut self, field: &str) -> Self {
+        self.mask.insert(field.to_owned());
         self
     }
 
@@ -273,6 +275,13 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
     /// Tries these plans before all others: those that once found something.
     pub fn first(mut self, plans: impl IntoIterator<Item = Plan>) -> Self {
         self.first.extend(plans);
+        self
+    }
+
+    /// Tries plans from all over the run one after the other, in place of those of one kind first: for a budget that ends
+    /// before the last plan.
+    pub fn spread(mut self) -> Self {
+        self.spread = true;
         self
     }
 
@@ -337,6 +346,11 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
             Some(plan) => vec![plan],
             None => {
                 let faults = search::singles(&reference.ran.trace, self.processes);
+                let faults = if self.spread {
+                    search::spread(faults)
+                } else {
+                    faults
+                };
                 let singles = faults.into_iter().map(|fault| Plan(vec![fault]));
                 self.first.iter().cloned().chain(singles).collect()
             }
@@ -357,7 +371,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                 report.unreached += 1;
             }
             let Some(wrong) = judged else {
-                if self.pairs && plan.0.len() == 1 {
+                if self.pairs && !alone && plan.0.len() == 1 {
                     plans.extend(search::seconds(&plan, &ran.trace));
                 }
                 continue;

@@ -28,6 +28,22 @@ pub(super) fn singles(trace: &Trace, processes: usize) -> Vec<Fault> {
     faults
 }
 
+/// The same faults in another order: each prefix has some of all parts.
+pub(super) fn spread(faults: Vec<Fault>) -> Vec<Fault> {
+    let count = faults.len();
+    // The part of the golden ratio leaves the most even gaps, however many steps are made.
+    let golden = (count as f64 * 0.618) as usize;
+    let step = (golden.max(1)..).find(|step| gcd(*step, count) == 1);
+    let step = step.unwrap_or(1);
+    (0..count)
+        .map(|nth| faults[nth * step % count].clone())
+        .collect()
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 /// The events of a trace: those of what processes wrote, and those of what others wrote.
 fn events(trace: &Trace) -> (Vec<Point>, Vec<Point>) {
     let written: BTreeSet<String> = trace
@@ -130,6 +146,26 @@ pub(super) fn shrink(plan: &Plan, fails: impl Fn(&Plan) -> bool) -> Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn faults_are_spread_over_the_run_and_none_is_left_out() {
+        for count in 0..40u32 {
+            let fault = |nth| format!("lose P1 a {nth}").parse::<Fault>().unwrap();
+            let faults: Vec<Fault> = (0..count).map(fault).collect();
+            let mut spread = spread(faults.clone());
+            if count >= 9 {
+                let thirds = spread
+                    .iter()
+                    .take(4)
+                    .map(|fault| fault.at().nth * 3 / count);
+                assert_eq!(thirds.collect::<BTreeSet<u32>>().len(), 3, "{count}");
+            }
+            spread.sort();
+            let mut all = faults;
+            all.sort();
+            assert_eq!(spread, all, "{count}");
+        }
+    }
 
     #[test]
     fn a_plan_shrinks_to_the_faults_that_matter() {

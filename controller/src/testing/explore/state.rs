@@ -117,7 +117,7 @@ impl State {
             }
         }
         flatten(&self.outside, "outside", &mut leaves);
-        leaves.retain(|path, _| !mask.0.contains(path));
+        leaves.retain(|path, _| !mask.covers(path));
         leaves
     }
 
@@ -150,6 +150,11 @@ impl State {
 // === impl Mask ===
 
 impl Mask {
+    fn covers(&self, path: &str) -> bool {
+        let ends = path.match_indices('/').map(|(end, _)| end);
+        self.0.contains(path) || ends.into_iter().any(|end| self.0.contains(&path[..end]))
+    }
+
     /// The leaves that differ between two runs without faults.
     pub(super) fn learn(&mut self, one: &State, other: &State) {
         let (a, b) = (one.leaves(&Self::default()), other.leaves(&Self::default()));

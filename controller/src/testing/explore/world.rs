@@ -199,7 +199,7 @@ impl<S> World<S> {
     }
 
     async fn come_to_rest(&self, all: bool) {
-        let started = Instant::now();
+        let mut started = Instant::now();
         let (mut seen, mut since) = (self.core.activity(), started);
         let mut rested = false;
         loop {
@@ -224,8 +224,12 @@ impl<S> World<S> {
                 since = now;
             }
             if now - started >= self.limit {
-                *self.restless.lock() = true;
-                return;
+                // What is held may be what all those retries wait for.
+                if !self.end_faults(true) {
+                    *self.restless.lock() = true;
+                    return;
+                }
+                (started, since) = (now, now);
             }
         }
     }
