@@ -10,7 +10,7 @@ use crate::authn::Authenticator;
 use crate::definitions::Installed;
 use crate::faults::Faults;
 use crate::identity::Identity;
-use crate::kinds::{self, Claims};
+use crate::kinds::Claims;
 use crate::openapi::OpenApiCache;
 use crate::rbac::PolicyCache;
 use crate::record::Record;
@@ -59,25 +59,20 @@ pub(crate) struct Core {
 // === impl Core ===
 
 impl Core {
-    /// A core that serves the built-in resources.
+    /// A core that serves `resources`.
     pub(crate) fn new(
         store: Store,
+        (registry, definitions): (Registry, Installed),
         clock: Clock,
         authenticator: Authenticator,
         identity: Identity,
         admission: Chain,
         options: Options,
     ) -> Arc<Self> {
-        let registry = Registry::default();
-        let built_in = kinds::builtin();
-        for info in built_in.iter().filter(|info| !info.storage.is_empty()) {
-            store.create_table(&info.storage);
-        }
-        registry.set("", built_in);
         Arc::new(Self {
             store,
             registry,
-            definitions: Installed::default(),
+            definitions,
             faults: Faults::new(clock.clone()),
             record: Record::default(),
             clock,

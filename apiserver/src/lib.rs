@@ -82,6 +82,7 @@ mod service;
 mod status;
 mod store;
 mod table;
+mod template;
 mod tls;
 mod user_certificate;
 mod verbs;
@@ -94,6 +95,7 @@ pub use serve::{ServeError, Serving};
 pub use server::{ApiServer, Builder, StartError};
 pub use service::Service;
 pub use store::{History, PersistError};
+pub use template::Template;
 pub use tls::TlsError;
 pub use user_certificate::UserCertificate;
 

@@ -45,6 +45,11 @@ pub(crate) struct Version {
 // === impl Registry ===
 
 impl Registry {
+    /// A registry that serves this.
+    pub(crate) fn of(served: Arc<Served>) -> Self {
+        Self(RwLock::new(served))
+    }
+
     /// The current state.
     pub(crate) fn served(&self) -> Arc<Served> {
         self.0.read().clone()

@@ -122,6 +122,16 @@ impl Clock {
         &self.random
     }
 
+    /// The same time, with randomness of its own, which begins with a number of this clock's and `salt`. Two clocks of one
+    /// seed that branch with different salts do not repeat each other.
+    #[must_use]
+    pub fn branch(&self, salt: u64) -> Self {
+        Self {
+            time: self.time.clone(),
+            random: Random::seeded(self.random.next_u64() ^ salt),
+        }
+    }
+
     /// Time from now until the wall clock reaches `due`; zero when it is due or past.
     #[must_use]
     pub fn until(&self, due: Timestamp) -> Duration {

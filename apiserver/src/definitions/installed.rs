@@ -14,6 +14,13 @@ pub(crate) struct Installed(Mutex<HashMap<String, String>>);
 // === impl Installed ===
 
 impl Installed {
+    /// A copy, and what `with` reads while no definition changes what is served.
+    pub(crate) fn copy_with<T>(&self, with: impl FnOnce() -> T) -> (Self, T) {
+        let served = self.0.lock();
+        let read = with();
+        (Self(Mutex::new(served.clone())), read)
+    }
+
     /// Excludes other changes of what is served until the guard is dropped.
     pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<String, String>> {
         self.0.lock()

@@ -31,7 +31,7 @@ mod write;
 pub(crate) use chore::Chore;
 pub use history::History;
 pub(crate) use object::{Key, Object};
-pub(crate) use objects::Store;
+pub(crate) use objects::{Copy, Store};
 pub(crate) use persist::Found;
 pub use persist::PersistError;
 pub(crate) use query::{HistoryError, Query};

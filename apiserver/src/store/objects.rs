@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 use super::history::History;
 use super::object::Object;
 use super::persist::{Directory, FormerVersion, PersistError};
-use super::state::State;
+use super::state::{EVENTS, State};
 use super::table::Table;
 
 /// The objects of all resources.
@@ -23,6 +23,18 @@ pub(crate) struct Store {
     pub(super) step: u64,
     /// Number of writes that the disk refused.
     pub(super) failures: AtomicU64,
+}
+
+/// The objects of a store at one time, without their history.
+pub(crate) struct Copy(State);
+
+// === impl Copy ===
+
+impl Copy {
+    /// The version of the last write.
+    pub(crate) fn revision(&self) -> u64 {
+        self.0.revision
+    }
 }
 
 // === impl Store ===
@@ -77,6 +89,24 @@ impl Store {
             });
         }
         Ok(store)
+    }
+
+    /// The objects as they are now.
+    pub(crate) fn copy(&self) -> Copy {
+        Copy(self.state.read().without_history())
+    }
+
+    /// A store with the objects of `copy`. Their versions stay; Events are as old as the store.
+    pub(crate) fn of(copy: &Copy, step: u64, history: History) -> Self {
+        let mut state = copy.0.without_history();
+        let events = state.tables.get(EVENTS);
+        let events = events.map(|table| table.objects.keys().cloned().collect::<Vec<_>>());
+        for key in events.iter().flatten() {
+            state.ages.note(key, true);
+        }
+        let store = Self::new(state.revision, step, history);
+        *store.state.write() = state;
+        store
     }
 
     /// Adds the table of a resource; does nothing if it exists.

@@ -72,6 +72,23 @@ impl State {
         }
     }
 
+    /// The same objects and chores, in memory and without their history.
+    pub(super) fn without_history(&self) -> Self {
+        let tables = self.tables.iter();
+        Self {
+            tables: tables
+                .map(|(storage, table)| (storage.clone(), table.without_history(self.revision)))
+                .collect(),
+            owned: self.owned.clone(),
+            chores: self.chores.clone(),
+            waiting: self.waiting.clone(),
+            terminating: self.terminating.clone(),
+            ending: self.ending.clone(),
+            api_versions: self.api_versions.clone(),
+            ..Self::new(self.revision)
+        }
+    }
+
     /// The shared text of an `apiVersion`.
     pub(super) fn shared(&mut self, api_version: &str) -> Arc<str> {
         shared(&mut self.api_versions, api_version)
@@ -218,7 +235,7 @@ impl State {
 
 impl Ages {
     /// Records that the object was written now, or removed.
-    fn note(&mut self, key: &Key, stays: bool) {
+    pub(super) fn note(&mut self, key: &Key, stays: bool) {
         if let Some(time) = self.times.remove(key) {
             self.by_time.remove(&(time, key.clone()));
         }

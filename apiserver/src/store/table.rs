@@ -87,6 +87,15 @@ impl Table {
         }
     }
 
+    /// A table with the same objects, whose history starts at `revision`.
+    pub(super) fn without_history(&self, revision: u64) -> Self {
+        Self {
+            objects: self.objects.clone(),
+            sealed: self.sealed,
+            ..Self::new(revision)
+        }
+    }
+
     /// Applies `event` and appends it to the ring.
     pub(super) fn record(&mut self, event: Event, history: &History) {
         if event.change == Change::Deleted {
