@@ -12,10 +12,10 @@ use kube_client::client::Body;
 use kube_client::config::{KubeConfigOptions, Kubeconfig};
 use kube_core::CustomResourceExt;
 use parking_lot::Mutex;
-use reeve_apiserver::ApiServer;
 use reeve_apiserver::control_plane::ControlPlane;
 use reeve_apiserver::front::Front;
 use reeve_apiserver::rights::Rights;
+use reeve_apiserver::{ApiServer, Template};
 use reeve_clock::Clock;
 use serde_json::Value;
 
@@ -128,6 +128,16 @@ impl Cluster {
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// The objects and custom kinds of the built-in server as they are now, with which the servers of other tests start:
+    /// `Setup::new().api_server(move |server| server.template(&template))`. `None` for a real server.
+    #[must_use]
+    pub fn template(&self) -> Option<Template> {
+        match &self.server {
+            Kind::BuiltIn(server) => Some(server.template()),
+            Kind::Assets(_) => None,
+        }
     }
 
     /// The faults to inject.

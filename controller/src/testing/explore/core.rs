@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use parking_lot::Mutex;
+use reeve_clock::Clock;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -17,6 +19,9 @@ pub(super) const SCENARIO: usize = 0;
 /// time does not end it.
 pub(super) const MOST_EFFECTS: usize = 2_000;
 
+/// By how much a fault sets the wall clock.
+const JUMP: SignedDuration = SignedDuration::from_hours(1);
+
 /// Shared by all taps of one run.
 #[derive(Clone, Debug)]
 pub(super) struct Core(Arc<Shared>);
@@ -24,6 +29,7 @@ pub(super) struct Core(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     started: Instant,
+    clock: Clock,
     state: Mutex<State>,
     /// Notified when something that requests or events wait for ends.
     released: Notify,
@@ -41,6 +47,10 @@ struct State {
     processes: BTreeMap<usize, Life>,
     collections: BTreeSet<String>,
     deletions: HashMap<Point, Value>,
+    /// By how much the wall clock is wrong.
+    jumped: SignedDuration,
+    /// Deletions without a precondition.
+    unguarded: BTreeSet<String>,
     /// The requests on their way, and how many rests from now on they arrive.
     late: HashMap<Point, u8>,
     /// Of the latest event of each process and object.
@@ -85,13 +95,14 @@ pub(super) struct Incarnation {
 // === impl Core ===
 
 impl Core {
-    pub(super) fn new(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &Plan, clock: Clock) -> Self {
         let state = State {
             faults: plan.0.clone(),
             ..State::default()
         };
         Self(Arc::new(Shared {
             started: Instant::now(),
+            clock,
             state: Mutex::new(state),
             released: Notify::new(),
         }))
@@ -150,12 +161,21 @@ impl Core {
         if state.effects > MOST_EFFECTS {
             return (point, Fate::Stuck);
         }
-        let found = state.faults.iter().position(|fault| {
-            !matches!(fault, Fault::Hold(_) | Fault::HoldOn(_)) && *fault.at() == point
-        });
+        let mut faults = state.faults.iter();
+        let found = faults.position(|fault| !fault.is_of_event() && *fault.at() == point);
         let fault = found.map(|found| state.faults.remove(found));
         let fate = match &fault {
             None | Some(Fault::Hold(_) | Fault::HoldOn(_)) => Fate::Passes,
+            Some(Fault::Ahead(_)) => {
+                self.0.clock.jump(JUMP);
+                state.jumped += JUMP;
+                Fate::Passes
+            }
+            Some(Fault::Back(_)) => {
+                self.0.clock.jump(-JUMP);
+                state.jumped -= JUMP;
+                Fate::Passes
+            }
             Some(Fault::CrashBefore(_)) => Fate::CrashBefore,
             Some(Fault::CrashAfter(_)) => Fate::CrashAfter,
             Some(Fault::Lose(_)) => Fate::Lost,
@@ -177,6 +197,16 @@ impl Core {
     pub(super) fn deletes(&self, point: &Point, object: Value) {
         let mut state = self.0.state.lock();
         state.deletions.insert(point.clone(), object);
+    }
+
+    /// A process deletes by name alone.
+    pub(super) fn is_unguarded(&self, what: &str) {
+        self.0.state.lock().unguarded.insert(what.to_owned());
+    }
+
+    /// The deletions by name alone.
+    pub(super) fn unguarded(&self) -> BTreeSet<String> {
+        self.0.state.lock().unguarded.clone()
     }
 
     /// What deletions found.
@@ -268,9 +298,8 @@ impl Core {
         {
             let mut state = self.0.state.lock();
             let point = state.counts.next(incarnation.process, what);
-            let found = state.faults.iter().position(|fault| {
-                matches!(fault, Fault::Hold(_) | Fault::HoldOn(_)) && *fault.at() == point
-            });
+            let mut faults = state.faults.iter();
+            let found = faults.position(|fault| fault.is_of_event() && *fault.at() == point);
             if let Some(found) = found {
                 let fault = state.faults.remove(found);
                 let rests = if matches!(fault, Fault::HoldOn(_)) {
@@ -326,6 +355,11 @@ impl Core {
                 ended |= *rests == 0;
                 *rests > 0
             });
+            let jumped = std::mem::take(&mut state.jumped);
+            if !jumped.is_zero() {
+                self.0.clock.jump(-jumped);
+                ended = true;
+            }
             for life in state.processes.values_mut() {
                 if life.still > 0 {
                     life.still = if all { 0 } else { life.still - 1 };

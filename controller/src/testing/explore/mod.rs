@@ -17,8 +17,8 @@
 //!             && ctx.lister::<Secret>()?.get(&request)?.is_none()
 //!         {
 //!             let mut secret = Secret::default();
-//!             secret.metadata.name = Some(request.name.clone());
-//!             secret.metadata.namespace = request.namespace.clone();
+//!             secret.metadata.name = Some(request.name.to_string());
+//!             secret.metadata.namespace = request.namespace.as_deref().map(str::to_owned);
 //!             ctx.client().create(&secret).await?;
 //!         }
 //!         Ok::<_, reconcile::Error>(Outcome::done())
@@ -61,13 +61,17 @@ mod world;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
+use std::fs;
+use std::io::{ErrorKind, Write as _};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::CustomResourceExt;
+use reeve_apiserver::Template;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -97,6 +101,7 @@ type AtRest<S> = Vec<(String, Box<dyn Fn(&State, &S) -> bool>)>;
 pub struct Explorer<S = ()> {
     factory: Factory<S>,
     definitions: Vec<CustomResourceDefinition>,
+    template: OnceLock<Template>,
     processes: usize,
     always: Always<S>,
     at_rest: AtRest<S>,
@@ -110,6 +115,9 @@ pub struct Explorer<S = ()> {
     first: Vec<Plan>,
     only: Option<Plan>,
     spread: bool,
+    jumps: bool,
+    drawn: u64,
+    remembered: Option<PathBuf>,
 }
 
 /// What an exploration found.
@@ -125,6 +133,8 @@ pub struct Report {
     pub unreached: usize,
     /// The real time of all runs.
     pub took: Duration,
+    /// What a run without faults does that goes wrong under faults or load: deletions by name alone, conflicts.
+    pub notes: Vec<String>,
     /// What went wrong, each under its smallest plan. One at most, unless [`Explorer::every_failure`] is set.
     pub failures: Vec<Broken>,
 }
@@ -188,6 +198,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         Self {
             factory: Arc::new(life),
             definitions: Vec::new(),
+            template: OnceLock::new(),
             processes: 1,
             always: Arc::default(),
             at_rest: Vec::new(),
@@ -201,6 +212,9 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
             first: Vec::new(),
             only: None,
             spread: false,
+            jumps: false,
+            drawn: 0,
+            remembered: None,
         }
     }
 
@@ -212,6 +226,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
     /// As [`Explorer::install`], with a definition that was not derived, or changed since.
     pub fn install_definition(mut self, definition: CustomResourceDefinition) -> Self {
         self.definitions.push(definition);
+        self.template = OnceLock::new();
         self
     }
 
@@ -285,6 +300,26 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         self
     }
 
+    /// Tries plans in which the wall clock is set forward or back by an hour, until nothing happens any more: for programs with
+    /// dates. A delay that such a program computes from the wall clock meanwhile is wrong by an hour, and it has to notice.
+    pub fn clock_jumps(mut self) -> Self {
+        self.jumps = true;
+        self
+    }
+
+    /// Tries so many plans of two to four faults, drawn at random, after all others. They are the same each time. Default: 0.
+    pub fn drawn(mut self, plans: u64) -> Self {
+        self.drawn = plans;
+        self
+    }
+
+    /// Keeps the plans that fail in the file at `path`, a plan a line, and tries those in it before all others, also after they
+    /// are mended. Commit the file with the test. Lines that begin with `#` are comments.
+    pub fn remember(mut self, path: impl Into<PathBuf>) -> Self {
+        self.remembered = Some(path.into());
+        self
+    }
+
     /// Tries this plan alone, as `REEVE_PLAN` does.
     pub fn only(mut self, plan: Plan) -> Self {
         self.only = Some(plan);
@@ -317,7 +352,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
     /// As [`Explorer::check`], and returns what it found.
     ///
     /// # Panics
-    /// When `REEVE_PLAN` is not a plan, or the run does not reach its points.
+    /// When a definition is refused. When a remembered plan is none, or its file cannot be read or written. When `REEVE_PLAN` is not a plan, or the run does not reach its points.
     pub fn run(&self, scenario: impl AsyncFn(&World<S>)) -> Report {
         let started = real_time();
         let mut report = Report::default();
@@ -328,6 +363,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         });
         let only = only.or_else(|| self.only.clone());
         let alone = only.is_some();
+        self.template();
         report.runs += 2;
         let reference = match self.reference(&scenario) {
             Ok(reference) => reference,
@@ -342,22 +378,35 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                 return report;
             }
         };
+        report.notes = reference.ran.notes();
+        let mut singles = Vec::new();
         let mut plans: Vec<Plan> = match only {
             Some(plan) => vec![plan],
             None => {
-                let faults = search::singles(&reference.ran.trace, self.processes);
+                let trace = &reference.ran.trace;
+                let mut faults = search::singles(trace, self.processes);
+                if self.jumps {
+                    faults.extend(search::jumps(trace));
+                }
                 let faults = if self.spread {
                     search::spread(faults)
                 } else {
                     faults
                 };
-                let singles = faults.into_iter().map(|fault| Plan(vec![fault]));
-                self.first.iter().cloned().chain(singles).collect()
+                singles = faults;
+                let plans = singles.iter().cloned().map(|fault| Plan(vec![fault]));
+                let first = self.remembered().into_iter().chain(self.first.clone());
+                first.chain(plans).collect()
             }
         };
         let mut known = BTreeSet::new();
         let mut next = 0;
-        while next < plans.len() && report.runs < self.most && started.elapsed() < self.wall {
+        let mut drawn = 0..if alone { 0 } else { self.drawn };
+        while report.runs < self.most && started.elapsed() < self.wall {
+            if next == plans.len() {
+                let Some(seed) = drawn.next() else { break };
+                plans.push(search::drawn(&singles, seed));
+            }
             let plan = plans[next].clone();
             next += 1;
             report.runs += 1;
@@ -379,9 +428,11 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
             if !known.insert((wrong.rule.clone(), wrong.how.clone())) {
                 continue;
             }
-            report
-                .failures
-                .push(self.smallest(&reference, (plan, ran, wrong), next, &scenario));
+            let broken = self.smallest(&reference, (plan, ran, wrong), next, &scenario);
+            if !alone {
+                self.keep(&broken);
+            }
+            report.failures.push(broken);
             if !self.every_failure {
                 break;
             }
@@ -390,6 +441,63 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         report.tried = next;
         report.took = started.elapsed();
         report
+    }
+
+    /// Checks that two scenarios end with the same state, both without faults: that a value reached by way of another is the
+    /// value reached at once, or that a change taken back leaves nothing. Names of generated objects, times and what
+    /// [`Explorer::mask`] leaves out are not compared, as elsewhere.
+    ///
+    /// # Panics
+    /// When the ends differ, or a run breaks a rule.
+    pub fn check_same(&self, one: impl AsyncFn(&World<S>), other: impl AsyncFn(&World<S>)) {
+        let reference = |broken: Box<(Ran, Wrong)>| -> Reference {
+            let (ran, Wrong { rule, how }) = *broken;
+            panic!(
+                "without faults, a run breaks the rule {rule:?}: {how}\n{}",
+                ran.trace
+            )
+        };
+        let one = self.reference(&one).unwrap_or_else(reference);
+        let other = self.reference(&other).unwrap_or_else(reference);
+        let mut mask = one.mask.clone();
+        mask.0.extend(other.mask.0);
+        if let Some(how) = other.ran.state.differs(&one.ran.state, &mask) {
+            let how = how.replace("without faults", "at the end of the first scenario");
+            panic!(
+                "the scenarios end differently: {how}\nthe second one:\n{}",
+                other.ran.trace
+            );
+        }
+    }
+
+    fn remembered(&self) -> Vec<Plan> {
+        let Some(path) = &self.remembered else {
+            return Vec::new();
+        };
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
+            Err(error) => panic!("{} is not read: {error}", path.display()),
+        };
+        let lines = text.lines().map(str::trim);
+        let plans = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        plans
+            .map(|line| {
+                line.parse()
+                    .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+            })
+            .collect()
+    }
+
+    fn keep(&self, broken: &Broken) {
+        let Some(path) = &self.remembered else { return };
+        if self.remembered().contains(&broken.plan) {
+            return;
+        }
+        let line = format!("# {}\n{}\n", broken.wrong.rule, broken.plan);
+        let file = fs::OpenOptions::new().create(true).append(true).open(path);
+        let kept = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        kept.unwrap_or_else(|error| panic!("{} is not written: {error}", path.display()));
     }
 
     fn smallest(
@@ -453,9 +561,10 @@ impl fmt::Display for Report {
             )?;
         }
         match self.failures.len() {
-            0 => f.write_str("nothing goes wrong"),
-            count => write!(f, "{count} plans go wrong"),
+            0 => f.write_str("nothing goes wrong")?,
+            count => write!(f, "{count} plans go wrong")?,
         }
+        self.notes.iter().try_for_each(|note| write!(f, "; {note}"))
     }
 }
 

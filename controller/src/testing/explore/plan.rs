@@ -44,6 +44,10 @@ pub enum Fault {
         /// The event.
         before: Point,
     },
+    /// At the effect, the wall clock is set forward by an hour, until nothing happens any more.
+    Ahead(Point),
+    /// At the effect, the wall clock is set back by an hour, until nothing happens any more.
+    Back(Point),
 }
 
 /// The faults of one run; none is a run without faults.
@@ -102,6 +106,28 @@ impl FromStr for Point {
 // === impl Fault ===
 
 impl Fault {
+    /// Whether it begins at an event of a watch, and not at an effect.
+    pub(super) fn is_of_event(&self) -> bool {
+        matches!(self, Self::Hold(_) | Self::HoldOn(_))
+    }
+
+    /// The first word of its text.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::CrashBefore(_) => "crash-before",
+            Self::CrashAfter(_) => "crash-after",
+            Self::Lose(_) => "lose",
+            Self::Refuse(_) => "refuse",
+            Self::Late(_) => "late",
+            Self::LateOn(_) => "late-on",
+            Self::Hold(_) => "hold",
+            Self::HoldOn(_) => "hold-on",
+            Self::Stale { .. } => "stale",
+            Self::Ahead(_) => "ahead",
+            Self::Back(_) => "back",
+        }
+    }
+
     /// The effect or event at which it begins.
     #[must_use]
     pub fn at(&self) -> &Point {
@@ -114,6 +140,8 @@ impl Fault {
             | Self::LateOn(at)
             | Self::Hold(at)
             | Self::HoldOn(at)
+            | Self::Ahead(at)
+            | Self::Back(at)
             | Self::Stale { after: at, .. } => at,
         }
     }
@@ -121,16 +149,10 @@ impl Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.kind();
         match self {
-            Self::CrashBefore(at) => write!(f, "crash-before {at}"),
-            Self::CrashAfter(at) => write!(f, "crash-after {at}"),
-            Self::Lose(at) => write!(f, "lose {at}"),
-            Self::Refuse(at) => write!(f, "refuse {at}"),
-            Self::Late(at) => write!(f, "late {at}"),
-            Self::LateOn(at) => write!(f, "late-on {at}"),
-            Self::Hold(at) => write!(f, "hold {at}"),
-            Self::HoldOn(at) => write!(f, "hold-on {at}"),
-            Self::Stale { after, before } => write!(f, "stale {after} @ {before}"),
+            Self::Stale { after, before } => write!(f, "{kind} {after} @ {before}"),
+            other => write!(f, "{kind} {}", other.at()),
         }
     }
 }
@@ -157,6 +179,8 @@ impl FromStr for Fault {
             "late-on" => Ok(Self::LateOn(at)),
             "hold" => Ok(Self::Hold(at)),
             "hold-on" => Ok(Self::HoldOn(at)),
+            "ahead" => Ok(Self::Ahead(at)),
+            "back" => Ok(Self::Back(at)),
             _ => Err(wrong()),
         }
     }
@@ -233,6 +257,8 @@ mod tests {
                 after: effect(),
                 before: event(),
             },
+            Fault::Ahead(effect()),
+            Fault::Back(effect()),
         ]);
         assert_eq!(plan.to_string().parse(), Ok(plan.clone()));
         assert_eq!("no fault".parse(), Ok(Plan::default()));

@@ -1,10 +1,11 @@
 //! One run of a plan, and the judgement about it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use reeve_apiserver::Template;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -25,6 +26,8 @@ pub(super) struct Ran {
     rests: Vec<State>,
     /// What deletions found.
     deletions: HashMap<Point, Value>,
+    /// Its deletions by name alone.
+    pub(super) unguarded: BTreeSet<String>,
     /// The faults of the plan whose points the run did not reach.
     pub(super) unreached: Vec<Fault>,
     /// The first thing that is wrong whatever other runs do.
@@ -45,6 +48,27 @@ pub struct Wrong {
 pub(super) struct Reference {
     pub(super) ran: Ran,
     pub(super) mask: Mask,
+}
+
+// === impl Ran ===
+
+impl Ran {
+    /// What is no failure, and may become one.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let by_name = self.unguarded.iter().map(|what| {
+            format!("{what} has no precondition: it may meet another object of that name")
+        });
+        let mut conflicts: BTreeMap<&str, usize> = BTreeMap::new();
+        for (point, outcome) in self.trace.effects() {
+            if outcome == "409" {
+                *conflicts.entry(&*point.what).or_default() += 1;
+            }
+        }
+        let conflicts = conflicts.into_iter();
+        let conflicts =
+            conflicts.map(|(what, count)| format!("{what} meets {count} conflicts without faults"));
+        by_name.chain(conflicts).collect()
+    }
 }
 
 // === impl Explorer ===
@@ -75,12 +99,30 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
             state: State::default(),
             rests: Vec::new(),
             deletions: HashMap::new(),
+            unguarded: BTreeSet::new(),
             unreached: core.as_ref().map(Core::unreached).unwrap_or_default(),
             wrong: Some(Wrong {
                 rule: "no step of the scenario panics".into(),
                 how: panicked.map_or_else(String::new, |panic| text_of(&*panic)),
             }),
         }
+    }
+
+    /// What the API server of each run starts with.
+    pub(super) fn template(&self) -> &Template {
+        self.template.get_or_init(|| {
+            let template = Mutex::new(None);
+            Setup::new()
+                .server(Server::BuiltIn)
+                .seed(SEED)
+                .run(async |cluster| {
+                    for definition in &self.definitions {
+                        cluster.install_definition(definition).await;
+                    }
+                    *template.lock() = cluster.template();
+                });
+            template.into_inner().expect("a built-in server")
+        })
     }
 
     fn run_once(
@@ -92,15 +134,16 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         begun: &Mutex<Option<Core>>,
         out: &Mutex<Option<Ran>>,
     ) {
+        let template = self.template().clone();
         Setup::new()
             .server(Server::BuiltIn)
             .seed(seed)
-            .api_server(|server| server.streaming_lists(false).record_requests(false))
+            .api_server(move |server| {
+                let server = server.streaming_lists(false).record_requests(false);
+                server.template(&template)
+            })
             .run(async move |cluster| {
-                for definition in &self.definitions {
-                    cluster.install_definition(definition).await;
-                }
-                let core = Core::new(plan);
+                let core = Core::new(plan, cluster.clock().clone());
                 *begun.lock() = Some(core.clone());
                 let outside = Arc::new(Mutex::new(S::default()));
                 let broken = Arc::new(Mutex::new(None));
@@ -158,6 +201,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                     trace: core.trace(),
                     rests: world.rests(),
                     deletions: core.deletions(),
+                    unguarded: core.unguarded(),
                     state,
                     wrong,
                 });

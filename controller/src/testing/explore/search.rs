@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use reeve_clock::Random;
+
 use super::plan::{Counts, Fault, Plan, Point};
 use super::trace::{Happened, Trace};
 
@@ -28,11 +30,36 @@ pub(super) fn singles(trace: &Trace, processes: usize) -> Vec<Fault> {
     faults
 }
 
+/// A clock that is set at each effect.
+pub(super) fn jumps(trace: &Trace) -> impl Iterator<Item = Fault> {
+    let points = trace.effects().map(|(point, _)| point.clone());
+    points.flat_map(|point| [Fault::Ahead(point.clone()), Fault::Back(point)])
+}
+
+/// A plan of two to four of `faults`, drawn by `seed`. Some kinds of faults are left out: what one of them hides, others find.
+pub(super) fn drawn(faults: &[Fault], seed: u64) -> Plan {
+    let random = Random::seeded(seed);
+    let kinds: BTreeSet<&str> = faults.iter().map(Fault::kind).collect();
+    let kept: BTreeSet<&str> = kinds.into_iter().filter(|_| random.below(2) > 0).collect();
+    let mut left: Vec<&Fault> = faults
+        .iter()
+        .filter(|fault| kept.contains(fault.kind()))
+        .collect();
+    let mut plan = Plan::default();
+    let count = 2 + random.below(3);
+    while (plan.0.len() as u64) < count && !left.is_empty() {
+        let next = left.swap_remove(random.below(left.len() as u64) as usize);
+        left.retain(|fault| fault.at() != next.at());
+        plan = plan.and(next.clone());
+    }
+    plan
+}
+
 /// The same faults in another order: each prefix has some of all parts.
 pub(super) fn spread(faults: Vec<Fault>) -> Vec<Fault> {
     let count = faults.len();
     // The part of the golden ratio leaves the most even gaps, however many steps are made.
-    let golden = (count as f64 * 0.618) as usize;
+    let golden = (count as f64 * 0.618).round() as usize;
     let step = (golden.max(1)..).find(|step| gcd(*step, count) == 1);
     let step = step.unwrap_or(1);
     (0..count)
@@ -165,6 +192,25 @@ mod tests {
             all.sort();
             assert_eq!(spread, all, "{count}");
         }
+    }
+
+    #[test]
+    fn a_plan_that_is_drawn_has_faults_at_different_points_and_is_the_same_for_its_seed() {
+        let fault = |nth: u32| ["lose", "refuse", "back"].map(|kind| format!("{kind} P1 a {nth}"));
+        let faults: Vec<Fault> = (1..10)
+            .flat_map(fault)
+            .map(|text| text.parse().unwrap())
+            .collect();
+        let plans: BTreeSet<Plan> = (0..100).map(|seed| drawn(&faults, seed)).collect();
+        assert!(plans.len() > 50, "{}", plans.len());
+        for plan in &plans {
+            let points: BTreeSet<&Point> = plan.0.iter().map(Fault::at).collect();
+            assert_eq!(points.len(), plan.0.len(), "{plan}");
+            assert!(plan.0.len() <= 4, "{plan}");
+        }
+        assert!(plans.iter().any(|plan| plan.0.len() == 4));
+        assert_eq!(drawn(&faults, 7), drawn(&faults, 7));
+        assert_eq!(drawn(&[], 7), Plan::default());
     }
 
     #[test]

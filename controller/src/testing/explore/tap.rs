@@ -10,6 +10,7 @@ use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use kube_client::client::Body;
 use serde::Deserialize;
+use serde_json::Value;
 use tower::service_fn;
 
 use super::core::{Core, Fate, Incarnation};
@@ -111,6 +112,9 @@ impl Tap {
         self.core.touches(&target.collection);
         let process = self.incarnation.process;
         let (point, fate) = self.core.effect(process, &what);
+        if head.method == Method::DELETE && process > 0 && !is_guarded(&body) {
+            self.core.is_unguarded(&what);
+        }
         let deleted = (head.method == Method::DELETE).then(|| head.uri.path().to_owned());
         let request = Request::from_parts(head, Body::from(body.to_vec()));
         match fate {
@@ -199,6 +203,13 @@ fn named(body: &Bytes) -> Option<String> {
         .generate_name
         .map(|prefix| format!("{prefix}*"));
     named.metadata.name.or(generated)
+}
+
+/// Whether a deletion names the object that it means by more than its name.
+fn is_guarded(options: &Bytes) -> bool {
+    let options: Value = serde_json::from_slice(options).unwrap_or_default();
+    let of = |name: &str| options["preconditions"][name].is_string();
+    of("uid") || of("resourceVersion")
 }
 
 fn outcome_of<E: std::fmt::Display>(answer: &Result<Response<Body>, E>) -> String {

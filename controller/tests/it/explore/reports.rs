@@ -88,3 +88,94 @@ fn plans_that_the_run_does_not_reach_are_counted() {
 fn a_budget_without_a_plan_is_an_error() {
     explorer().budget(2, Duration::MAX).check(scenario);
 }
+
+#[test]
+fn a_plan_that_fails_is_kept_and_tried_first() {
+    let file = std::env::temp_dir().join(format!("reeve-plans-{}", std::process::id()));
+    std::fs::write(&file, "# an old one\nlose P1 create secrets default/a 1\n").unwrap();
+    let explorer = || explorer().remember(&file);
+    let late = async |world: &World<()>| {
+        let map = json!({"metadata": {"name": "a", "namespace": "default"}});
+        world.create::<ConfigMap>(map).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let secret = ObjectKey::namespaced("default", "a");
+        let made = world.client().get::<Secret>(&secret).await;
+        assert!(made.is_ok(), "the Secret is late");
+    };
+    let found = explorer().run(late);
+    let plan = found.failures[0].plan.clone();
+    let again = explorer().run(late);
+    // The old plan does not fail.
+    assert_eq!(
+        (again.failures[0].tried, &again.failures[0].plan),
+        (2, &plan)
+    );
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let rule = "# no step of the scenario panics";
+    assert_eq!(lines[2..], [rule, &plan.to_string()]);
+    std::fs::write(&file, "lose\n").unwrap();
+    let wrong = std::panic::catch_unwind(|| explorer().run(scenario)).unwrap_err();
+    let wrong = wrong.downcast_ref::<String>().unwrap();
+    assert!(wrong.contains("\"lose\" is not a fault"), "{wrong}");
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn plans_of_several_faults_are_drawn_after_all_others() {
+    let explorer = explorer().pairs(false).budget(usize::MAX, Duration::MAX);
+    let (without, with) = (explorer.run(scenario), explorer.drawn(9).run(scenario));
+    assert_eq!(with.tried, without.tried + 9);
+    assert!(with.failures.is_empty(), "{with}");
+}
+
+#[test]
+fn a_value_that_is_reached_by_way_of_another_is_the_value_reached_at_once() {
+    let create = async |world: &World<()>| {
+        world.settle().await;
+        let map = json!({"metadata": {"name": "a", "namespace": "default"}, "data": {"b": "2"}});
+        world.create::<ConfigMap>(map).await;
+        world.settle().await;
+    };
+    let change = async |world: &World<()>, data| {
+        let map = json!({"metadata": {"name": "a", "namespace": "default"}, "data": {"b": "1"}});
+        world.create::<ConfigMap>(map).await;
+        world.settle().await;
+        world
+            .patch::<ConfigMap>("default", "a", json!({ "data": data }))
+            .await;
+        world.settle().await;
+    };
+    explorer().check_same(create, async |world| change(world, json!({"b": "2"})).await);
+    let other =
+        || explorer().check_same(create, async |world| change(world, json!({"c": "2"})).await);
+    let differs = std::panic::catch_unwind(other).unwrap_err();
+    let differs = differs.downcast_ref::<String>().unwrap();
+    let expected = "the scenarios end differently: configmaps default/a/data/b is \"1\", and \"2\" at the end of the first scenario";
+    assert!(differs.starts_with(expected), "{differs}");
+}
+
+#[test]
+fn a_deletion_by_name_alone_is_noted() {
+    let deleter = |_: &Process<()>| {
+        let reconciler = reconcile::function(|ctx: Context, request: Request| async move {
+            if ctx.lister::<Secret>()?.get(&request)?.is_some() {
+                ctx.client()
+                    .delete::<Secret>(&request, &Default::default())
+                    .await?;
+            }
+            Ok::<_, reconcile::Error>(Outcome::done())
+        });
+        let builder = Controller::builder("deleter").for_kind::<Secret>();
+        vec![builder.complete(reconciler).unwrap()]
+    };
+    let report = Explorer::<()>::new(deleter).run(async |world| {
+        let secret = json!({"metadata": {"name": "a", "namespace": "default"}});
+        world.create::<Secret>(secret).await;
+        world.settle().await;
+    });
+    let note =
+        "delete secrets default/a has no precondition: it may meet another object of that name";
+    assert_eq!(report.notes, [note]);
+    assert!(report.to_string().ends_with(note), "{report}");
+}
