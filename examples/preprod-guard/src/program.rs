@@ -53,6 +53,8 @@ pub struct Settings {
     /// The authorities of the API server's client certificate in PEM. `None`: the webhooks answer every client. With them,
     /// `/readyz` on the webhook port needs a certificate, too; `/readyz/webhooks` on the port of the probes does not.
     pub client_authorities: Option<PathBuf>,
+    /// The time of decisions and records. Default: the system's.
+    pub clock: Clock,
     /// The file of the audit log. `None`: the standard output.
     pub audit: Option<PathBuf>,
     /// Added to the time of the age rule, for demonstrations.
@@ -74,6 +76,7 @@ impl Settings {
             tls: None,
             names: Vec::new(),
             client_authorities: None,
+            clock: Clock::system(),
             audit: None,
             later: SignedDuration::ZERO,
             linger: LINGER,
@@ -98,7 +101,7 @@ pub async fn build(
     let patience = Duration::from_secs(config.patience);
     let (detector, records) = Detector::new(patience, metrics.clone());
 
-    let clock = Clock::system();
+    let clock = settings.clock;
     let (time, later) = (clock.clone(), settings.later);
     let now = move || {
         time.now()

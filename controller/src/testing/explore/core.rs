@@ -33,6 +33,8 @@ struct Shared {
     state: Mutex<State>,
     /// Notified when something that requests or events wait for ends.
     released: Notify,
+    /// Notified when a process dies.
+    died: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -105,6 +107,7 @@ impl Core {
             clock,
             state: Mutex::new(state),
             released: Notify::new(),
+            died: Notify::new(),
         }))
     }
 
@@ -124,6 +127,12 @@ impl Core {
     /// The process ended by itself, or was killed at rest.
     pub(super) fn end(&self, process: usize) {
         self.0.state.lock().die(self.0.started, process);
+        self.0.died.notify_one();
+    }
+
+    /// Waits until a process dies, or has died since the last wait.
+    pub(super) async fn death(&self) {
+        self.0.died.notified().await;
     }
 
     /// Waits without end if the incarnation is dead, and while its process stands still.
@@ -240,6 +249,8 @@ impl Core {
         if let Some(life) = state.processes.get_mut(&process) {
             life.frozen = frozen;
         }
+        drop(state);
+        self.0.died.notify_one();
     }
 
     /// The version as of which the process reads.

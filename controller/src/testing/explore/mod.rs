@@ -68,11 +68,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, LocalBoxFuture};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::CustomResourceExt;
 use reeve_apiserver::Template;
 use serde::Serialize;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 pub use outside::{Failure, Outside};
@@ -82,8 +83,10 @@ pub use state::State;
 pub use trace::{Entry, Happened, Trace};
 pub use world::{Process, World};
 
+use crate::client::Object;
 use crate::controller::Controller;
 use crate::manager::Manager;
+use crate::testing::Cluster;
 use run::{Ran, Reference};
 use world::Factory;
 
@@ -94,6 +97,7 @@ pub const PLAN_VARIABLE: &str = "REEVE_PLAN";
 const SEED: u64 = 1;
 
 type Always<S> = Arc<Vec<(String, Box<dyn Fn(&S) -> bool + Send + Sync>)>>;
+type Given = Box<dyn for<'a> Fn(&'a Cluster) -> LocalBoxFuture<'a, ()>>;
 type AtRest<S> = Vec<(String, Box<dyn Fn(&State, &S) -> bool>)>;
 
 /// Explores a program; see the [module](self). `S` is the state of the world outside.
@@ -101,6 +105,7 @@ type AtRest<S> = Vec<(String, Box<dyn Fn(&State, &S) -> bool>)>;
 pub struct Explorer<S = ()> {
     factory: Factory<S>,
     definitions: Vec<CustomResourceDefinition>,
+    given: Vec<Given>,
     template: OnceLock<Template>,
     processes: usize,
     always: Always<S>,
@@ -198,6 +203,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         Self {
             factory: Arc::new(life),
             definitions: Vec::new(),
+            given: Vec::new(),
             template: OnceLock::new(),
             processes: 1,
             always: Arc::default(),
@@ -226,6 +232,19 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
     /// As [`Explorer::install`], with a definition that was not derived, or changed since.
     pub fn install_definition(mut self, definition: CustomResourceDefinition) -> Self {
         self.definitions.push(definition);
+        self.template = OnceLock::new();
+        self
+    }
+
+    /// Creates an object before each run: what is there when the processes start.
+    pub fn given<K: Object>(mut self, object: Value) -> Self {
+        self.given.push(Box::new(move |cluster| {
+            let object = object.clone();
+            async move {
+                let _: K = cluster.create(object).await;
+            }
+            .boxed_local()
+        }));
         self.template = OnceLock::new();
         self
     }
@@ -352,7 +371,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
     /// As [`Explorer::check`], and returns what it found.
     ///
     /// # Panics
-    /// When a definition is refused. When a remembered plan is none, or its file cannot be read or written. When `REEVE_PLAN` is not a plan, or the run does not reach its points.
+    /// When a definition or a given object is refused. When a remembered plan is none, or its file cannot be read or written. When `REEVE_PLAN` is not a plan, or the run does not reach its points.
     pub fn run(&self, scenario: impl AsyncFn(&World<S>)) -> Report {
         let started = real_time();
         let mut report = Report::default();

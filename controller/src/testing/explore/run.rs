@@ -119,6 +119,9 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                     for definition in &self.definitions {
                         cluster.install_definition(definition).await;
                     }
+                    for object in &self.given {
+                        object(&cluster).await;
+                    }
                     *template.lock() = cluster.template();
                 });
             template.into_inner().expect("a built-in server")

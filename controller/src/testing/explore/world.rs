@@ -23,8 +23,10 @@ use crate::{Clock, ObjectKey};
 
 /// The time from the end of a process to its next start.
 const RESTART: Duration = Duration::from_secs(1);
-/// How often a wait looks.
+/// How often a wait looks while something happens.
 const LOOK: Duration = Duration::from_secs(1);
+/// The looks of a wait while nothing happens, within the time without an event after which a run is at rest.
+const QUIET_LOOKS: u32 = 4;
 
 /// What a process is made of; see [`Explorer::new`](super::Explorer::new).
 pub struct Process<S> {
@@ -55,6 +57,18 @@ pub struct World<S> {
     /// Whether the state at each rest is kept, for comparison.
     pub(super) keeps_rests: bool,
     rests: Mutex<Vec<State>>,
+}
+
+/// Says that a process is over, whether it returns, panics or is killed.
+struct Ended {
+    core: Core,
+    process: usize,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.core.end(self.process);
+    }
 }
 
 // === impl Process ===
@@ -202,8 +216,12 @@ impl<S> World<S> {
         let mut started = Instant::now();
         let (mut seen, mut since) = (self.core.activity(), started);
         let mut rested = false;
+        let mut look = LOOK;
         loop {
-            sleep(LOOK).await;
+            tokio::select! {
+                () = sleep(look) => {}
+                () = self.core.death() => {}
+            }
             if self.core.is_stuck() {
                 *self.restless.lock() = true;
                 return;
@@ -213,6 +231,12 @@ impl<S> World<S> {
             if self.core.activity() != seen {
                 (seen, since) = (self.core.activity(), now);
             }
+            // A run has many of them, and nothing else to do meanwhile.
+            look = if now - since >= LOOK {
+                self.quiet / QUIET_LOOKS
+            } else {
+                LOOK
+            };
             if now - since >= self.quiet {
                 if rested && !all {
                     return;
@@ -268,13 +292,6 @@ impl<S> World<S> {
 
     /// Starts processes again that were killed or have ended.
     async fn revive(&self) {
-        let over: Vec<usize> = {
-            let running = self.running.lock();
-            let over = running.iter().enumerate();
-            let over = over.filter(|(_, it)| it.as_ref().is_some_and(JoinHandle::is_finished));
-            over.map(|(n, _)| n + 1).collect()
-        };
-        over.into_iter().for_each(|process| self.core.end(process));
         for process in self.core.dead() {
             let slot = self.running.lock().get_mut(process - 1).map(Option::take);
             if let Some(Some(running)) = slot {
@@ -315,7 +332,14 @@ impl<S> World<S> {
             ),
             incarnation,
         });
-        let running = tokio::spawn(life);
+        let ended = Ended {
+            core: self.core.clone(),
+            process,
+        };
+        let running = tokio::spawn(async move {
+            let _ended = ended;
+            life.await;
+        });
         if let Some(slot) = self.running.lock().get_mut(process - 1) {
             *slot = Some(running);
         }

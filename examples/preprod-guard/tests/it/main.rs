@@ -4,6 +4,7 @@ mod behaviours;
 mod bypasses;
 mod cluster;
 mod commands;
+mod explored;
 mod latency;
 mod manifests;
 mod recorder;
