@@ -12,10 +12,12 @@
 //! | HAProxy on loopback addresses | [`dataplane`] |
 //! | simulated nodes with node ports, and Pod processes | [`nodesim`] |
 //! | a client with both signatures | [`client`] |
+//! | shares of the files that the process may open | [`files`] |
 
 pub mod client;
 pub mod cloud;
 pub mod dataplane;
+pub mod files;
 pub mod nodesim;
 pub mod parameters;
 pub mod server;

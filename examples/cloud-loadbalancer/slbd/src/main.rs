@@ -6,16 +6,23 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use ipnet::Ipv4Net;
 use jiff::SignedDuration;
 use reeve_clock::Clock;
 use slbd::cloud::Rules;
-use slbd::dataplane::{HaProxy, udp};
-use slbd::server::{Server, Settings};
+use slbd::dataplane::{HaProxy, udp::Udp};
+use slbd::files::Shares;
+use slbd::server::{Server, Settings, World};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+
+/// The time that the data plane has to end.
+const STOP: Duration = Duration::from_secs(5);
 
 /// A load balancer cloud: the API of a vendor, its rules and its faults, and HAProxy for the bytes.
 #[derive(Debug, Parser)]
@@ -103,27 +110,50 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let instances: BTreeMap<String, Ipv4Addr> = arguments.instances.into_iter().collect();
     server.world().set_instances(&instances)?;
     let stop = CancellationToken::new();
-    let (haproxy, folder) = (arguments.haproxy, arguments.folder);
-    let dataplane = haproxy.zip(folder).map(|(program, folder)| {
-        let haproxy = HaProxy::new(program, folder);
-        let (states, stop) = (server.world().states(), stop.clone());
-        tokio::spawn(async move {
-            let datagrams = udp::run(states.clone(), stop.clone());
-            tokio::join!(haproxy.run(states, stop), datagrams).0
-        })
-    });
+    let haproxy = arguments.haproxy.zip(arguments.folder);
+    let haproxy = haproxy.map(|(program, folder)| HaProxy::new(program, folder));
+    let mut dataplane = haproxy.map(|haproxy| dataplane(server.world(), haproxy, &stop));
     let mut out = std::io::stdout();
     writeln!(out, "api {} admin {}", server.api(), server.admin())?;
     out.flush()?;
     let mut terminate = signal(SignalKind::terminate())?;
+    let failed = async {
+        match &mut dataplane {
+            Some(task) => task.await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         _ = terminate.recv() => {}
         interrupted = tokio::signal::ctrl_c() => interrupted?,
+        // It ends before the signal only if it failed.
+        ended = failed => return Ok(ended??),
     }
-    server.stop().await;
     stop.cancel();
+    server.stop().await;
     if let Some(dataplane) = dataplane {
-        dataplane.await??;
+        let ended = timeout(STOP, dataplane).await;
+        ended.map_err(|_| "the data plane did not end")???;
     }
     Ok(())
+}
+
+/// Starts the data plane, and shows it at the admin port.
+fn dataplane(
+    world: &World,
+    haproxy: HaProxy,
+    stop: &CancellationToken,
+) -> JoinHandle<std::io::Result<()>> {
+    let udp = Udp::new(Shares::of_process().udp);
+    world.show_dataplane(haproxy.progress(), udp.clone());
+    let (states, stop) = (world.states(), stop.child_token());
+    tokio::spawn(async move {
+        let bytes = async {
+            let ended = haproxy.run(states.clone(), stop.clone()).await;
+            // A failure ends both.
+            stop.cancel();
+            ended
+        };
+        tokio::join!(bytes, udp.run(states.clone(), stop.clone())).0
+    })
 }

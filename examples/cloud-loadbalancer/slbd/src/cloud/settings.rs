@@ -29,6 +29,10 @@ enum Values {
     Text(usize),
     /// A path.
     Path,
+    /// The name of a host, or `$_ip` for the address of each backend.
+    Host,
+    /// The name of a cookie.
+    Cookie,
     /// Classes of status codes, separated by commas.
     Codes,
 }
@@ -91,7 +95,7 @@ const SETTINGS: &[Setting] = &[
         Values::OneOf(&["tcp", "http"]),
         "tcp",
     ),
-    setting("HealthCheckDomain", TCP_HTTP, Values::Text(80), ""),
+    setting("HealthCheckDomain", TCP_HTTP, Values::Host, ""),
     setting("HealthCheckURI", TCP_HTTP, Values::Path, ""),
     setting("HealthCheckHttpCode", TCP_HTTP, Values::Codes, ""),
     setting(
@@ -125,7 +129,7 @@ const SETTINGS: &[Setting] = &[
         "",
     ),
     setting("CookieTimeout", &[Http], Values::Number(1, 86_400), ""),
-    setting("Cookie", &[Http], Values::Text(200), ""),
+    setting("Cookie", &[Http], Values::Cookie, ""),
     setting("XForwardedFor", &[Http], SWITCH, "on"),
     setting("XForwardedFor_proto", &[Http], SWITCH, "off"),
     setting("Gzip", &[Http], SWITCH, "on"),
@@ -215,7 +219,7 @@ pub(super) fn shown(settings: &BTreeMap<String, String>) -> Map<String, Value> {
 
 impl Values {
     fn contain(self, value: &str) -> bool {
-        // Settings are written into the configuration of the data plane: one line, one word.
+        // Settings are written into the configuration of the data plane, which has a meaning for these even in quotes.
         let plain = |c: char| !c.is_control() && c != '"' && c != '\\';
         match self {
             Self::Number(least, most) => {
@@ -227,6 +231,14 @@ impl Values {
             Self::Path => {
                 let path = |c: char| c.is_ascii_graphic() && plain(c);
                 value.starts_with('/') && value.len() <= 80 && value.chars().all(path)
+            }
+            Self::Host => {
+                let host = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+                value == "$_ip" || (value.len() <= 80 && value.chars().all(host))
+            }
+            Self::Cookie => {
+                let name = |c: char| c.is_ascii_graphic() && plain(c) && !",;=".contains(c);
+                value.len() <= 200 && !value.starts_with('$') && value.chars().all(name)
             }
             Self::Codes => value.split(',').all(|code| CODES.contains(&code)),
         }

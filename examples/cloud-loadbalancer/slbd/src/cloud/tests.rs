@@ -417,6 +417,11 @@ fn a_setting_keeps_its_value_until_it_is_sent_again() {
     for (name, value) in [
         ("HealthCheckURI", "live"),
         ("HealthCheckURI", "/a b"),
+        ("HealthCheckURI", "/a\tb"),
+        ("HealthCheckURI", "/a\nserver x 10.0.0.1:80"),
+        ("HealthCheckDomain", "a b"),
+        ("HealthCheckDomain", "a%[src]"),
+        ("Cookie", "a=b"),
         ("HealthCheckInterval", "51"),
         ("Scheduler", "best"),
         ("Description", "two\nlines"),

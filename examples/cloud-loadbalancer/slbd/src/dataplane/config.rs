@@ -1,6 +1,10 @@
 //! The configuration of HAProxy for a state.
+//!
+//! Each running listener is a [`Proxy`]: a frontend and a backend that refer to nothing else, so any of them can be left out. Values of
+//! the API are quoted, since an unquoted `'` or `#` makes HAProxy refuse the whole file.
 
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use crate::cloud::{Backend, Balancer, Listener, Protocol, State};
@@ -8,27 +12,57 @@ use crate::signature::sha256_hex;
 
 /// The time after which an old process cuts its connections.
 const HARD_STOP: &str = "30s";
+/// The networks of a line. HAProxy reads 64 words a line.
+const NETWORKS_PER_LINE: usize = 50;
 
-/// The configuration. `folder` has the stats socket.
+/// The sections of a listener that HAProxy serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proxy {
+    /// The id of the load balancer.
+    pub balancer: String,
+    /// The address and the port.
+    pub address: SocketAddr,
+    /// The lines.
+    pub text: String,
+}
+
+/// The sections of all running listeners, without UDP.
 #[must_use]
-pub fn render(state: &State, folder: &Path) -> String {
+pub fn proxies(state: &State) -> Vec<Proxy> {
+    let running = state.listeners().filter(|(balancer, listener)| {
+        balancer.active && listener.running && listener.protocol != Protocol::Udp
+    });
+    let proxies = running.map(|(balancer, listener)| {
+        let mut text = String::new();
+        sections(&mut text, state, balancer, listener);
+        Proxy {
+            balancer: balancer.id.clone(),
+            address: SocketAddr::from((balancer.address, listener.port)),
+            text,
+        }
+    });
+    proxies.collect()
+}
+
+/// The configuration with these sections: strict limits are off, since HAProxy does not start at all if it may open fewer files than
+/// `maxconn` would take. `folder` has the stats socket.
+#[must_use]
+pub fn render<'a>(folder: &Path, proxies: impl IntoIterator<Item = &'a Proxy>) -> String {
     let socket = folder.join("haproxy.sock");
     let mut text = format!(
         "global\n    stats socket {} mode 600 level admin expose-fd listeners\n    \
-         hard-stop-after {HARD_STOP}\n    maxconn 2000\n\
+         hard-stop-after {HARD_STOP}\n    maxconn 2000\n    no strict-limits\n\
          defaults\n    timeout connect 2s\n    timeout client 900s\n    timeout server 900s\n    \
          timeout http-request 60s\n    retries 3\n    option redispatch 1\n",
-        socket.display()
+        quoted(&socket.to_string_lossy())
     );
-    for (balancer, listener) in state.listeners() {
-        if balancer.active && listener.running && listener.protocol != Protocol::Udp {
-            proxy(&mut text, state, balancer, listener);
-        }
+    for proxy in proxies {
+        text.push_str(&proxy.text);
     }
     text
 }
 
-fn proxy(text: &mut String, state: &State, balancer: &Balancer, listener: &Listener) {
+fn sections(text: &mut String, state: &State, balancer: &Balancer, listener: &Listener) {
     let setting = |name: &str| listener.settings.get(name).map(String::as_str);
     let number = |name: &str| setting(name).and_then(|text| text.parse::<u32>().ok());
     let http = listener.protocol == Protocol::Http;
@@ -39,18 +73,27 @@ fn proxy(text: &mut String, state: &State, balancer: &Balancer, listener: &Liste
     let _ = writeln!(text, "    mode {mode}");
     if let Some((white, networks)) = state.access_of(listener) {
         // An empty list of allowed networks allows none, and an empty list of refused ones refuses none.
-        let networks = if networks.is_empty() {
-            "255.255.255.255/32".to_owned()
-        } else {
-            networks.join(" ")
+        let networks = match networks.is_empty() {
+            true => vec!["255.255.255.255/32"],
+            false => networks,
         };
         let unless = if white { "!" } else { "" };
-        let _ = writeln!(text, "    acl listed src {networks}");
+        // Lines of one name are one list.
+        for networks in networks.chunks(NETWORKS_PER_LINE) {
+            let _ = writeln!(text, "    acl listed src {}", networks.join(" "));
+        }
         let _ = writeln!(text, "    tcp-request connection reject if {unless}listed");
     }
     if http {
         if setting("XForwardedFor") == Some("on") {
             let _ = writeln!(text, "    option forwardfor");
+        }
+        if setting("XForwardedFor_proto") == Some("on") {
+            let scheme = listener.protocol.name();
+            let _ = writeln!(
+                text,
+                "    http-request set-header X-Forwarded-Proto {scheme}"
+            );
         }
         if let Some(seconds) = number("IdleTimeout") {
             let _ = writeln!(text, "    timeout http-keep-alive {seconds}s");
@@ -72,7 +115,7 @@ fn proxy(text: &mut String, state: &State, balancer: &Balancer, listener: &Liste
         if setting("StickySession") == Some("on") {
             cookies = true;
             let how = match (setting("StickySessionType"), setting("Cookie")) {
-                (Some("server"), Some(cookie)) => format!("{} rewrite", cookie_name(cookie)),
+                (Some("server"), Some(cookie)) => format!("{} rewrite", quoted(cookie)),
                 _ => "SERVERID insert indirect nocache".to_owned(),
             };
             let _ = writeln!(text, "    cookie {how}");
@@ -135,10 +178,11 @@ fn check(text: &mut String, listener: &Listener) -> String {
     let _ = writeln!(text, "    timeout check {}s", or(timeout, "5"));
     if http || setting("HealthCheckType") == Some("http") {
         let method = or("HealthCheckMethod", "head").to_uppercase();
-        let path = setting("HealthCheckURI").unwrap_or("/");
+        let path = quoted(setting("HealthCheckURI").unwrap_or("/"));
         let _ = writeln!(text, "    option httpchk {method} {path}");
-        if let Some(host) = setting("HealthCheckDomain").filter(|host| plain(host)) {
-            let _ = writeln!(text, "    http-check send hdr Host {host}");
+        // `$_ip` stands for the address of each backend, which HAProxy has no word for.
+        if let Some(host) = setting("HealthCheckDomain").filter(|host| *host != "$_ip") {
+            let _ = writeln!(text, "    http-check send hdr Host {}", quoted(host));
         }
         let codes = setting("HealthCheckHttpCode").unwrap_or("http_2xx,http_3xx");
         let classes: String = codes
@@ -157,25 +201,107 @@ fn check(text: &mut String, listener: &Listener) -> String {
     )
 }
 
-/// Whether a text can stand in the configuration without quotes.
-fn plain(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || ".-:".contains(c))
-}
-
-/// A cookie's name as it is if it is plain, and its hash otherwise.
-fn cookie_name(name: &str) -> String {
-    if plain(name) {
-        name.to_owned()
-    } else {
-        sha256_hex(name.as_bytes())[..12].to_owned()
+/// `text` as one word of the configuration. A control character, which the API refuses, would end the line: it becomes `?`.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
     }
+    let mut quoted = String::from("'");
+    for c in text.chars() {
+        match c {
+            // A quoted part ends, and another one begins.
+            '\'' => quoted.push_str("'\\''"),
+            c if c.is_control() => quoted.push('?'),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('\'');
+    quoted
 }
 
 /// A name that stays the same over reloads, so that cookies and statistics do.
 fn server_name(backend: &Backend) -> String {
     let place = format!("{}/{}/{}", backend.server, backend.address, backend.port);
     format!("s{}", &sha256_hex(place.as_bytes())[..12])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::cloud::{Cloud, Rules};
+    use crate::parameters::Parameters;
+
+    /// The sections of one HTTP listener with these settings.
+    fn listener(settings: &[(&str, &str)]) -> String {
+        let rules = Rules {
+            provision: jiff::SignedDuration::ZERO,
+            ..Rules::default()
+        };
+        let mut cloud = Cloud::new(rules, State::default());
+        let mut call = |call: Parameters| cloud.call(Timestamp::UNIX_EPOCH, &call).unwrap();
+        call(Parameters::action("CreateLoadBalancer"));
+        call(Parameters::action("CreateAccessControlList").with("AclName", "a"));
+        let entries: Vec<BTreeMap<&str, String>> = (0..120)
+            .map(|n| BTreeMap::from([("entry", format!("10.0.{n}.0/24"))]))
+            .collect();
+        let add = Parameters::action("AddAccessControlListEntry")
+            .with("AclId", "acl-000002")
+            .with("AclEntrys", serde_json::to_string(&entries).unwrap());
+        call(add);
+        let on = |action: &str| {
+            Parameters::action(action)
+                .with("LoadBalancerId", "lb-000001")
+                .with("ListenerPort", 80)
+        };
+        let mut create = on("CreateLoadBalancerHTTPListener").with("BackendServerPort", 8080);
+        for (name, value) in settings {
+            create.set(name, value);
+        }
+        call(create);
+        call(on("StartLoadBalancerListener"));
+        let proxies = proxies(cloud.state());
+        assert_eq!(proxies.len(), 1);
+        proxies[0].text.clone()
+    }
+
+    #[test]
+    fn a_value_is_one_word_whatever_characters_it_has() {
+        assert_eq!(quoted("/live-1_2.html"), "/live-1_2.html");
+        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("/a#b c"), "'/a#b c'");
+        assert_eq!(quoted("/it's"), r"'/it'\''s'");
+        assert_eq!(quoted("a\nb"), "'a?b'");
+        let text = listener(&[("HealthCheckURI", "/it's?a=#1")]);
+        let line = r"    option httpchk HEAD '/it'\''s?a=#1'";
+        assert!(text.lines().any(|one| one == line), "{text}");
+    }
+
+    #[test]
+    fn a_cookie_of_the_application_keeps_its_name() {
+        let text = listener(&[
+            ("StickySession", "on"),
+            ("StickySessionType", "server"),
+            ("Cookie", "my_session"),
+        ]);
+        assert!(text.contains("    cookie my_session rewrite\n"), "{text}");
+    }
+
+    #[test]
+    fn networks_come_in_lines_that_haproxy_can_read() {
+        let text = listener(&[
+            ("AclStatus", "on"),
+            ("AclType", "white"),
+            ("AclId", "acl-000002"),
+        ]);
+        let lines = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("    acl listed src "));
+        let counts: Vec<usize> = lines.map(|line| line.split(' ').count()).collect();
+        assert_eq!(counts, [50, 50, 20]);
+    }
 }

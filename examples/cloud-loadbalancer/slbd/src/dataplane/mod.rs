@@ -1,11 +1,14 @@
 //! The bytes: HAProxy on loopback addresses, configured from the state.
 //!
-//! [`config::render`] is a pure function of the state. [`HaProxy::run`] follows the states: each new configuration is checked, written and
+//! [`config::proxies`] and [`config::render`] are pure functions of the state. [`HaProxy::run`] follows the states: each new configuration is checked, written and
 //! loaded by a new process, which takes the listening sockets of the old one, so no connection is refused. The old process ends its
-//! connections first. UDP listeners, which HAProxy does not balance, are forwarded by [`udp::run`].
+//! connections first. Listeners that HAProxy cannot serve are left out. UDP listeners, which HAProxy does not balance, are forwarded by
+//! [`Udp`](udp::Udp).
 
 pub mod config;
 mod haproxy;
+mod isolate;
+mod process;
 pub mod udp;
 
-pub use haproxy::{HaProxy, Progress};
+pub use haproxy::{HaProxy, LeftOut, Progress};

@@ -6,6 +6,7 @@
 //! | `GET /calls` | the newest calls |
 //! | `GET /faults`, `POST /faults`, `DELETE /faults` | the faults that wait for calls, as JSON objects of [`Rule`] |
 //! | `GET /state` | load balancers and server groups |
+//! | `GET /dataplane` | whether HAProxy has the newest state, and the listeners that it does not serve |
 //! | `PUT /instances` | addresses by instance id |
 
 use std::collections::BTreeMap;
@@ -42,6 +43,10 @@ async fn serve(world: &World, budget: &Budget, request: Request) -> Answer {
             let state = Arc::clone(&world.states().borrow());
             document(&json!({ "loadBalancers": state.balancers, "serverGroups": state.groups }))
         }
+        (&Method::GET, "/dataplane") => match world.dataplane() {
+            Some(dataplane) => document(&dataplane),
+            None => text(StatusCode::NOT_FOUND, "this cloud has no data plane\n"),
+        },
         (&Method::DELETE, "/faults") => {
             world.clear_faults();
             text(StatusCode::OK, "")

@@ -18,6 +18,8 @@ use reeve_serve::http::{Budget, Limits, Running, Server as Http, listen};
 pub use faults::{Fault, Rule};
 pub use world::{Call, Settings, World};
 
+use crate::files::Shares;
+
 /// The longest body of a request, in bytes.
 const LONGEST_BODY: usize = 1 << 20;
 
@@ -29,9 +31,9 @@ pub struct Server {
     admin: Running,
 }
 
-fn limits() -> Limits {
+fn limits(connections: usize) -> Limits {
     Limits::default()
-        .connections(4096)
+        .connections(connections)
         // A fault may be silence, however long the caller waits.
         .answer_timeout(Duration::MAX)
         .drain(Duration::ZERO)
@@ -49,12 +51,13 @@ impl Server {
         let budget = Budget::mebibytes(64);
         let calls = verify::handler(Arc::clone(&world), budget.clone());
         let tests = admin::handler(Arc::clone(&world), budget);
+        let shares = Shares::of_process();
         Ok(Self {
             api: Http::on("slbd api", listen(api)?, calls)
-                .limits(limits())
+                .limits(limits(shares.api))
                 .start()?,
             admin: Http::on("slbd admin", listen(admin)?, tests)
-                .limits(limits())
+                .limits(limits(shares.admin))
                 .start()?,
             world,
         })

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use reeve_clock::Clock;
@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use super::faults::{Fault, Faults, Rule};
 use super::verify::{self, Nonces, Received};
 use crate::cloud::{Cloud, Refusal, Rules, State};
+use crate::dataplane::{Progress, udp::Udp};
 use crate::parameters::Parameters;
 use crate::store::Store;
 
@@ -64,6 +65,7 @@ pub struct World {
     calls: Mutex<VecDeque<Call>>,
     numbers: watch::Sender<u64>,
     states: watch::Sender<Arc<State>>,
+    dataplane: OnceLock<(watch::Receiver<Progress>, Udp)>,
 }
 
 /// An effect of a fault on a call.
@@ -95,6 +97,7 @@ impl World {
             calls: Mutex::default(),
             numbers: watch::Sender::new(0),
             states,
+            dataplane: OnceLock::new(),
         })
     }
 
@@ -114,6 +117,25 @@ impl World {
     #[must_use]
     pub fn calls(&self) -> Vec<Call> {
         self.calls.lock().iter().cloned().collect()
+    }
+
+    /// Shows a data plane at the admin port. The first one counts.
+    pub fn show_dataplane(&self, haproxy: watch::Receiver<Progress>, udp: Udp) {
+        let _ = self.dataplane.set((haproxy, udp));
+    }
+
+    /// What the admin port shows of the data plane, if there is one.
+    pub(super) fn dataplane(&self) -> Option<Value> {
+        let (haproxy, udp) = self.dataplane.get()?;
+        let state = Arc::clone(&self.states.borrow());
+        let haproxy = haproxy.borrow();
+        Some(json!({
+            "current": haproxy.has(&state),
+            "loaded": haproxy.loaded,
+            "error": haproxy.error,
+            "leftOut": haproxy.left_out,
+            "udp": udp.status(),
+        }))
     }
 
     /// Adds a fault. `false` if there are too many.

@@ -1,36 +1,26 @@
 //! Bytes from the address of a load balancer to a Pod, through HAProxy and a node, each a process of its own.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::process::Command;
 use std::time::Duration;
 
-use reeve_apiserver::assets;
-use reeve_clock::Clock;
 use slbd::client::{Client, Created};
-use slbd::cloud::Rules;
-use slbd::dataplane::{HaProxy, Progress, udp};
+use slbd::dataplane::{HaProxy, udp::Udp};
 use slbd::parameters::Parameters;
-use slbd::server::{Server, Settings};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
-use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::process::Cloud;
+use crate::site::{HAPROXY, PATIENCE, Site, get, site, within};
 
-const PATIENCE: Duration = Duration::from_secs(30);
-const HAPROXY: &str = "/usr/sbin/haproxy";
-
-/// The cloud as a process, with HAProxy as its child.
-fn slbd(site: &Site, state: &std::path::Path) -> Cloud {
+/// The arguments of the cloud as a process, with HAProxy as its child.
+fn arguments(site: &Site, state: &std::path::Path) -> [String; 8] {
     let addresses = format!("127.{}.{}.64/26", site.second, site.third);
     let folder = site.folder.join("process");
-    Cloud::start(&[
+    [
         "--addresses",
         &addresses,
         "--state",
@@ -39,218 +29,47 @@ fn slbd(site: &Site, state: &std::path::Path) -> Cloud {
         HAPROXY,
         "--folder",
         folder.to_str().unwrap(),
-    ])
+    ]
+    .map(str::to_owned)
 }
 
-/// The cloud, HAProxy, and the addresses of one test: 127.x.y.0/24 for each of three networks.
-struct Site {
-    client: Client,
-    progress: watch::Receiver<Progress>,
-    haproxy: Option<JoinHandle<std::io::Result<()>>>,
-    stop: CancellationToken,
-    folder: PathBuf,
-    second: u8,
-    third: u8,
-    server: Server,
+fn slbd(site: &Site, state: &std::path::Path) -> Cloud {
+    Cloud::start(&arguments(site, state).each_ref().map(String::as_str))
 }
 
-/// A process that is killed when this is dropped.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Process {
-    fn nodesim(arguments: &[String]) -> Self {
-        let child = Command::new(env!("CARGO_BIN_EXE_nodesim"))
-            .args(arguments)
-            .stdout(Stdio::null())
-            .spawn();
-        Self(child.unwrap())
-    }
-
-    /// SIGTERM, and the end of the process.
-    async fn terminate(mut self) {
-        let pid = self.0.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status();
-        assert!(sent.unwrap().success());
-        within("the end of a node", async || {
-            self.0.try_wait().unwrap().is_some()
-        })
-        .await;
-    }
-}
-
-/// Waits until `condition` holds. Processes cannot be waited for in paused time.
-async fn within(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !condition().await {
-        assert!(Instant::now() < until, "no {what} within {PATIENCE:?}");
-        sleep(Duration::from_millis(5)).await;
-    }
-}
-
-async fn get(address: SocketAddr) -> std::io::Result<String> {
-    let ask = async {
-        let mut stream = TcpStream::connect(address).await?;
-        let request = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-        stream.write_all(request).await?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text).await?;
-        let body = text.split_once("\r\n\r\n").map(|(_, body)| body.trim());
-        match body {
-            Some(body) if text.starts_with("HTTP/1.1 200") => Ok(body.to_owned()),
-            _ => Err(std::io::Error::other(text)),
-        }
-    };
-    timeout(Duration::from_secs(5), ask).await?
-}
-
-/// `None` where there is no HAProxy.
-fn site(test: u8) -> Option<Site> {
-    if !std::path::Path::new(HAPROXY).exists() {
-        assets::skip(&format!(
-            "{HAPROXY} does not exist: apt-get install haproxy"
-        ));
-        return None;
-    }
-    // Tests of other processes on this machine have addresses of their own.
-    let pid = std::process::id();
-    let second = 128 + u8::try_from(pid % 64).unwrap();
-    let third = u8::try_from((pid / 64) % 32).unwrap() * 8 + test;
-    let addresses = format!("127.{second}.{third}.0/26").parse().unwrap();
-    let settings = Settings {
-        rules: Rules {
-            addresses,
-            provision: jiff::SignedDuration::ZERO,
-            lag: jiff::SignedDuration::ZERO,
-            ..Rules::default()
-        },
-        keys: BTreeMap::from([("id".to_owned(), "secret".to_owned())]),
-        file: None,
-        clock: Clock::system(),
-    };
-    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let server = Server::start(any, any, settings).unwrap();
-    let folder = std::env::temp_dir().join(format!("slbd-dataplane-{pid}-{test}"));
-    let haproxy = HaProxy::new(HAPROXY, &folder);
-    let progress = haproxy.progress();
-    let stop = CancellationToken::new();
-    let (states, stopped) = (server.world().states(), stop.clone());
-    let haproxy = tokio::spawn(async move { haproxy.run(states, stopped).await });
-    let endpoint = format!("http://{}", server.api());
-    let client = Client::new(&endpoint, "id", "secret", "cn-loopback", Clock::system());
-    Some(Site {
-        client: client.unwrap(),
-        progress,
-        haproxy: Some(haproxy),
-        stop,
-        folder,
-        second,
-        third,
-        server,
+/// SIGTERM ends the cloud, and HAProxy, which serves `address`, with it.
+async fn terminate(mut cloud: Cloud, address: SocketAddr) {
+    let pid = cloud.child.id().to_string();
+    let sent = Command::new("kill").args(["-TERM", &pid]).status();
+    assert!(sent.unwrap().success());
+    within("end of the cloud", async || {
+        cloud.child.try_wait().unwrap().is_some()
     })
+    .await;
+    within("refusal", async || {
+        TcpStream::connect(address).await.is_err()
+    })
+    .await;
 }
 
-impl Site {
-    /// An address of nodes and Pods, which no load balancer has.
-    fn at(&self, last: u8, port: u16) -> SocketAddr {
-        assert!(last >= 128);
-        SocketAddr::from(([127, self.second, self.third, last], port))
-    }
-
-    /// A Pod as a process, which answers with its name.
-    async fn pod(&self, last: u8) -> Process {
-        let address = self.at(last, 8080);
-        let arguments = [
-            "pod",
-            "--listen",
-            &address.to_string(),
-            "--name",
-            &format!("pod-{last}"),
-        ];
-        let process = Process::nodesim(&arguments.map(str::to_owned));
-        within("pod", async || get(address).await.is_ok()).await;
-        process
-    }
-
-    /// A node as a process, whose node port 30080 forwards to Pods.
-    async fn node(&self, last: u8, pods: &[u8]) -> Process {
-        let address = self.at(last, 30080);
-        let mut arguments = vec![
-            "node".to_owned(),
-            "--listen".to_owned(),
-            address.to_string(),
-        ];
-        for pod in pods {
-            arguments.extend(["--pod".to_owned(), self.at(*pod, 8080).to_string()]);
-        }
-        let process = Process::nodesim(&arguments);
-        within("node", async || get(address).await.is_ok()).await;
-        process
-    }
-
-    fn backend(&self, node: u8, weight: u8) -> String {
-        let ip = self.at(node, 0).ip();
-        format!(
-            r#"[{{"ServerId":"node-{node}","ServerIp":"{ip}","Port":30080,"Weight":{weight},"Type":"eni"}}]"#
-        )
-    }
-
-    async fn run(&self, call: Parameters) {
-        self.client.run(call).await.unwrap();
-    }
-
-    /// A call that changes the data plane, and the load of its configuration.
-    async fn change(&mut self, call: Parameters) {
-        let before = self.progress.borrow().loaded;
-        self.run(call).await;
-        let state = Arc::clone(&self.server.world().states().borrow());
-        let loaded = self
-            .progress
-            .wait_for(|now| now.loaded > before && now.has(&state));
-        timeout(PATIENCE, loaded).await.unwrap().unwrap();
-    }
-
-    /// A load balancer with an empty server group and a running listener: its id, the group and the address.
-    async fn balancer(&mut self, protocol: &str) -> (String, String, SocketAddr) {
-        let made: Created = self
-            .client
-            .call(Parameters::action("CreateLoadBalancer"))
-            .await
-            .unwrap();
-        let lb = made.load_balancer_id;
-        let call = Parameters::action("CreateVServerGroup").with("LoadBalancerId", &lb);
-        let group: slbd::client::Group = self.client.call(call).await.unwrap();
-        let call = Parameters::action(&format!("CreateLoadBalancer{protocol}Listener"))
-            .with("LoadBalancerId", &lb)
+/// A running TCP listener at port 8000 of a new load balancer: the group and the address.
+async fn listener(client: &Client, backends: &str) -> (String, SocketAddr) {
+    let made: Created = client
+        .call(Parameters::action("CreateLoadBalancer"))
+        .await
+        .unwrap();
+    let call = Parameters::action("CreateVServerGroup")
+        .with("LoadBalancerId", &made.load_balancer_id)
+        .with("BackendServers", backends);
+    let group: slbd::client::Group = client.call(call).await.unwrap();
+    for action in ["CreateLoadBalancerTCPListener", "StartLoadBalancerListener"] {
+        let call = Parameters::action(action)
+            .with("LoadBalancerId", &made.load_balancer_id)
             .with("ListenerPort", 8000)
-            .with("VServerGroupId", &group.id)
-            .with("HealthCheckInterval", 1);
-        self.run(call).await;
-        let start = Parameters::action("StartLoadBalancerListener")
-            .with("LoadBalancerId", &lb)
-            .with("ListenerPort", 8000);
-        self.change(start).await;
-        (lb, group.id, SocketAddr::from((made.address, 8000)))
+            .with("VServerGroupId", &group.id);
+        client.run(call).await.unwrap();
     }
-
-    fn group_call(&self, action: &str, group: &str, backends: &str) -> Parameters {
-        Parameters::action(action)
-            .with("VServerGroupId", group)
-            .with("BackendServers", backends)
-    }
-
-    async fn end(mut self) {
-        self.stop.cancel();
-        let haproxy = self.haproxy.take().unwrap();
-        timeout(PATIENCE, haproxy).await.unwrap().unwrap().unwrap();
-        std::fs::remove_dir_all(&self.folder).unwrap();
-    }
+    (group.id, SocketAddr::from((made.address, 8000)))
 }
 
 #[tokio::test]
@@ -296,8 +115,8 @@ async fn bytes_flow_from_the_address_to_the_pods() {
 async fn datagrams_go_to_the_backends_and_back() {
     let Some(site) = site(5) else { return };
     let stop = CancellationToken::new();
-    let datagrams = udp::run(site.server.world().states(), stop.clone());
-    let datagrams = tokio::spawn(datagrams);
+    let (states, stopped) = (site.server.world().states(), stop.clone());
+    let datagrams = tokio::spawn(async move { Udp::new(16).run(states, stopped).await });
     let mut servers = JoinSet::new();
     for last in [151, 152] {
         let socket = UdpSocket::bind(site.at(last, 30080)).await.unwrap();
@@ -513,22 +332,7 @@ async fn bytes_flow_while_a_killed_cloud_is_away_and_after_its_return() {
     let state = site.folder.join("state.json");
     let first = slbd(&site, &state);
     let client = first.client();
-    let made: Created = client
-        .call(Parameters::action("CreateLoadBalancer"))
-        .await
-        .unwrap();
-    let call = Parameters::action("CreateVServerGroup")
-        .with("LoadBalancerId", &made.load_balancer_id)
-        .with("BackendServers", site.backend(151, 100));
-    let group: slbd::client::Group = client.call(call).await.unwrap();
-    for action in ["CreateLoadBalancerTCPListener", "StartLoadBalancerListener"] {
-        let call = Parameters::action(action)
-            .with("LoadBalancerId", &made.load_balancer_id)
-            .with("ListenerPort", 8000)
-            .with("VServerGroupId", &group.id);
-        client.run(call).await.unwrap();
-    }
-    let address = SocketAddr::from((made.address, 8000));
+    let (group, address) = listener(&client, &site.backend(151, 100)).await;
     within("answer", async || {
         get(address).await.is_ok_and(|pod| pod == "pod-201")
     })
@@ -536,12 +340,12 @@ async fn bytes_flow_while_a_killed_cloud_is_away_and_after_its_return() {
     // SIGKILL: HAProxy stays and serves.
     drop(first);
     assert_eq!(get(address).await.unwrap(), "pod-201");
-    let mut second = slbd(&site, &state);
+    let second = slbd(&site, &state);
     let client = second.client();
     client
         .run(site.group_call(
             "AddVServerGroupBackendServers",
-            &group.id,
+            &group,
             &site.backend(152, 100),
         ))
         .await
@@ -549,7 +353,7 @@ async fn bytes_flow_while_a_killed_cloud_is_away_and_after_its_return() {
     client
         .run(site.group_call(
             "RemoveVServerGroupBackendServers",
-            &group.id,
+            &group,
             &site.backend(151, 0),
         ))
         .await
@@ -559,22 +363,34 @@ async fn bytes_flow_while_a_killed_cloud_is_away_and_after_its_return() {
         get(address).await.unwrap() == "pod-202"
     })
     .await;
-    // SIGTERM ends HAProxy too.
-    let pid = second.child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-TERM", &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
-    within("end of the cloud", async || {
-        second.child.try_wait().unwrap().is_some()
-    })
-    .await;
-    within("refusal", async || {
-        TcpStream::connect(address).await.is_err()
-    })
-    .await;
+    terminate(second, address).await;
+    site.end().await;
+}
+
+#[tokio::test]
+async fn a_process_that_may_open_few_files_serves() {
+    let Some(site) = site(10) else { return };
+    let _pod = site.pod(201).await;
+    let _node = site.node(151, &[201]).await;
+    let state = site.folder.join("state.json");
+    within("folder", async || site.folder.exists()).await;
+    let flags = arguments(&site, &state);
+    let cloud = Cloud::start_with_files(128, &flags.each_ref().map(String::as_str));
+    let (_, address) = listener(&cloud.client(), &site.backend(151, 100)).await;
+    within("answer", async || get(address).await.is_ok()).await;
+    // More connections to the API than the process has files: they wait, and the data plane goes on.
+    let mut waiting = Vec::new();
+    for _ in 0..200 {
+        waiting.push(TcpStream::connect(cloud.api).await.unwrap());
+    }
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let url = format!("http://{}/dataplane", cloud.admin);
+    let shown = http.get(url).send().await.unwrap().text().await.unwrap();
+    assert!(shown.contains(r#""mostClients":64"#), "{shown}");
+    assert_eq!(get(address).await.unwrap(), "pod-201");
+    drop(waiting);
+    let (_, second) = listener(&cloud.client(), &site.backend(151, 100)).await;
+    within("answer", async || get(second).await.is_ok()).await;
+    terminate(cloud, second).await;
     site.end().await;
 }

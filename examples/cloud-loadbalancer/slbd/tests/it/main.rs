@@ -3,5 +3,7 @@
 mod api;
 mod dataplane;
 mod killed;
+mod left_out;
 mod process;
 mod sdk;
+mod site;

@@ -11,6 +11,7 @@ use slbd::client::Client;
 pub(crate) struct Cloud {
     pub(crate) child: Child,
     pub(crate) api: SocketAddr,
+    pub(crate) admin: SocketAddr,
 }
 
 impl Drop for Cloud {
@@ -23,7 +24,19 @@ impl Drop for Cloud {
 impl Cloud {
     /// Starts slbd with free ports, the key `id=secret` and `arguments`.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_slbd"))
+        Self::spawn(Command::new(env!("CARGO_BIN_EXE_slbd")), arguments)
+    }
+
+    /// As [`Cloud::start`], with at most `files` open files.
+    pub(crate) fn start_with_files(files: u32, arguments: &[&str]) -> Self {
+        let mut shell = Command::new("sh");
+        let script = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_slbd")]);
+        Self::spawn(shell, arguments)
+    }
+
+    fn spawn(mut program: Command, arguments: &[&str]) -> Self {
+        let mut child = program
             .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
             .args(["--key", "id=secret", "--lag", "0", "--provision", "0"])
             .args(arguments)
@@ -33,18 +46,23 @@ impl Cloud {
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         out.read_line(&mut line).unwrap();
-        let api = line
-            .split(' ')
-            .nth(1)
-            .expect("the addresses")
-            .parse()
-            .unwrap();
-        Self { child, api }
+        let address = |place| line.trim().split(' ').nth(place)?.parse().ok();
+        let (api, admin) = (address(1), address(3));
+        Self {
+            child,
+            api: api.expect("the address of the API"),
+            admin: admin.expect("the address of the admin port"),
+        }
     }
 
     /// A client of it.
     pub(crate) fn client(&self) -> Client {
-        let endpoint = format!("http://{}", self.api);
+        self.client_by("http")
+    }
+
+    /// A client of it that uses `scheme`.
+    pub(crate) fn client_by(&self, scheme: &str) -> Client {
+        let endpoint = format!("{scheme}://{}", self.api);
         Client::new(&endpoint, "id", "secret", "cn-loopback", Clock::system()).unwrap()
     }
 }

@@ -1,0 +1,3 @@
+#!/bin/sh
+# An HAProxy that never comes to an end.
+exec sleep 600
