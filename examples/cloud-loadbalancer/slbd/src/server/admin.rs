@@ -3,7 +3,7 @@
 //! | request | |
 //! |---|---|
 //! | `GET /healthz` | 200 |
-//! | `GET /calls` | the newest calls |
+//! | `GET /calls` | the newest 1,000 calls; `?limit=N` for up to 10,000, `?after=NUMBER` for the first ones after a call |
 //! | `GET /faults`, `POST /faults`, `DELETE /faults` | the faults that wait for calls, as JSON objects of [`Rule`] |
 //! | `GET /state` | load balancers and server groups |
 //! | `GET /dataplane` | whether HAProxy has the newest state, and the listeners that it does not serve |
@@ -12,32 +12,43 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use reeve_serve::http::{Answer, Budget, Handler, Method, Request, StatusCode, answer, text};
 use serde::Serialize;
 use serde_json::json;
 
-use super::LONGEST_BODY;
+use super::body;
+use super::calls::{Call, MOST_CALLS};
 use super::faults::Rule;
 use super::world::World;
 
+/// The calls that are shown unless the request has a limit.
+const CALLS: usize = 1000;
+
 /// Answers the requests of the admin port.
-pub(super) fn handler(world: Arc<World>, budget: Budget) -> Handler {
+pub(super) fn handler(world: Arc<World>, budget: Budget, body_timeout: Duration) -> Handler {
     Arc::new(move |request| {
         let (world, budget) = (Arc::clone(&world), budget.clone());
-        Box::pin(async move { serve(&world, &budget, request).await })
+        Box::pin(async move { serve(&world, &budget, body_timeout, request).await })
     })
 }
 
-async fn serve(world: &World, budget: &Budget, request: Request) -> Answer {
+async fn serve(world: &World, budget: &Budget, body_timeout: Duration, request: Request) -> Answer {
     let (head, body) = request.into_parts();
-    let body = match budget.read(body, LONGEST_BODY).await {
+    let body = match body::read(budget, body, body_timeout).await {
         Ok(body) => body,
-        Err(error) => return text(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
+        Err(refusal) => {
+            let message = format!("{}\n", refusal.message);
+            return body::last(text(body::status(&refusal), message));
+        }
     };
     match (&head.method, head.uri.path()) {
         (&Method::GET, "/healthz") => text(StatusCode::OK, "ok\n"),
-        (&Method::GET, "/calls") => document(&world.calls()),
+        (&Method::GET, "/calls") => match calls(world, head.uri.query().unwrap_or_default()) {
+            Ok(calls) => document(&calls),
+            Err(message) => text(StatusCode::BAD_REQUEST, message),
+        },
         (&Method::GET, "/faults") => document(&world.faults()),
         (&Method::GET, "/state") => {
             let state = Arc::clone(&world.states().borrow());
@@ -69,6 +80,24 @@ async fn serve(world: &World, budget: &Budget, request: Request) -> Answer {
         }
         _ => text(StatusCode::NOT_FOUND, "not found\n"),
     }
+}
+
+/// The calls that a query asks for.
+fn calls(world: &World, query: &str) -> Result<Vec<Call>, String> {
+    let (mut after, mut limit) = (None, CALLS);
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let wrong = || format!("{name}={value}: it is after=NUMBER or limit=1 to {MOST_CALLS}\n");
+        match name.as_ref() {
+            "after" => after = Some(value.parse().map_err(|_| wrong())?),
+            "limit" => {
+                let number = value.parse().ok();
+                let number = number.filter(|number| (1..=MOST_CALLS).contains(number));
+                limit = number.ok_or_else(wrong)?;
+            }
+            _ => return Err(wrong()),
+        }
+    }
+    Ok(world.page_of_calls(after, limit))
 }
 
 fn document(value: &impl Serialize) -> Answer {

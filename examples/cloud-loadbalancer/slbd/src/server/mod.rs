@@ -4,6 +4,8 @@
 //! so a caller that leaves cannot part them.
 
 mod admin;
+mod body;
+mod calls;
 mod faults;
 mod verify;
 mod world;
@@ -15,13 +17,22 @@ use std::time::Duration;
 
 use reeve_serve::http::{Budget, Limits, Running, Server as Http, listen};
 
+pub use calls::Call;
 pub use faults::{Fault, Rule};
-pub use world::{Call, Settings, World};
+pub use world::{Settings, World};
 
 use crate::files::Shares;
 
-/// The longest body of a request, in bytes.
-const LONGEST_BODY: usize = 1 << 20;
+/// The time for the body of a request, unless another is set.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where a cloud listens. Port 0 takes a free one.
+#[derive(Clone, Debug)]
+pub struct Ports {
+    api: SocketAddr,
+    admin: SocketAddr,
+    body_timeout: Duration,
+}
 
 /// A cloud that listens.
 #[derive(Debug)]
@@ -39,6 +50,27 @@ fn limits(connections: usize) -> Limits {
         .drain(Duration::ZERO)
 }
 
+// === impl Ports ===
+
+impl Ports {
+    /// The API at `api` and the admin port at `admin`.
+    #[must_use]
+    pub fn new(api: SocketAddr, admin: SocketAddr) -> Self {
+        Self {
+            api,
+            admin,
+            body_timeout: BODY_TIMEOUT,
+        }
+    }
+
+    /// Refuses a request whose body takes longer than `body_timeout`. Default: 10 s.
+    #[must_use]
+    pub fn body_timeout(mut self, body_timeout: Duration) -> Self {
+        self.body_timeout = body_timeout;
+        self
+    }
+}
+
 // === impl Server ===
 
 impl Server {
@@ -47,18 +79,24 @@ impl Server {
     /// # Errors
     /// When an address cannot be bound, or the state cannot be read.
     pub fn start(api: SocketAddr, admin: SocketAddr, settings: Settings) -> io::Result<Self> {
+        Self::start_on(Ports::new(api, admin), settings)
+    }
+
+    /// Serves the API and the admin port at `ports`.
+    ///
+    /// # Errors
+    /// When an address cannot be bound, or the state cannot be read.
+    pub fn start_on(ports: Ports, settings: Settings) -> io::Result<Self> {
         let world = Arc::new(World::new(settings)?);
         let budget = Budget::mebibytes(64);
-        let calls = verify::handler(Arc::clone(&world), budget.clone());
-        let tests = admin::handler(Arc::clone(&world), budget);
+        let calls = verify::handler(Arc::clone(&world), budget.clone(), ports.body_timeout);
+        let tests = admin::handler(Arc::clone(&world), budget, ports.body_timeout);
         let shares = Shares::of_process();
+        let api = Http::on("slbd api", listen(ports.api)?, calls).limits(limits(shares.api));
+        let admin = Http::on("slbd admin", listen(ports.admin)?, tests);
         Ok(Self {
-            api: Http::on("slbd api", listen(api)?, calls)
-                .limits(limits(shares.api))
-                .start()?,
-            admin: Http::on("slbd admin", listen(admin)?, tests)
-                .limits(limits(shares.admin))
-                .start()?,
+            api: api.start()?,
+            admin: admin.limits(limits(shares.admin)).start()?,
             world,
         })
     }

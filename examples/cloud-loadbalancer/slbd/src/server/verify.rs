@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderMap;
 use jiff::{SignedDuration, Timestamp};
-use reeve_serve::http::{Answer, Budget, Handler, Request, StatusCode, hang_up, text};
+use reeve_serve::http::{Answer, Budget, Handler, Request, hang_up};
 
-use super::LONGEST_BODY;
-use super::world::World;
+use super::body;
+use super::world::{World, unread};
 use crate::cloud::{Refusal, VERSION};
 use crate::parameters::Parameters;
 use crate::signature::{self, Authorization, Canonical, Method};
@@ -36,18 +37,23 @@ pub(super) struct Nonces {
 }
 
 /// Answers the requests of the API.
-pub(super) fn handler(world: Arc<World>, budget: Budget) -> Handler {
+pub(super) fn handler(world: Arc<World>, budget: Budget, body_timeout: Duration) -> Handler {
     Arc::new(move |request| {
         let (world, budget) = (Arc::clone(&world), budget.clone());
-        Box::pin(async move { answer(&world, &budget, request).await })
+        Box::pin(async move { answer(&world, &budget, body_timeout, request).await })
     })
 }
 
-async fn answer(world: &World, budget: &Budget, request: Request) -> Answer {
+async fn answer(
+    world: &World,
+    budget: &Budget,
+    body_timeout: Duration,
+    request: Request,
+) -> Answer {
     let (head, body) = request.into_parts();
-    let body = match budget.read(body, LONGEST_BODY).await {
+    let body = match body::read(budget, body, body_timeout).await {
         Ok(body) => body,
-        Err(error) => return text(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
+        Err(refusal) => return unread(world, refusal),
     };
     let query = head.uri.query().unwrap_or_default();
     let received = pairs(query.as_bytes()).map(|query| Received {

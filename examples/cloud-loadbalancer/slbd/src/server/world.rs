@@ -1,6 +1,6 @@
 //! The cloud with its clock, its keys, its file and its faults.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -9,19 +9,17 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use reeve_clock::Clock;
 use reeve_serve::http::{Answer, StatusCode, answer};
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
+use super::body;
+use super::calls::{Call, Calls};
 use super::faults::{Fault, Faults, Rule};
 use super::verify::{self, Nonces, Received};
 use crate::cloud::{Cloud, Refusal, Rules, State};
 use crate::dataplane::{Progress, udp::Udp};
 use crate::parameters::Parameters;
 use crate::store::Store;
-
-/// How many calls are remembered.
-const MOST_CALLS: usize = 10_000;
 
 /// What a cloud is started with.
 #[derive(Debug)]
@@ -36,23 +34,6 @@ pub struct Settings {
     pub clock: Clock,
 }
 
-/// A call that was verified.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Call {
-    /// Counts calls, from 1.
-    pub number: u64,
-    /// The action.
-    pub action: String,
-    /// The parameters of the action.
-    pub parameters: BTreeMap<String, String>,
-    /// The id in the answer.
-    pub request_id: String,
-    /// The code of the refusal, if the call was refused.
-    pub refused: Option<String>,
-    /// Whether the call took effect, or was a read.
-    pub applied: bool,
-}
-
 /// The cloud behind the ports.
 #[derive(Debug)]
 pub struct World {
@@ -62,7 +43,7 @@ pub struct World {
     cloud: Mutex<Cloud>,
     nonces: Mutex<Nonces>,
     faults: Mutex<Faults>,
-    calls: Mutex<VecDeque<Call>>,
+    calls: Mutex<Calls>,
     numbers: watch::Sender<u64>,
     states: watch::Sender<Arc<State>>,
     dataplane: OnceLock<(watch::Receiver<Progress>, Udp)>,
@@ -116,7 +97,11 @@ impl World {
     /// The calls that are remembered, oldest first.
     #[must_use]
     pub fn calls(&self) -> Vec<Call> {
-        self.calls.lock().iter().cloned().collect()
+        self.calls.lock().all()
+    }
+
+    pub(super) fn page_of_calls(&self, after: Option<u64>, most: usize) -> Vec<Call> {
+        self.calls.lock().page(after, most)
     }
 
     /// Shows a data plane at the admin port. The first one counts.
@@ -185,8 +170,7 @@ impl World {
             tokio::time::sleep(delay).await;
         }
         let (result, lost) = self.carry_out(&action, &parameters, fault.as_ref());
-        let number = self.remember(action, &parameters, &request_id, &result);
-        self.numbers.send_replace(number);
+        self.remember(&parameters, &request_id, result.as_ref());
         match lost {
             Lost::Nothing => {
                 let result = result.unwrap_or_else(|| Err(failed()));
@@ -257,27 +241,17 @@ impl World {
 
     fn remember(
         &self,
-        action: String,
         parameters: &Parameters,
         request_id: &str,
-        result: &Option<Result<Map<String, Value>, Refusal>>,
-    ) -> u64 {
-        let mut calls = self.calls.lock();
-        let number = calls.back().map_or(0, |call| call.number) + 1;
-        if calls.len() == MOST_CALLS {
-            calls.pop_front();
-        }
-        let own = parameters.own().filter(|(name, _)| *name != "Action");
-        let refusal = result.as_ref().and_then(|result| result.as_ref().err());
-        calls.push_back(Call {
-            number,
-            action,
-            parameters: own.map(|(n, v)| (n.clone(), v.clone())).collect(),
-            request_id: request_id.to_owned(),
-            refused: refusal.map(|refusal| refusal.code.clone()),
-            applied: matches!(result, Some(Ok(_))),
-        });
-        number
+        result: Option<&Result<Map<String, Value>, Refusal>>,
+    ) {
+        let number = {
+            let mut calls = self.calls.lock();
+            let number = calls.next_number();
+            calls.add(Call::new(number, parameters, request_id, result));
+            number
+        };
+        self.numbers.send_replace(number);
     }
 
     /// An id of the form that the vendor uses.
@@ -300,6 +274,11 @@ fn failed() -> Refusal {
     Refusal::new(500, "InternalError", message)
 }
 
+/// The answer to a request whose body could not be read.
+pub(super) fn unread(world: &World, refusal: Refusal) -> Answer {
+    body::last(shown(Err(refusal), &world.request_id()))
+}
+
 fn shown(result: Result<Map<String, Value>, Refusal>, request_id: &str) -> Answer {
     let (status, body) = match result {
         Ok(mut fields) => {
@@ -307,14 +286,14 @@ fn shown(result: Result<Map<String, Value>, Refusal>, request_id: &str) -> Answe
             (StatusCode::OK, Value::Object(fields))
         }
         Err(refusal) => {
-            let status = StatusCode::from_u16(refusal.status);
+            let status = body::status(&refusal);
             let body = json!({
                 "RequestId": request_id,
                 "HostId": "slbd",
                 "Code": refusal.code,
                 "Message": refusal.message,
             });
-            (status.unwrap_or(StatusCode::BAD_REQUEST), body)
+            (status, body)
         }
     };
     answer(status, "application/json;charset=utf-8", body.to_string())

@@ -9,7 +9,9 @@ use serde_json::{Map, Value};
 use slbd::client::{Client, Created, Error, Signing};
 use slbd::cloud::Rules;
 use slbd::parameters::Parameters;
-use slbd::server::{Fault, Rule, Server, Settings};
+use slbd::server::{Fault, Ports, Rule, Server, Settings};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 const ANY: std::net::SocketAddr =
     std::net::SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
@@ -19,6 +21,10 @@ fn start() -> Timestamp {
 }
 
 fn server() -> Server {
+    server_on(Ports::new(ANY, ANY))
+}
+
+fn server_on(ports: Ports) -> Server {
     let settings = Settings {
         rules: Rules {
             provision: jiff::SignedDuration::ZERO,
@@ -29,7 +35,7 @@ fn server() -> Server {
         file: None,
         clock: Clock::simulated(start(), 1),
     };
-    Server::start(ANY, ANY, settings).unwrap()
+    Server::start_on(ports, settings).unwrap()
 }
 
 fn client_with(server: &Server, key: &str, secret: &str, clock: Clock) -> Client {
@@ -286,6 +292,17 @@ async fn the_admin_port_takes_faults_and_shows_calls() {
         refused,
         [&Value::Null, &Value::from("InternalError"), &Value::Null]
     );
+    let page = http.get(at("/calls?after=1&limit=1")).send().await.unwrap();
+    let page: Vec<Map<String, Value>> =
+        serde_json::from_slice(&page.bytes().await.unwrap()).unwrap();
+    assert_eq!(page.len(), 1);
+    assert_eq!(page[0]["number"], 2);
+    for query in ["limit=0", "limit=10001", "after=x", "before=1"] {
+        let wrong = http.get(at(&format!("/calls?{query}"))).send();
+        assert_eq!(wrong.await.unwrap().status(), 400, "{query}");
+    }
+    let none = http.get(at("/dataplane")).send().await.unwrap();
+    assert_eq!(none.status(), 404);
     let wrong = http.post(at("/faults")).body("{}").send().await.unwrap();
     assert_eq!(wrong.status(), 400);
     let instances = http.put(at("/instances")).body(r#"{"i-1":"127.77.0.1"}"#);
@@ -300,4 +317,36 @@ async fn a_parameter_that_comes_twice_is_refused() {
     let body = http.get(&url).send().await.unwrap().bytes().await.unwrap();
     let body: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(body["Code"], "InvalidParameter");
+}
+
+/// The whole answer to `request`, and the end of its connection.
+async fn exchange(address: std::net::SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_arrive_is_given_up() {
+    let ports = Ports::new(ANY, ANY).body_timeout(Duration::from_millis(100));
+    let server = server_on(ports);
+    let half = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nhalf";
+    let patience = Duration::from_secs(60);
+    for address in [server.api(), server.admin()] {
+        let answer = tokio::time::timeout(patience, exchange(address, half)).await;
+        let answer = answer.expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+        assert!(answer.contains("did not arrive within 100ms"), "{answer}");
+    }
+    // The answers of the API are JSON, and no such request is a call.
+    let long = "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2000000\r\n\r\n";
+    let answer = exchange(server.api(), long).await;
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    let body = answer.split_once("\r\n\r\n").unwrap().1;
+    let body: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(body["Code"], "RequestTooLarge");
+    assert!(server.world().calls().is_empty());
+    let _: Created = client(&server).call(create()).await.unwrap();
 }
