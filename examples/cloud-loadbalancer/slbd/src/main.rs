@@ -12,10 +12,11 @@ use clap::Parser;
 use ipnet::Ipv4Net;
 use jiff::SignedDuration;
 use reeve_clock::Clock;
+use reeve_serve::certificates::Certificates;
 use slbd::cloud::Rules;
 use slbd::dataplane::{HaProxy, udp::Udp};
 use slbd::files::Shares;
-use slbd::server::{Server, Settings, World};
+use slbd::server::{Ports, Server, Settings, World};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -34,6 +35,12 @@ struct Arguments {
     /// The address of the admin port, which has no access control.
     #[arg(long, default_value = "127.0.0.1:7002")]
     admin: SocketAddr,
+    /// The certificate of the API with its chain, a PEM file. The API is HTTPS then. The file is read again when it changes.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of the certificate, a PEM file.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// The file of the state. In memory only if absent.
     #[arg(long)]
     state: Option<PathBuf>,
@@ -106,7 +113,11 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         file: arguments.state,
         clock: Clock::system(),
     };
-    let server = Server::start(arguments.listen, arguments.admin, settings)?;
+    let mut ports = Ports::new(arguments.listen, arguments.admin);
+    if let Some((chain, key)) = arguments.tls_cert.zip(arguments.tls_key) {
+        ports = ports.certificates(Certificates::from_files(chain, key).await?);
+    }
+    let server = Server::start_on(ports, settings)?;
     let instances: BTreeMap<String, Ipv4Addr> = arguments.instances.into_iter().collect();
     server.world().set_instances(&instances)?;
     let stop = CancellationToken::new();

@@ -6,6 +6,7 @@
 mod answers;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use reeve_clock::Clock;
@@ -88,7 +89,8 @@ pub enum Error {
 // === impl Client ===
 
 impl Client {
-    /// A client of the API at `endpoint`, such as `http://127.0.0.1:7001`, with an access key.
+    /// A client of the API at `endpoint`, such as `http://127.0.0.1:7001` or `https://slb.example.com`, with an access key. The
+    /// certificate of the endpoint is verified with the authorities of the system, unless [`Client::ca_file`] names others.
     ///
     /// # Errors
     /// When the endpoint is not a URL with a host, or no HTTP client can be made.
@@ -118,6 +120,26 @@ impl Client {
             clock,
             timeout: TIMEOUT,
         })
+    }
+
+    /// Trusts only the authorities in a PEM file, for an endpoint with `https`.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has no certificate. The error names it.
+    pub fn ca_file(
+        mut self,
+        file: &Path,
+    ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        let named = |text: String| format!("the authorities in {}: {text}", file.display());
+        let pem = std::fs::read(file).map_err(|error| named(error.to_string()))?;
+        let authorities = reqwest::Certificate::from_pem_bundle(&pem);
+        let authorities = authorities.map_err(|error| named(error.to_string()))?;
+        if authorities.is_empty() {
+            return Err(named("there is no certificate".to_owned()).into());
+        }
+        let http = reqwest::Client::builder().no_proxy();
+        self.http = http.tls_certs_only(authorities).build()?;
+        Ok(self)
     }
 
     /// Signs with `signing`. Default: [`Signing::Acs3`].

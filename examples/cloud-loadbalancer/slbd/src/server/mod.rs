@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use reeve_serve::certificates::Certificates;
 use reeve_serve::http::{Budget, Limits, Running, Server as Http, listen};
 
 pub use calls::Call;
@@ -31,6 +32,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Ports {
     api: SocketAddr,
     admin: SocketAddr,
+    certificates: Option<Certificates>,
     body_timeout: Duration,
 }
 
@@ -53,14 +55,22 @@ fn limits(connections: usize) -> Limits {
 // === impl Ports ===
 
 impl Ports {
-    /// The API at `api` and the admin port at `admin`.
+    /// The API at `api` and the admin port at `admin`, both with HTTP.
     #[must_use]
     pub fn new(api: SocketAddr, admin: SocketAddr) -> Self {
         Self {
             api,
             admin,
+            certificates: None,
             body_timeout: BODY_TIMEOUT,
         }
+    }
+
+    /// Serves the API with HTTPS.
+    #[must_use]
+    pub fn certificates(mut self, certificates: Certificates) -> Self {
+        self.certificates = Some(certificates);
+        self
     }
 
     /// Refuses a request whose body takes longer than `body_timeout`. Default: 10 s.
@@ -74,7 +84,7 @@ impl Ports {
 // === impl Server ===
 
 impl Server {
-    /// Serves the API at `api` and the admin port at `admin`. Port 0 takes a free one.
+    /// Serves the API at `api` and the admin port at `admin`, both with HTTP. Port 0 takes a free one.
     ///
     /// # Errors
     /// When an address cannot be bound, or the state cannot be read.
@@ -85,14 +95,17 @@ impl Server {
     /// Serves the API and the admin port at `ports`.
     ///
     /// # Errors
-    /// When an address cannot be bound, or the state cannot be read.
+    /// When an address cannot be bound, TLS cannot be set up, or the state cannot be read.
     pub fn start_on(ports: Ports, settings: Settings) -> io::Result<Self> {
         let world = Arc::new(World::new(settings)?);
         let budget = Budget::mebibytes(64);
         let calls = verify::handler(Arc::clone(&world), budget.clone(), ports.body_timeout);
         let tests = admin::handler(Arc::clone(&world), budget, ports.body_timeout);
         let shares = Shares::of_process();
-        let api = Http::on("slbd api", listen(ports.api)?, calls).limits(limits(shares.api));
+        let mut api = Http::on("slbd api", listen(ports.api)?, calls).limits(limits(shares.api));
+        if let Some(certificates) = ports.certificates {
+            api = api.tls(certificates, false).map_err(io::Error::other)?;
+        }
         let admin = Http::on("slbd admin", listen(ports.admin)?, tests);
         Ok(Self {
             api: api.start()?,

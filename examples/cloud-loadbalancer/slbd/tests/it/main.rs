@@ -7,3 +7,4 @@ mod left_out;
 mod process;
 mod sdk;
 mod site;
+mod tls;
