@@ -64,6 +64,9 @@ struct SlbArguments {
     /// The file with the access key: ID=SECRET.
     #[arg(long, value_name = "FILE", required_if_eq("provider", "slb"))]
     slb_key_file: Option<PathBuf>,
+    /// The authorities of the API's certificate, a PEM file. Those of the system by default.
+    #[arg(long, value_name = "FILE")]
+    slb_ca_file: Option<PathBuf>,
     /// The seconds until a search shows a load balancer whose creation was not answered.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     slb_visible_within: u64,
@@ -149,7 +152,11 @@ impl SlbArguments {
             .ok_or("--slb-key-file is missing")?;
         let (id, secret) = slb::read_key(file)?;
         let (endpoint, region) = (&self.slb_endpoint, &self.slb_region);
-        let client = slbd::client::Client::new(endpoint, &id, &secret, region, Clock::system())?;
+        let mut client =
+            slbd::client::Client::new(endpoint, &id, &secret, region, Clock::system())?;
+        if let Some(file) = &self.slb_ca_file {
+            client = client.ca_file(file)?;
+        }
         let visible_within = Duration::from_secs(self.slb_visible_within);
         Ok(Slb::new(client, visible_within))
     }
@@ -272,6 +279,35 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn authorities_that_cannot_be_read_are_named() {
+        let key = std::env::temp_dir().join(format!("ccm-key-{}", std::process::id()));
+        std::fs::write(&key, "id=secret").unwrap();
+        let flags = |file| {
+            let key = key.to_str().unwrap();
+            let slb = [
+                "--provider",
+                "slb",
+                "--slb-key-file",
+                key,
+                "--slb-ca-file",
+                file,
+            ];
+            let all = ["ccm", "plan", "web", "--cluster-id", "a"].into_iter();
+            let arguments = Arguments::try_parse_from(all.chain(slb)).unwrap();
+            let Command::Plan(plan) = arguments.command else {
+                panic!("another command");
+            };
+            plan.common.provider().map(drop)
+        };
+        // A key is no certificate.
+        for file in ["/none/ca.crt", key.to_str().unwrap()] {
+            let error = flags(file).unwrap_err().to_string();
+            assert!(error.contains(file), "{error}");
+        }
+        std::fs::remove_file(&key).unwrap();
+    }
 
     #[test]
     fn the_flags_of_the_deployment_exist() {
