@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// A Service from its creation to its end: two ports and two nodes, then three attributes, one port and one node less.
+    /// A Service from its creation to its end: two ports and two nodes at first, then one of each.
     async fn life(&self) {
         let service: Service = serde_json::from_value(json!({
             "metadata": { "namespace": "default", "name": "web" },
