@@ -1,10 +1,12 @@
 //! The state in one file.
 //!
 //! Each change writes a new file beside the old one, flushes it to the disk and renames it. A process that is killed at any moment
-//! leaves the old file or the new one, and an answer is sent only after the rename.
+//! leaves the old file or the new one, and an answer is sent only after the rename. The state has private keys: only the owner can read
+//! the file.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::cloud::State;
@@ -47,7 +49,11 @@ impl Store {
         let mut new = self.path.clone().into_os_string();
         new.push(".new");
         let new = Path::new(&new);
-        let mut file = File::create(new)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(new)?;
+        // A file that a killed process left behind keeps its mode.
+        file.set_permissions(fs::Permissions::from_mode(0o600))?;
         file.write_all(&bytes)?;
         file.sync_all()?;
         fs::rename(new, &self.path)?;
@@ -81,6 +87,8 @@ mod tests {
         let call = Parameters::action("CreateLoadBalancer").with("ClientToken", "t");
         cloud.call(jiff::Timestamp::UNIX_EPOCH, &call).unwrap();
         store.save(cloud.state()).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
         let (_, read) = Store::open(&path).unwrap();
         assert_eq!(&read, cloud.state());
         fs::remove_dir_all(folder).unwrap();

@@ -233,7 +233,7 @@ fn shown(context: Context<'_>, balancer: &Balancer) -> Map<String, Value> {
 }
 
 /// A time as the API writes it: minutes, in UTC.
-fn time(time: jiff::Timestamp) -> String {
+pub(super) fn time(time: jiff::Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%MZ").to_string()
 }
 

@@ -27,6 +27,7 @@ pub(super) fn create(state: &mut State, context: Context<'_>, call: &Parameters)
         group: None,
         backend_port: None,
         settings: settings::defaults(protocol),
+        domains: Default::default(),
         settled_at: context.now + context.rules.settle,
     };
     change(state, &mut listener, id, call)?;
@@ -64,6 +65,11 @@ fn change(
     {
         return Err(Refusal::no_access_list(id));
     }
+    if listener.protocol == Protocol::Https {
+        let name = settings::CERTIFICATE;
+        let id = listener.settings.get(name);
+        state.certificate(id.ok_or_else(|| Refusal::missing(name))?)?;
+    }
     if let Some(port) = port(call, "BackendServerPort")? {
         listener.backend_port = Some(port);
     }
@@ -91,7 +97,7 @@ fn find(balancer: &Balancer, port: u16, protocol: Option<Protocol>) -> Result<us
 }
 
 /// The listener of the call, if it accepts edits; it is busy from now on.
-fn claim<'a>(
+pub(super) fn claim<'a>(
     state: &'a mut State,
     context: Context<'_>,
     call: &Parameters,
@@ -168,10 +174,19 @@ fn shown(context: Context<'_>, listener: &Listener) -> Map<String, Value> {
     shown
 }
 
-pub(super) fn describe(state: &State, context: Context<'_>, call: &Parameters) -> Answered {
+/// The listener of the call, for a read.
+pub(super) fn named_listener<'a>(
+    state: &'a State,
+    call: &Parameters,
+    protocol: Protocol,
+) -> Result<&'a Listener, Refusal> {
     let balancer = state.balancer(call.required("LoadBalancerId")?)?;
-    let protocol = Protocol::of_action(context.action);
-    let listener = &balancer.listeners[find(balancer, required_port(call)?, Some(protocol))?];
+    let index = find(balancer, required_port(call)?, Some(protocol))?;
+    Ok(&balancer.listeners[index])
+}
+
+pub(super) fn describe(state: &State, context: Context<'_>, call: &Parameters) -> Answered {
+    let listener = named_listener(state, call, Protocol::of_action(context.action))?;
     let mut shown = shown(context, listener);
     shown.extend(settings::shown(&listener.settings));
     Ok(shown)

@@ -10,7 +10,9 @@
 mod access;
 mod backends;
 mod balancers;
+mod certificates;
 mod context;
+mod domains;
 mod groups;
 mod instances;
 mod listeners;
@@ -28,10 +30,11 @@ use serde_json::{Map, Value};
 
 use crate::parameters::Parameters;
 
+pub use certificates::{Certificate, PrivateKey};
 pub use refusal::Refusal;
 pub use rules::Rules;
 pub use settings::Protocol;
-pub use state::{Backend, Balancer, Group, Kind, Listener, State};
+pub use state::{Backend, Balancer, Domain, Group, Kind, Listener, State};
 
 use context::{Answered, Context, fields};
 use rules::Bucket;
@@ -69,13 +72,16 @@ fn action(name: &str) -> Option<Action> {
         "ModifyLoadBalancerInstanceChargeType" => Write(balancers::modify_charge_type),
         "CreateLoadBalancerTCPListener"
         | "CreateLoadBalancerUDPListener"
-        | "CreateLoadBalancerHTTPListener" => Write(listeners::create),
+        | "CreateLoadBalancerHTTPListener"
+        | "CreateLoadBalancerHTTPSListener" => Write(listeners::create),
         "SetLoadBalancerTCPListenerAttribute"
         | "SetLoadBalancerUDPListenerAttribute"
-        | "SetLoadBalancerHTTPListenerAttribute" => Write(listeners::set),
+        | "SetLoadBalancerHTTPListenerAttribute"
+        | "SetLoadBalancerHTTPSListenerAttribute" => Write(listeners::set),
         "DescribeLoadBalancerTCPListenerAttribute"
         | "DescribeLoadBalancerUDPListenerAttribute"
-        | "DescribeLoadBalancerHTTPListenerAttribute" => Read(listeners::describe),
+        | "DescribeLoadBalancerHTTPListenerAttribute"
+        | "DescribeLoadBalancerHTTPSListenerAttribute" => Read(listeners::describe),
         "DescribeLoadBalancerListeners" => Read(listeners::list),
         "StartLoadBalancerListener" => Write(listeners::start),
         "StopLoadBalancerListener" => Write(listeners::stop),
@@ -91,6 +97,14 @@ fn action(name: &str) -> Option<Action> {
         "AddVServerGroupBackendServers" => Write(groups::add),
         "RemoveVServerGroupBackendServers" => Write(groups::remove),
         "ModifyVServerGroupBackendServers" => Write(groups::modify),
+        "UploadServerCertificate" => Write(certificates::upload),
+        "DeleteServerCertificate" => Write(certificates::delete),
+        "SetServerCertificateName" => Write(certificates::set_name),
+        "DescribeServerCertificates" => Read(certificates::list),
+        "CreateDomainExtension" => Write(domains::create),
+        "DeleteDomainExtension" => Write(domains::delete),
+        "SetDomainExtensionAttribute" => Write(domains::set),
+        "DescribeDomainExtensions" => Read(domains::list),
         "TagResources" => Write(tags::tag),
         "UntagResources" => Write(tags::untag),
         "ListTagResources" => Read(tags::list),

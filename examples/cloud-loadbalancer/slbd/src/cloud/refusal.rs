@@ -70,6 +70,11 @@ impl Refusal {
         Self::new(400, "AclNotExist", message)
     }
 
+    pub(super) fn no_certificate(id: &str) -> Self {
+        let message = format!("The server certificate {id} does not exist.");
+        Self::new(404, "ServerCertificateId.NotFound", message)
+    }
+
     pub(super) fn quota(code: &str, what: &str, most: usize) -> Self {
         Self::new(400, code, format!("There can be at most {most} {what}."))
     }

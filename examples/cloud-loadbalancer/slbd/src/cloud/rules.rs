@@ -38,6 +38,10 @@ pub struct Rules {
     pub access_lists: usize,
     /// The most entries of an access control list, and of a call. Default: 300.
     pub entries: usize,
+    /// The most server certificates. Default: 100.
+    pub certificates: usize,
+    /// The most domains of an HTTPS listener that have a certificate of their own. Default: 20.
+    pub domains: usize,
     /// How long a client token is remembered. Default: 24 hours.
     pub tokens_for: SignedDuration,
     /// The most client tokens that are remembered; more calls with tokens are throttled. Default: 10,000.
@@ -73,6 +77,8 @@ impl Default for Rules {
             tags: 20,
             access_lists: 200,
             entries: 300,
+            certificates: 100,
+            domains: 20,
             tokens_for: SignedDuration::from_hours(24),
             tokens: 10_000,
         }

@@ -18,6 +18,8 @@ pub enum Protocol {
     Udp,
     /// HTTP/1.1.
     Http,
+    /// HTTP/1.1 and HTTP/2 over TLS, which ends at the load balancer.
+    Https,
 }
 
 /// The values of a setting.
@@ -45,11 +47,12 @@ struct Setting {
     default: &'static str,
 }
 
-use Protocol::{Http, Tcp, Udp};
+use Protocol::{Http, Https, Tcp, Udp};
 
-const ALL: &[Protocol] = &[Tcp, Udp, Http];
+const ALL: &[Protocol] = &[Tcp, Udp, Http, Https];
 const LAYER_4: &[Protocol] = &[Tcp, Udp];
-const TCP_HTTP: &[Protocol] = &[Tcp, Http];
+const LAYER_7: &[Protocol] = &[Http, Https];
+const TCP_HTTP: &[Protocol] = &[Tcp, Http, Https];
 const SWITCH: Values = Values::OneOf(&["on", "off"]);
 
 const fn setting(
@@ -104,8 +107,8 @@ const SETTINGS: &[Setting] = &[
         Values::OneOf(&["head", "get"]),
         "",
     ),
-    setting("HealthCheck", &[Http], SWITCH, "on"),
-    setting("HealthCheckTimeout", &[Http], Values::Number(1, 300), "5"),
+    setting("HealthCheck", LAYER_7, SWITCH, "on"),
+    setting("HealthCheckTimeout", LAYER_7, Values::Number(1, 300), "5"),
     setting("PersistenceTimeout", LAYER_4, Values::Number(0, 3600), "0"),
     setting("EstablishedTimeout", &[Tcp], Values::Number(10, 900), "900"),
     setting("ConnectionDrain", LAYER_4, SWITCH, "off"),
@@ -121,22 +124,38 @@ const SETTINGS: &[Setting] = &[
         Values::OneOf(&["true", "false"]),
         "false",
     ),
-    setting("StickySession", &[Http], SWITCH, "off"),
+    setting("StickySession", LAYER_7, SWITCH, "off"),
     setting(
         "StickySessionType",
-        &[Http],
+        LAYER_7,
         Values::OneOf(&["insert", "server"]),
         "",
     ),
-    setting("CookieTimeout", &[Http], Values::Number(1, 86_400), ""),
-    setting("Cookie", &[Http], Values::Cookie, ""),
-    setting("XForwardedFor", &[Http], SWITCH, "on"),
-    setting("XForwardedFor_proto", &[Http], SWITCH, "off"),
-    setting("Gzip", &[Http], SWITCH, "on"),
-    setting("IdleTimeout", &[Http], Values::Number(1, 60), "15"),
-    setting("RequestTimeout", &[Http], Values::Number(1, 180), "60"),
+    setting("CookieTimeout", LAYER_7, Values::Number(1, 86_400), ""),
+    setting("Cookie", LAYER_7, Values::Cookie, ""),
+    setting("XForwardedFor", LAYER_7, SWITCH, "on"),
+    setting("XForwardedFor_proto", LAYER_7, SWITCH, "off"),
+    setting("Gzip", LAYER_7, SWITCH, "on"),
+    setting("IdleTimeout", LAYER_7, Values::Number(1, 60), "15"),
+    setting(CERTIFICATE, &[Https], Values::Text(64), ""),
+    setting("EnableHttp2", &[Https], SWITCH, "on"),
+    setting(
+        "TLSCipherPolicy",
+        &[Https],
+        Values::OneOf(&[
+            "tls_cipher_policy_1_0",
+            "tls_cipher_policy_1_1",
+            "tls_cipher_policy_1_2",
+            "tls_cipher_policy_1_2_strict",
+            "tls_cipher_policy_1_2_strict_with_1_3",
+        ]),
+        "tls_cipher_policy_1_0",
+    ),
+    setting("RequestTimeout", LAYER_7, Values::Number(1, 180), "60"),
 ];
 
+/// The parameter of the certificate of an HTTPS listener.
+pub(super) const CERTIFICATE: &str = "ServerCertificateId";
 /// The parameter of a health check's port.
 const CHECK_PORT: &str = "HealthCheckConnectPort";
 /// The value of [`CHECK_PORT`] that means the port of the backend, as does its absence.
@@ -253,6 +272,7 @@ impl Protocol {
             "tcp" | "TCP" => Some(Tcp),
             "udp" | "UDP" => Some(Udp),
             "http" | "HTTP" => Some(Http),
+            "https" | "HTTPS" => Some(Https),
             _ => None,
         }
     }
@@ -261,6 +281,8 @@ impl Protocol {
     pub(super) fn of_action(action: &str) -> Protocol {
         if action.contains("UDP") {
             Udp
+        } else if action.contains("HTTPS") {
+            Https
         } else if action.contains("HTTP") {
             Http
         } else {
@@ -275,7 +297,14 @@ impl Protocol {
             Tcp => "tcp",
             Udp => "udp",
             Http => "http",
+            Https => "https",
         }
+    }
+
+    /// Whether its requests are understood, and not only bytes.
+    #[must_use]
+    pub fn is_layer_7(self) -> bool {
+        LAYER_7.contains(&self)
     }
 
     /// Whether both use the same ports.

@@ -6,7 +6,8 @@ use std::net::Ipv4Addr;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::settings::Protocol;
+use super::certificates::Certificate;
+use super::settings::{self, Protocol};
 use super::tokens::Remembered;
 use super::{Context, Refusal};
 
@@ -21,6 +22,9 @@ pub struct State {
     pub groups: BTreeMap<String, Group>,
     /// Access control lists by id.
     pub(super) access_lists: BTreeMap<String, AccessList>,
+    /// Certificates by id.
+    #[serde(default)]
+    pub certificates: BTreeMap<String, Certificate>,
     /// Answers by client token.
     pub(super) tokens: BTreeMap<String, Remembered>,
     /// The addresses of instances by id.
@@ -76,7 +80,19 @@ pub struct Listener {
     pub backend_port: Option<u16>,
     /// The other settings, with their defaults.
     pub settings: BTreeMap<String, String>,
+    /// The certificates of further domains by the id of the extension, of an HTTPS listener.
+    #[serde(default)]
+    pub domains: BTreeMap<String, Domain>,
     pub(super) settled_at: Timestamp,
+}
+
+/// A domain of an HTTPS listener with a certificate of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Domain {
+    /// The domain, whose first part may be `*`.
+    pub domain: String,
+    /// The id of the certificate.
+    pub certificate: String,
 }
 
 /// A server group of a load balancer.
@@ -170,6 +186,11 @@ impl State {
         self.groups.get(id).ok_or_else(Refusal::no_group)
     }
 
+    pub(super) fn certificate(&self, id: &str) -> Result<&Certificate, Refusal> {
+        let certificate = self.certificates.get(id);
+        certificate.ok_or_else(|| Refusal::no_certificate(id))
+    }
+
     /// The listeners that forward to a server group, with their load balancer.
     pub(super) fn users_of<'a>(
         &'a self,
@@ -195,6 +216,17 @@ impl State {
         let list = self.access_lists.get(setting("AclId")?)?;
         let white = setting("AclType") == Some("white");
         Some((white, list.entries.keys().map(String::as_str).collect()))
+    }
+}
+
+// === impl Listener ===
+
+impl Listener {
+    /// The ids of its certificates, that of all other domains first.
+    pub fn certificates(&self) -> impl Iterator<Item = &str> {
+        let first = self.settings.get(settings::CERTIFICATE);
+        let domains = self.domains.values().map(|domain| &domain.certificate);
+        first.into_iter().chain(domains).map(String::as_str)
     }
 }
 

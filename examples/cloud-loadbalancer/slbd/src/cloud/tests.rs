@@ -3,6 +3,7 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 
+mod certificates;
 mod histories;
 
 struct World {

@@ -1,9 +1,10 @@
 //! The configuration of HAProxy for a state.
 //!
 //! Each running listener is a [`Proxy`]: a frontend and a backend that refer to nothing else, so any of them can be left out. Values of
-//! the API are quoted, since an unquoted `'` or `#` makes HAProxy refuse the whole file.
+//! the API are quoted, since an unquoted `'` or `#` makes HAProxy refuse the whole file. Certificates are files of their own.
 
-use std::fmt::Write;
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -15,8 +16,11 @@ const HARD_STOP: &str = "30s";
 /// The networks of a line. HAProxy reads 64 words a line.
 const NETWORKS_PER_LINE: usize = 50;
 
-/// The sections of a listener that HAProxy serves.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The folder of certificates, in the folder of the configuration.
+pub(super) const CERTIFICATES: &str = "certificates";
+
+/// The sections of a listener that HAProxy serves. The `Debug` form has the names of files only.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
     /// The id of the load balancer.
     pub balancer: String,
@@ -24,37 +28,60 @@ pub struct Proxy {
     pub address: SocketAddr,
     /// The lines.
     pub text: String,
+    /// The files that the lines name, in the folder of certificates: PEM, and lists of certificates by domain.
+    pub files: BTreeMap<String, String>,
 }
 
-/// The sections of all running listeners, without UDP.
+// === impl Proxy ===
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Proxy")
+            .field("balancer", &self.balancer)
+            .field("address", &self.address)
+            .field("text", &self.text)
+            .field("files", &self.files.keys())
+            .finish()
+    }
+}
+
+/// The sections of all running listeners, without UDP. `folder` is that of [`render`].
 #[must_use]
-pub fn proxies(state: &State) -> Vec<Proxy> {
+pub fn proxies(state: &State, folder: &Path) -> Vec<Proxy> {
+    let folder = folder.join(CERTIFICATES);
     let running = state.listeners().filter(|(balancer, listener)| {
         balancer.active && listener.running && listener.protocol != Protocol::Udp
     });
     let proxies = running.map(|(balancer, listener)| {
-        let mut text = String::new();
-        sections(&mut text, state, balancer, listener);
-        Proxy {
+        let mut proxy = Proxy {
             balancer: balancer.id.clone(),
             address: SocketAddr::from((balancer.address, listener.port)),
-            text,
-        }
+            text: String::new(),
+            files: BTreeMap::new(),
+        };
+        let tls = match listener.protocol {
+            Protocol::Https => tls(&mut proxy.files, &folder, state, listener),
+            _ => String::new(),
+        };
+        sections(&mut proxy.text, state, balancer, listener, &tls);
+        proxy
     });
     proxies.collect()
 }
 
 /// The configuration with these sections: strict limits are off, since HAProxy does not start at all if it may open fewer files than
-/// `maxconn` would take. `folder` has the stats socket.
+/// `maxconn` would take. `folder` has the stats socket, and the certificates in a folder of their own.
 #[must_use]
 pub fn render<'a>(folder: &Path, proxies: impl IntoIterator<Item = &'a Proxy>) -> String {
     let socket = folder.join("haproxy.sock");
     let mut text = format!(
         "global\n    stats socket {} mode 600 level admin expose-fd listeners\n    \
-         hard-stop-after {HARD_STOP}\n    maxconn 2000\n    no strict-limits\n\
+         hard-stop-after {HARD_STOP}\n    maxconn 2000\n    no strict-limits\n    crt-base {}\n\
          defaults\n    timeout connect 2s\n    timeout client 900s\n    timeout server 900s\n    \
          timeout http-request 60s\n    retries 3\n    option redispatch 1\n",
-        quoted(&socket.to_string_lossy())
+        quoted(&socket.to_string_lossy()),
+        quoted(&folder.join(CERTIFICATES).to_string_lossy())
     );
     for proxy in proxies {
         text.push_str(&proxy.text);
@@ -62,14 +89,61 @@ pub fn render<'a>(folder: &Path, proxies: impl IntoIterator<Item = &'a Proxy>) -
     text
 }
 
-fn sections(text: &mut String, state: &State, balancer: &Balancer, listener: &Listener) {
+/// What the line of the address says about TLS. `files` gets the certificates, and the list of their domains.
+fn tls(
+    files: &mut BTreeMap<String, String>,
+    folder: &Path,
+    state: &State,
+    listener: &Listener,
+) -> String {
+    let setting = |name: &str| listener.settings.get(name).map(String::as_str);
+    for id in listener.certificates() {
+        if let Some(one) = state.certificates.get(id) {
+            files.insert(
+                format!("{id}.pem"),
+                format!("{}{}", one.chain, one.key.pem()),
+            );
+        }
+    }
+    // The first one serves all domains without a line. `!*` keeps the names that it has from taking such a domain.
+    let first = listener.certificates().next().unwrap_or_default();
+    let mut list = format!("{first}.pem !*\n");
+    for domain in listener.domains.values() {
+        let _ = writeln!(list, "{}.pem {}", domain.certificate, domain.domain);
+    }
+    // The name changes with the content, and so does the configuration.
+    let name = format!("{}.list", &sha256_hex(list.as_bytes())[..16]);
+    let versions = match setting("TLSCipherPolicy") {
+        Some("tls_cipher_policy_1_1") => "ssl-min-ver TLSv1.1 ssl-max-ver TLSv1.2",
+        Some("tls_cipher_policy_1_2") => "ssl-min-ver TLSv1.2 ssl-max-ver TLSv1.2",
+        Some("tls_cipher_policy_1_2_strict") => {
+            "ssl-min-ver TLSv1.2 ssl-max-ver TLSv1.2 ciphers ECDHE"
+        }
+        Some("tls_cipher_policy_1_2_strict_with_1_3") => {
+            "ssl-min-ver TLSv1.2 ssl-max-ver TLSv1.3 ciphers ECDHE"
+        }
+        _ => "ssl-min-ver TLSv1.0 ssl-max-ver TLSv1.2",
+    };
+    let protocols = match setting("EnableHttp2") {
+        Some("off") => "http/1.1",
+        _ => "h2,http/1.1",
+    };
+    // HAProxy looks for certificates in `crt-base`, and for lists in its working directory.
+    let path = quoted(&folder.join(&name).to_string_lossy());
+    let tls = format!(" ssl crt-list {path} alpn {protocols} {versions}");
+    files.insert(name, list);
+    tls
+}
+
+fn sections(text: &mut String, state: &State, balancer: &Balancer, listener: &Listener, tls: &str) {
     let setting = |name: &str| listener.settings.get(name).map(String::as_str);
     let number = |name: &str| setting(name).and_then(|text| text.parse::<u32>().ok());
-    let http = listener.protocol == Protocol::Http;
+    let http = listener.protocol.is_layer_7();
     let name = format!("{}-{}", balancer.id, listener.port);
     let mode = if http { "http" } else { "tcp" };
     let _ = writeln!(text, "frontend {name}");
-    let _ = writeln!(text, "    bind {}:{}", balancer.address, listener.port);
+    let (address, port) = (balancer.address, listener.port);
+    let _ = writeln!(text, "    bind {address}:{port}{tls}");
     let _ = writeln!(text, "    mode {mode}");
     if let Some((white, networks)) = state.access_of(listener) {
         // An empty list of allowed networks allows none, and an empty list of refused ones refuses none.
@@ -161,7 +235,7 @@ fn sections(text: &mut String, state: &State, balancer: &Balancer, listener: &Li
 fn check(text: &mut String, listener: &Listener) -> String {
     let setting = |name: &str| listener.settings.get(name).map(String::as_str);
     let or = |name: &str, default| setting(name).unwrap_or(default).to_owned();
-    let http = listener.protocol == Protocol::Http;
+    let http = listener.protocol.is_layer_7();
     let switch = if http {
         "HealthCheck"
     } else {
@@ -264,7 +338,7 @@ mod tests {
         }
         call(create);
         call(on("StartLoadBalancerListener"));
-        let proxies = proxies(cloud.state());
+        let proxies = proxies(cloud.state(), Path::new("/run"));
         assert_eq!(proxies.len(), 1);
         proxies[0].text.clone()
     }

@@ -18,7 +18,8 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::config::{self, Proxy};
+use super::certificates;
+use super::config::{self, CERTIFICATES, Proxy};
 use super::isolate::Search;
 use super::process::{Process, Program, Verdict};
 use crate::cloud::State;
@@ -232,13 +233,19 @@ impl HaProxy {
             current.process = None;
             current.bound.clear();
         }
-        let proxies = config::proxies(state);
+        let proxies = config::proxies(state, self.program.folder());
         current.keep_refused(&proxies);
         let mut sorted = current.sort(&proxies);
         if current.has(&self.render(&sorted.fit)) {
             return Ok((sorted.left_out, sorted.again));
         }
         while old.len() >= MOST_OLD && old.join_next().await.is_some() {}
+        let files = proxies.iter().flat_map(|proxy| &proxy.files);
+        let files: BTreeMap<&str, &str> = files
+            .map(|(name, text)| (name.as_str(), text.as_str()))
+            .collect();
+        let folder = self.program.folder().join(CERTIFICATES);
+        certificates::write(&folder, &files).await?;
         if let Verdict::Refused(_) = self.check(&sorted.fit).await? {
             current.refuse(self.search(&sorted.fit).await?);
             sorted = current.sort(&proxies);
@@ -258,6 +265,9 @@ impl HaProxy {
         if let Some(mut process) = current.process.replace(process) {
             // It ends after its last connection, or at `hard-stop-after`.
             old.spawn(async move { process.wait().await });
+        }
+        if let Err(error) = certificates::keep_only(&folder, &files).await {
+            tracing::warn!(%error, "cannot remove old certificates");
         }
         Ok((sorted.left_out, sorted.again))
     }
@@ -355,6 +365,7 @@ mod tests {
             balancer: "lb-1".to_owned(),
             address,
             text: text.to_owned(),
+            files: BTreeMap::new(),
         }
     }
 

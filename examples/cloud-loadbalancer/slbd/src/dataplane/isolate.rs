@@ -58,6 +58,7 @@ impl<'a> Search<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::net::SocketAddr;
 
     use super::*;
@@ -68,6 +69,7 @@ mod tests {
             balancer: "lb".to_owned(),
             address: SocketAddr::from(([127, 66, 0, 1], port)),
             text: String::new(),
+            files: BTreeMap::new(),
         };
         let all: Vec<Proxy> = (1..=count).map(proxy).collect();
         let all: Vec<&Proxy> = all.iter().collect();

@@ -5,6 +5,7 @@
 //! connections first. Listeners that HAProxy cannot serve are left out. UDP listeners, which HAProxy does not balance, are forwarded by
 //! [`Udp`](udp::Udp).
 
+mod certificates;
 pub mod config;
 mod haproxy;
 mod isolate;

@@ -1,6 +1,7 @@
 //! Histories of random calls: what holds after each of them.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
@@ -14,7 +15,12 @@ const ACTIONS: &[&str] = &[
     "CreateLoadBalancerTCPListener",
     "CreateLoadBalancerUDPListener",
     "CreateLoadBalancerHTTPListener",
+    "CreateLoadBalancerHTTPSListener",
     "SetLoadBalancerTCPListenerAttribute",
+    "UploadServerCertificate",
+    "DeleteServerCertificate",
+    "CreateDomainExtension",
+    "DeleteDomainExtension",
     "StartLoadBalancerListener",
     "StopLoadBalancerListener",
     "DeleteLoadBalancerListener",
@@ -35,6 +41,8 @@ const ACTIONS: &[&str] = &[
     "DescribeLoadBalancerListeners",
     "ListTagResources",
 ];
+
+static PAIR: LazyLock<(String, String)> = LazyLock::new(super::certificates::pair);
 
 fn call() -> impl Strategy<Value = Parameters> {
     let maybe = |name: &'static str, values: Vec<String>| {
@@ -58,6 +66,7 @@ fn call() -> impl Strategy<Value = Parameters> {
         maybe("LoadBalancerId", ids("lb")),
         maybe("VServerGroupId", ids("rsp")),
         maybe("AclId", ids("acl")),
+        maybe("ServerCertificateId", ids("cert")),
         maybe("ListenerPort", texts(&["80", "81", "0"])),
         maybe("BackendServerPort", texts(&["8080"])),
         maybe("DeleteProtection", texts(&["on", "off", "maybe"])),
@@ -68,7 +77,7 @@ fn call() -> impl Strategy<Value = Parameters> {
         ),
         proptest::option::weighted(0.2, proptest::sample::select(vec!["t1", "t2"])),
     );
-    parts.prop_map(|(action, a, b, c, d, e, f, g, h, token)| {
+    parts.prop_map(|(action, a, b, c, cert, d, e, f, g, h, token)| {
         let mut call = Parameters::action(action)
             .with("LoadBalancerName", "n")
             .with("AclName", "n")
@@ -76,6 +85,10 @@ fn call() -> impl Strategy<Value = Parameters> {
             .with("AclEntrys", r#"[{"entry":"10.0.0.0/8"}]"#)
             .with("OldBackendServers", backends(1))
             .with("NewBackendServers", backends(2))
+            .with("ServerCertificate", &PAIR.0)
+            .with("PrivateKey", &PAIR.1)
+            .with("Domain", "a.example.com")
+            .with("DomainExtensionId", "de-000004")
             .with("ResourceType", "instance")
             .with("TagKey.1", "k")
             .with("Tag.1.Key", "k")
@@ -83,7 +96,7 @@ fn call() -> impl Strategy<Value = Parameters> {
         if let Some((_, id)) = &a {
             call.set("ResourceId.1", id);
         }
-        for (name, value) in [a, b, c, d, e, f, g, h].into_iter().flatten() {
+        for (name, value) in [a, b, c, cert, d, e, f, g, h].into_iter().flatten() {
             call.set(name, value);
         }
         if let Some(token) = token {
@@ -112,6 +125,12 @@ fn check(state: &State) {
                 assert!(
                     state.access_lists.contains_key(acl),
                     "a list in use is gone"
+                );
+            }
+            for id in listener.certificates() {
+                assert!(
+                    state.certificates.contains_key(id),
+                    "a certificate in use is gone"
                 );
             }
         }
