@@ -1,6 +1,6 @@
 //! Certificates of HTTPS listeners.
 //!
-//! What is uploaded is parsed, and kept as PEM that was written anew: the data plane gets nothing but a chain and its key.
+//! What is uploaded is parsed, and kept as PEM of its own writing, so that the data plane gets nothing but a chain and its key.
 
 use std::fmt;
 

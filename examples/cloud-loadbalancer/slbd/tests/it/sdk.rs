@@ -5,6 +5,7 @@ use std::process::Command;
 use reeve_apiserver::assets;
 
 use crate::process::Cloud;
+use crate::tls::pair;
 
 #[test]
 fn both_sdks_of_the_vendor_drive_the_cloud() {
@@ -12,15 +13,27 @@ fn both_sdks_of_the_vendor_drive_the_cloud() {
     let Some(python) = assets::program("REEVE_SLB_PYTHON", remedy) else {
         return;
     };
+    let folder = std::env::temp_dir().join(format!("slbd-sdk-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (certificate, key) = pair(&["www.example.com"]);
+    let files = [
+        (folder.join("a.crt"), certificate),
+        (folder.join("a.key"), key),
+    ];
+    for (file, text) in &files {
+        std::fs::write(file, text).unwrap();
+    }
     let cloud = Cloud::start(&[]);
     let output = Command::new(python)
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sdk/walk.py"))
         .arg(cloud.api.to_string())
+        .args(files.map(|(file, _)| file))
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}{errors}");
-    // Seven steps each.
-    assert_eq!(said.lines().count(), 14, "{said}");
+    // Eight steps each.
+    assert_eq!(said.lines().count(), 16, "{said}");
+    std::fs::remove_dir_all(folder).unwrap();
 }

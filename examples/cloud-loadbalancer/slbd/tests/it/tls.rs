@@ -11,7 +11,7 @@ use crate::process::Cloud;
 use crate::site::{get, site};
 
 /// A certificate for these names, and its key, as PEM.
-fn pair(names: &[&str]) -> (String, String) {
+pub(crate) fn pair(names: &[&str]) -> (String, String) {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(names).unwrap();
@@ -134,6 +134,17 @@ async fn an_https_listener_serves_the_certificate_of_each_domain() {
     site.change(set).await;
     assert_eq!(www(&next).await.unwrap(), "pod-201");
     assert!(www(&first).await.is_err());
+    for policy in [
+        "tls_cipher_policy_1_1",
+        "tls_cipher_policy_1_2",
+        "tls_cipher_policy_1_2_strict",
+        "tls_cipher_policy_1_2_strict_with_1_3",
+    ] {
+        let set = on("SetLoadBalancerHTTPSListenerAttribute").with("TLSCipherPolicy", policy);
+        site.change(set).await;
+        assert_eq!(site.progress.borrow().left_out, [], "{policy}");
+        assert_eq!(www(&next).await.unwrap(), "pod-201", "{policy}");
+    }
     // The certificate that is not used any more can be deleted, and its file is gone.
     let delete = Parameters::action("DeleteServerCertificate");
     site.run(delete.with("ServerCertificateId", &first_id))

@@ -1,4 +1,4 @@
-"""Drives slbd with both SDKs of the vendor: walk.py ENDPOINT. Prints one line a step, and fails at the first surprise."""
+"""Drives slbd with both SDKs of the vendor: walk.py ENDPOINT CERTIFICATE KEY. Prints one line a step, and fails at the first surprise."""
 
 import importlib
 import json
@@ -78,7 +78,7 @@ def refused(sdk, code, action, **parameters):
         raise AssertionError(f"{action} was answered: {answer}")
 
 
-def walk(sdk, wrong):
+def walk(sdk, wrong, certificate, key):
     def done(what):
         print(f"{sdk.name}: {what}")
 
@@ -149,6 +149,29 @@ def walk(sdk, wrong):
     assert listed[2]["HTTPListenerConfig"]["HealthCheckURI"] == "/live", listed[2]
     done("listeners")
 
+    uploaded = dict(ServerCertificate=certificate, PrivateKey=key, ServerCertificateName="web")
+    one = sdk.call("UploadServerCertificate", **uploaded)["ServerCertificateId"]
+    other = sdk.call("UploadServerCertificate", **uploaded)["ServerCertificateId"]
+    listed = sdk.call("DescribeServerCertificates", ServerCertificateId=one)["ServerCertificates"]["ServerCertificate"]
+    assert [(one["ServerCertificateName"], len(one["Fingerprint"])) for one in listed] == [("web", 59)], listed
+    refused(sdk, "PrivateKeyEncryption", "UploadServerCertificate", **{**uploaded, "PrivateKey": "ENCRYPTED"})
+    https = dict(ListenerPort=443, StickySession="off", HealthCheck="off", ServerCertificateId=one)
+    sdk.call("CreateLoadBalancerHTTPSListener", **https, **common)
+    sdk.call("SetLoadBalancerHTTPSListenerAttribute", LoadBalancerId=lb, ListenerPort=443, TLSCipherPolicy="tls_cipher_policy_1_2")
+    shown = sdk.call("DescribeLoadBalancerHTTPSListenerAttribute", LoadBalancerId=lb, ListenerPort=443)
+    assert (shown["ServerCertificateId"], shown["TLSCipherPolicy"]) == (one, "tls_cipher_policy_1_2"), shown
+    domain = dict(LoadBalancerId=lb, ListenerPort=443, Domain="shop.example.com", ServerCertificateId=one)
+    extension = sdk.call("CreateDomainExtension", **domain)["DomainExtensionId"]
+    sdk.call("SetDomainExtensionAttribute", DomainExtensionId=extension, ServerCertificateId=other)
+    listed = sdk.call("DescribeDomainExtensions", LoadBalancerId=lb, ListenerPort=443)["DomainExtensions"]["DomainExtension"]
+    assert [(one["Domain"], one["ServerCertificateId"]) for one in listed] == [("shop.example.com", other)], listed
+    refused(sdk, "CertificateAndPrivateKeyIsRefered", "DeleteServerCertificate", ServerCertificateId=other)
+    sdk.call("DeleteDomainExtension", DomainExtensionId=extension)
+    sdk.call("DeleteLoadBalancerListener", LoadBalancerId=lb, ListenerPort=443, ListenerProtocol="https")
+    for certificate in (one, other):
+        sdk.call("DeleteServerCertificate", ServerCertificateId=certificate)
+    done("certificates and HTTPS")
+
     refused(sdk, "RspoolVipExist", "DeleteVServerGroup", VServerGroupId=group)
     refused(sdk, "AclInUsed", "DeleteAccessControlList", AclId=acl)
     for port, protocol in [(53, "udp"), (80, "tcp"), (8080, "http")]:
@@ -162,5 +185,7 @@ def walk(sdk, wrong):
 
 
 if __name__ == "__main__":
+    endpoint, *files = sys.argv[1:]
+    pair = [open(file, encoding="ascii").read() for file in files]
     for kind in (Older, Newer):
-        walk(kind(sys.argv[1]), kind(sys.argv[1], secret="wrong"))
+        walk(kind(endpoint), kind(endpoint, secret="wrong"), *pair)
