@@ -87,6 +87,17 @@ impl Parameters {
         self.text(name).ok_or_else(|| Refusal::missing(name))
     }
 
+    /// The value of `name`, of at most `longest` characters. What is only given back is bounded, too: all of it is stored.
+    ///
+    /// # Errors
+    /// `InvalidParameter` for a longer value.
+    pub fn short(&self, name: &str, longest: usize) -> Result<Option<&str>, Refusal> {
+        match self.text(name) {
+            Some(text) if text.chars().count() > longest => Err(Refusal::invalid(name)),
+            text => Ok(text),
+        }
+    }
+
     /// The value of `name` as a number in `range`.
     ///
     /// # Errors
@@ -166,6 +177,17 @@ mod tests {
         assert!(parameters.integer("A", 8..=9).is_err());
         assert!(parameters.integer("B", 1..=9).is_err());
         assert_eq!(parameters.integer("C", 1..=9).unwrap(), None);
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_is_refused() {
+        let parameters = Parameters::default().with("A", "äöü");
+        assert_eq!(parameters.short("A", 3).unwrap(), Some("äöü"));
+        assert_eq!(
+            parameters.short("A", 2).unwrap_err().code,
+            "InvalidParameter"
+        );
+        assert_eq!(parameters.short("B", 2).unwrap(), None);
     }
 
     #[test]

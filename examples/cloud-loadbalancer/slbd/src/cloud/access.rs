@@ -12,12 +12,19 @@ use super::{Answered, Context, Refusal, fields};
 use crate::parameters::Parameters;
 
 const ENTRIES: &str = "AclEntrys";
+const LONGEST_NAME: usize = 80;
+const LONGEST_COMMENT: usize = 256;
 
 #[derive(Deserialize)]
 struct Entry {
     entry: String,
     #[serde(default)]
     comment: String,
+}
+
+fn name(call: &Parameters) -> Result<String, Refusal> {
+    let name = call.short("AclName", LONGEST_NAME)?;
+    Ok(name.ok_or_else(|| Refusal::missing("AclName"))?.to_owned())
 }
 
 fn find<'a>(state: &'a State, call: &Parameters) -> Result<&'a AccessList, Refusal> {
@@ -53,7 +60,12 @@ fn entries(context: Context<'_>, call: &Parameters) -> Result<BTreeMap<String, S
         Ok(network.trunc().to_string())
     };
     let entries = entries.into_iter();
-    let entries = entries.map(|entry| Ok((network(&entry.entry)?, entry.comment)));
+    let entries = entries.map(|entry| {
+        if entry.comment.chars().count() > LONGEST_COMMENT {
+            return Err(Refusal::invalid(ENTRIES));
+        }
+        Ok((network(&entry.entry)?, entry.comment))
+    });
     entries.collect()
 }
 
@@ -74,7 +86,7 @@ pub(super) fn create(state: &mut State, context: Context<'_>, call: &Parameters)
             most,
         ));
     }
-    let name = call.required("AclName")?.to_owned();
+    let name = name(call)?;
     call.one_of("AddressIPVersion", &["ipv4"])?;
     let id = state.new_id("acl");
     let list = AccessList {
@@ -97,7 +109,7 @@ pub(super) fn delete(state: &mut State, _: Context<'_>, call: &Parameters) -> An
 }
 
 pub(super) fn set(state: &mut State, _: Context<'_>, call: &Parameters) -> Answered {
-    let name = call.required("AclName")?.to_owned();
+    let name = name(call)?;
     let list = find_mut(state, call)?;
     list.name = name;
     Ok(fields(json!({ "AclId": list.id })))

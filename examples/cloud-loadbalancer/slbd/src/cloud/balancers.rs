@@ -1,5 +1,6 @@
 //! Load balancers: creation, description, edits, deletion.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use serde_json::{Map, Value, json};
@@ -29,6 +30,7 @@ const PLACE: &[&str] = &[
     "ResourceGroupId",
 ];
 const LONGEST_NAME: usize = 80;
+const LONGEST_PLACE: usize = 64;
 const BANDWIDTH: std::ops::RangeInclusive<i64> = 1..=5120;
 
 pub(super) fn create(state: &mut State, context: Context<'_>, call: &Parameters) -> Answered {
@@ -52,6 +54,13 @@ pub(super) fn create(state: &mut State, context: Context<'_>, call: &Parameters)
     };
     let protection = call.one_of("ModificationProtectionStatus", PROTECTIONS)?;
     let name = call.text("LoadBalancerName").map(name).transpose()?;
+    let reason = reason(call)?;
+    let mut place = BTreeMap::new();
+    for name in PLACE {
+        if let Some(value) = call.short(name, LONGEST_PLACE)? {
+            place.insert((*name).to_owned(), value.to_owned());
+        }
+    }
     let address = address(state, context, call)?;
     let id = state.new_id("lb");
     let name = name.unwrap_or_else(|| format!("auto-{id}"));
@@ -80,11 +89,8 @@ pub(super) fn create(state: &mut State, context: Context<'_>, call: &Parameters)
         ),
         bandwidth: call.integer("Bandwidth", BANDWIDTH)?.unwrap_or(5120),
         modification_protection: protection == Some("ConsoleProtection"),
-        modification_reason: call.text("ModificationProtectionReason").map(str::to_owned),
-        place: PLACE
-            .iter()
-            .filter_map(|&name| Some((name.to_owned(), call.text(name)?.to_owned())))
-            .collect(),
+        modification_reason: reason,
+        place,
         created_at: context.now,
         ready_at: context.now + rules.provision,
         settled_at: context.now,
@@ -101,6 +107,12 @@ pub(super) fn create(state: &mut State, context: Context<'_>, call: &Parameters)
         "VSwitchId": call.text("VSwitchId").unwrap_or_default(),
         "ResourceGroupId": call.text("ResourceGroupId").unwrap_or("rg-default"),
     })))
+}
+
+/// Why changes in the console are refused.
+fn reason(call: &Parameters) -> Result<Option<String>, Refusal> {
+    let reason = call.short("ModificationProtectionReason", LONGEST_NAME)?;
+    Ok(reason.map(str::to_owned))
 }
 
 fn text_or(text: Option<&str>, default: &str) -> String {
@@ -330,7 +342,7 @@ pub(super) fn set_modification_protection(
     let name = "ModificationProtectionStatus";
     let status = call.one_of(name, PROTECTIONS)?;
     let on = status.ok_or_else(|| Refusal::missing(name))? == "ConsoleProtection";
-    let reason = call.text("ModificationProtectionReason").map(str::to_owned);
+    let reason = reason(call)?;
     edit(state, context, call, |balancer| {
         balancer.modification_protection = on;
         balancer.modification_reason = reason.filter(|_| on);

@@ -11,6 +11,8 @@ use crate::parameters::Parameters;
 
 /// The weight of a backend that names none.
 const DEFAULT_WEIGHT: u8 = 100;
+/// The longest id, and the longest description, of a backend, in bytes.
+const LONGEST_TEXT: usize = 256;
 
 /// A backend of a parameter. Numbers are sent as numbers or as text.
 #[derive(Debug, Deserialize)]
@@ -128,6 +130,10 @@ fn number(name: &str, value: Option<Value>, least: u16, most: u16) -> Result<Opt
 }
 
 fn backend(state: &State, sent: Sent, name: &str, ports: Ports) -> Result<Backend, Refusal> {
+    let description = sent.description.unwrap_or_default();
+    if sent.server_id.len() > LONGEST_TEXT || description.len() > LONGEST_TEXT {
+        return Err(Refusal::invalid(name));
+    }
     let kind = match sent.kind.as_deref() {
         None | Some("") => Kind::Ecs,
         Some(kind) => Kind::named(kind).ok_or_else(|| Refusal::invalid(name))?,
@@ -150,7 +156,7 @@ fn backend(state: &State, sent: Sent, name: &str, ports: Ports) -> Result<Backen
         address,
         port,
         weight: weight.map_err(|_| Refusal::invalid(name))?,
-        description: sent.description.unwrap_or_default(),
+        description,
     })
 }
 

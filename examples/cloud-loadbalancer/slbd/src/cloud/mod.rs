@@ -185,6 +185,12 @@ impl Cloud {
         self.state.instances.insert(id.to_owned(), address);
     }
 
+    /// The number of instances with an address.
+    #[must_use]
+    pub fn instances(&self) -> usize {
+        self.state.instances.len()
+    }
+
     /// Puts an earlier state back, when the new one could not be stored.
     pub(crate) fn restore(&mut self, state: State) {
         self.state = state;

@@ -517,3 +517,30 @@ fn unknown_actions_are_refused() {
     let code = world.refused(&Parameters::action("MakeCoffee"));
     assert_eq!(code, "InvalidAction.NotFound");
 }
+
+#[test]
+fn texts_that_are_only_given_back_are_bounded() {
+    let mut world = World::new(Rules::default());
+    let lb = world.ready();
+    let long = "x".repeat(257);
+    let backend = |field: &str| {
+        let mut backend = json!({ "ServerId": "e", "Type": "eni", "ServerIp": "127.88.0.1" });
+        backend[field] = long.as_str().into();
+        Value::Array(vec![backend]).to_string()
+    };
+    let add = Parameters::action("AddBackendServers").with("LoadBalancerId", &lb);
+    let answer = world.call(&Parameters::action("CreateAccessControlList").with("AclName", "a"));
+    let entry =
+        Parameters::action("AddAccessControlListEntry").with("AclId", text(&answer, "AclId"));
+    let entries = json!([{ "entry": "10.0.0.0/8", "comment": long }]);
+    for call in [
+        create().with("VpcId", &long),
+        create().with("ModificationProtectionReason", &long),
+        Parameters::action("CreateAccessControlList").with("AclName", &long),
+        entry.with("AclEntrys", entries),
+        add.clone().with("BackendServers", backend("Description")),
+        add.with("BackendServers", backend("ServerId")),
+    ] {
+        assert_eq!(world.refused(&call), "InvalidParameter", "{call:?}");
+    }
+}

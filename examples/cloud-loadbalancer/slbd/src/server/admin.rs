@@ -10,6 +10,7 @@
 //! | `PUT /instances` | addresses by instance id |
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,8 @@ use super::calls::{Call, MOST_CALLS};
 use super::faults::Rule;
 use super::world::World;
 
+/// The longest fault, in bytes.
+const LONGEST_FAULT: usize = 4096;
 /// The calls that are shown unless the request has a limit.
 const CALLS: usize = 1000;
 
@@ -62,6 +65,10 @@ async fn serve(world: &World, budget: &Budget, body_timeout: Duration, request: 
             world.clear_faults();
             text(StatusCode::OK, "")
         }
+        (&Method::POST, "/faults") if body.len() > LONGEST_FAULT => {
+            let message = format!("a fault is at most {LONGEST_FAULT} bytes\n");
+            text(StatusCode::PAYLOAD_TOO_LARGE, message)
+        }
         (&Method::POST, "/faults") => match serde_json::from_slice::<Rule>(&body) {
             Ok(rule) => match world.add_fault(rule) {
                 true => text(StatusCode::OK, ""),
@@ -73,6 +80,9 @@ async fn serve(world: &World, budget: &Budget, body_timeout: Duration, request: 
             match serde_json::from_slice::<BTreeMap<String, Ipv4Addr>>(&body) {
                 Ok(instances) => match world.set_instances(&instances) {
                     Ok(()) => text(StatusCode::OK, ""),
+                    Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                        text(StatusCode::BAD_REQUEST, format!("{error}\n"))
+                    }
                     Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
                 },
                 Err(error) => text(StatusCode::BAD_REQUEST, format!("{error}\n")),

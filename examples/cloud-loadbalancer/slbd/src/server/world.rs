@@ -21,6 +21,9 @@ use crate::dataplane::{Progress, udp::Udp};
 use crate::parameters::Parameters;
 use crate::store::Store;
 
+/// The most instances that have an address.
+const MOST_INSTANCES: usize = 10_000;
+
 /// What a cloud is started with.
 #[derive(Debug)]
 pub struct Settings {
@@ -142,12 +145,17 @@ impl World {
     /// Gives instances their addresses.
     ///
     /// # Errors
-    /// When the state cannot be stored: then nothing has changed.
+    /// When the state cannot be stored, or more than 10,000 instances would have an address: then nothing has changed.
     pub fn set_instances(&self, instances: &BTreeMap<String, Ipv4Addr>) -> io::Result<()> {
         let mut cloud = self.cloud.lock();
         let before = cloud.state().clone();
         for (id, address) in instances {
             cloud.set_instance(id, *address);
+        }
+        if cloud.instances() > MOST_INSTANCES {
+            cloud.restore(before);
+            let text = format!("more than {MOST_INSTANCES} instances");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         self.store(&mut cloud, before)
     }

@@ -301,6 +301,15 @@ async fn the_admin_port_takes_faults_and_shows_calls() {
         let wrong = http.get(at(&format!("/calls?{query}"))).send();
         assert_eq!(wrong.await.unwrap().status(), 400, "{query}");
     }
+    let long = rule.replace("InternalError", &"x".repeat(4096));
+    let long = http.post(at("/faults")).body(long).send().await.unwrap();
+    assert_eq!(long.status(), 413);
+    let many: BTreeMap<String, &str> = (0..10_001)
+        .map(|n| (format!("i-{n}"), "127.77.0.1"))
+        .collect();
+    let many = serde_json::to_string(&many).unwrap();
+    let many = http.put(at("/instances")).body(many).send().await.unwrap();
+    assert_eq!(many.status(), 400);
     let none = http.get(at("/dataplane")).send().await.unwrap();
     assert_eq!(none.status(), 404);
     let wrong = http.post(at("/faults")).body("{}").send().await.unwrap();
