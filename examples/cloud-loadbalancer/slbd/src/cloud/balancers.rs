@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 
 use serde_json::{Map, Value, json};
 
+use super::context::time;
 use super::state::{Balancer, State, Tag};
 use super::{Answered, Context, Refusal, fields, instances, tags};
 use crate::parameters::Parameters;
@@ -242,11 +243,6 @@ fn shown(context: Context<'_>, balancer: &Balancer) -> Map<String, Value> {
         shown.insert(name.clone(), value.as_str().into());
     }
     shown
-}
-
-/// A time as the API writes it: minutes, in UTC.
-pub(super) fn time(time: jiff::Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%MZ").to_string()
 }
 
 pub(super) fn list(state: &State, context: Context<'_>, call: &Parameters) -> Answered {

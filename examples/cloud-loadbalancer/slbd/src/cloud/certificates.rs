@@ -2,67 +2,26 @@
 //!
 //! What is uploaded is parsed, and kept as PEM of its own writing, so that the data plane gets nothing but a chain and its key.
 
-use std::fmt;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use jiff::Timestamp;
 use ring::digest;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::balancers::time;
-use super::state::State;
+use super::context::time;
+use super::state::{Certificate, PrivateKey, State};
 use super::{Answered, Context, Refusal, fields};
 use crate::parameters::Parameters;
 
 const LONGEST_NAME: usize = 80;
 /// The longest chain, and the longest key, in bytes.
-const LONGEST_PEM: usize = 64 << 10;
+const LONGEST_PEM: usize = 32 << 10;
 /// The most certificates of a chain.
 const LONGEST_CHAIN: usize = 10;
 /// The characters of a line of PEM.
 const LINE: usize = 64;
-
-/// A certificate with its chain and its key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Certificate {
-    /// The id.
-    pub id: String,
-    /// The name.
-    pub name: String,
-    /// The chain, leaf first, as PEM.
-    pub chain: String,
-    /// The key.
-    pub key: PrivateKey,
-    /// SHA-1 of the leaf, as the API shows it.
-    pub(super) fingerprint: String,
-    pub(super) created_at: Timestamp,
-}
-
-/// A private key as PEM. Its `Debug` form does not show it.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct PrivateKey(String);
-
-// === impl PrivateKey ===
-
-impl PrivateKey {
-    /// The key as PEM.
-    #[must_use]
-    pub fn pem(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for PrivateKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("PrivateKey(..)")
-    }
-}
 
 fn name(call: &Parameters) -> Result<String, Refusal> {
     let name = "ServerCertificateName";
@@ -108,7 +67,7 @@ pub(super) fn upload(state: &mut State, context: Context<'_>, call: &Parameters)
     let certificate = Certificate {
         name: name.unwrap_or_else(|| id.clone()),
         chain: chain_pem,
-        key: PrivateKey(key_pem),
+        key: PrivateKey::new(key_pem),
         fingerprint,
         created_at: context.now,
         id: id.clone(),

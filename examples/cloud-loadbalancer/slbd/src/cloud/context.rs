@@ -25,3 +25,8 @@ pub(super) fn fields(value: Value) -> Map<String, Value> {
         _ => Map::new(),
     }
 }
+
+/// A time as the API writes it: minutes, in UTC.
+pub(super) fn time(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%MZ").to_string()
+}

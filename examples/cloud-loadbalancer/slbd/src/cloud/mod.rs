@@ -30,11 +30,10 @@ use serde_json::{Map, Value};
 
 use crate::parameters::Parameters;
 
-pub use certificates::{Certificate, PrivateKey};
 pub use refusal::Refusal;
 pub use rules::Rules;
 pub use settings::Protocol;
-pub use state::{Backend, Balancer, Domain, Group, Kind, Listener, State};
+pub use state::{Backend, Balancer, Certificate, Domain, Group, Kind, Listener, PrivateKey, State};
 
 use context::{Answered, Context, fields};
 use rules::Bucket;

@@ -1,12 +1,12 @@
 //! The state: what is stored, and what the data plane is made of.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::Ipv4Addr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::certificates::Certificate;
 use super::settings::{self, Protocol};
 use super::tokens::Remembered;
 use super::{Context, Refusal};
@@ -154,6 +154,27 @@ pub(super) struct AccessList {
     pub(super) entries: BTreeMap<String, String>,
 }
 
+/// A certificate with its chain and its key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Certificate {
+    /// The id.
+    pub id: String,
+    /// The name.
+    pub name: String,
+    /// The chain, leaf first, as PEM.
+    pub chain: String,
+    /// The key.
+    pub key: PrivateKey,
+    /// SHA-1 of the leaf, as the API shows it.
+    pub(super) fingerprint: String,
+    pub(super) created_at: Timestamp,
+}
+
+/// A private key as PEM. Its `Debug` form does not show it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PrivateKey(String);
+
 // === impl State ===
 
 impl State {
@@ -227,6 +248,26 @@ impl Listener {
         let first = self.settings.get(settings::CERTIFICATE);
         let domains = self.domains.values().map(|domain| &domain.certificate);
         first.into_iter().chain(domains).map(String::as_str)
+    }
+}
+
+// === impl PrivateKey ===
+
+impl PrivateKey {
+    pub(super) fn new(pem: String) -> Self {
+        Self(pem)
+    }
+
+    /// The key as PEM.
+    #[must_use]
+    pub fn pem(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("PrivateKey(..)")
     }
 }
 

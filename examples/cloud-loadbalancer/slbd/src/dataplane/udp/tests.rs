@@ -135,3 +135,20 @@ fn lists_decide_which_sources_pass() {
     target.access = Some((false, networks));
     assert!(!target.allows(inside) && target.allows(outside));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_taken_address_is_shown_until_it_is_free() {
+    let taken = UdpSocket::bind(LOOPBACK).await.unwrap();
+    let address = taken.local_addr().unwrap();
+    let udp = Udp::new(2);
+    let targets = watch::channel(Target::default()).1;
+    let task = listen(Arc::clone(&udp.shared), address, targets);
+    let _task = AbortOnDropHandle::new(tokio::spawn(task));
+    sleep(AGAIN / 2).await;
+    let shown = serde_json::to_value(udp.status()).unwrap();
+    let reason = shown["failed"][address.to_string()].as_str().unwrap();
+    assert!(reason.contains("in use"), "{reason}");
+    drop(taken);
+    sleep(AGAIN).await;
+    assert!(udp.status().failed.is_empty());
+}
