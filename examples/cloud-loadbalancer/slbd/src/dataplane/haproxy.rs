@@ -177,6 +177,7 @@ impl HaProxy {
         // Children end with their handles.
         drop(current);
         old.shutdown().await;
+        self.program.end_left_behind().await;
         Ok(())
     }
 
@@ -232,6 +233,8 @@ impl HaProxy {
         {
             current.process = None;
             current.bound.clear();
+            // Another process may get its number.
+            current.last.clear();
         }
         let proxies = config::proxies(state, self.program.folder());
         current.keep_refused(&proxies);

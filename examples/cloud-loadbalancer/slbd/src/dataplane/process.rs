@@ -105,6 +105,27 @@ impl Program {
         Ok(found)
     }
 
+    /// Ends the processes that were left behind and not replaced, at once.
+    pub(super) async fn end_left_behind(&self) {
+        let end = async {
+            let left = self.left_behind().await?;
+            if left.is_empty() {
+                return Ok(());
+            }
+            let mut command = Command::new("kill");
+            command.args(left.iter().map(u32::to_string));
+            let status = command.kill_on_drop(true).status().await?;
+            match status.success() {
+                true => Ok(()),
+                false => Err(io::Error::other(format!("kill: {status}"))),
+            }
+        };
+        let ended = timeout(ANSWER, end).await.map_err(io::Error::from);
+        if let Err(error) = ended.flatten() {
+            tracing::error!(%error, "cannot end the haproxy of an earlier slbd");
+        }
+    }
+
     /// Writes `text` beside the file in use, and has HAProxy check it.
     ///
     /// # Errors
@@ -196,7 +217,8 @@ fn spawn(mut command: Command, logged: bool) -> io::Result<(Child, Lines)> {
     Ok((child, Lines::read(stderr, logged)))
 }
 
-/// The message of a line such as `[ALERT]    (123) : text`. `None` for lines about HAProxy's own version and place.
+/// The message of a line such as `[ALERT]    (123) : text`. `None` for lines about HAProxy's own version and place, and for those that an
+/// old process writes about each of its listeners at its end.
 fn message(line: &str) -> Option<&str> {
     let line = line.trim();
     if line.is_empty() || line.starts_with("[NOTICE]") {
@@ -205,7 +227,9 @@ fn message(line: &str) -> Option<&str> {
     let marked = line.starts_with("[ALERT]") || line.starts_with("[WARNING]");
     // The number of the process would make each repetition look new.
     let message = line.split_once(") : ").filter(|_| marked);
-    Some(message.map_or(line, |(_, message)| message))
+    let message = message.map_or(line, |(_, message)| message);
+    let of_the_end = message.starts_with("Proxy ") && message.contains(" stopped (");
+    (!of_the_end).then_some(message)
 }
 
 // === impl Process ===
@@ -282,6 +306,13 @@ mod tests {
         assert_eq!(message(line), Some(text));
         assert_eq!(message("  free (text) : here "), Some("free (text) : here"));
         assert_eq!(message("[NOTICE]   (123) : haproxy version is 2.6"), None);
+        let end = "[WARNING]  (123) : Proxy lb-1-80 stopped (cumulated conns: FE: 1, BE: 0).";
+        assert_eq!(message(end), None);
+        let down = "[WARNING]  (123) : Server lb-1-80/s1 is DOWN, reason: Layer4 timeout";
+        assert_eq!(
+            message(down),
+            Some("Server lb-1-80/s1 is DOWN, reason: Layer4 timeout")
+        );
         assert_eq!(message("\n"), None);
     }
 

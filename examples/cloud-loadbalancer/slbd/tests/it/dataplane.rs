@@ -394,3 +394,22 @@ async fn a_process_that_may_open_few_files_serves() {
     terminate(cloud, second).await;
     site.end().await;
 }
+
+#[tokio::test]
+async fn an_end_before_the_first_load_ends_what_was_left_behind() {
+    let Some(site) = site(11) else { return };
+    let _pod = site.pod(201).await;
+    let _node = site.node(151, &[201]).await;
+    let state = site.folder.join("state.json");
+    within("folder", async || site.folder.exists()).await;
+    let first = slbd(&site, &state);
+    let (_, address) = listener(&first.client(), &site.backend(151, 100)).await;
+    within("answer", async || get(address).await.is_ok()).await;
+    drop(first);
+    let mut flags = arguments(&site, &state);
+    flags[5] = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/hangs.sh").to_owned();
+    let second = Cloud::start(&flags.each_ref().map(String::as_str));
+    assert_eq!(get(address).await.unwrap(), "pod-201");
+    terminate(second, address).await;
+    site.end().await;
+}
