@@ -142,7 +142,12 @@ impl HaProxy {
         mut states: watch::Receiver<Arc<State>>,
         stop: CancellationToken,
     ) -> io::Result<()> {
-        tokio::fs::create_dir_all(self.program.folder()).await?;
+        let folder = self.program.folder();
+        let made = tokio::fs::create_dir_all(folder).await;
+        made.map_err(|error| {
+            let text = format!("cannot make the folder {}: {error}", folder.display());
+            io::Error::new(error.kind(), text)
+        })?;
         let mut old: JoinSet<()> = JoinSet::new();
         let mut current = Current {
             last: self.program.left_behind().await?,

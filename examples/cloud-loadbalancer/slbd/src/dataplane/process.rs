@@ -211,7 +211,11 @@ fn spawn(mut command: Command, logged: bool) -> io::Result<(Child, Lines)> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    let mut child = command.spawn()?;
+    let mut child = command.spawn().map_err(|error| {
+        let program = command.as_std().get_program();
+        let text = format!("cannot start {}: {error}", Path::new(program).display());
+        io::Error::new(error.kind(), text)
+    })?;
     let stderr = child.stderr.take();
     let stderr = stderr.ok_or_else(|| io::Error::other("haproxy has no stderr"))?;
     Ok((child, Lines::read(stderr, logged)))

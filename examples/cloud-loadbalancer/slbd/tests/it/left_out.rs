@@ -193,3 +193,31 @@ async fn an_haproxy_that_hangs_does_not_hold_up_the_end() {
     ended.expect("the end").unwrap().unwrap();
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[tokio::test]
+async fn a_program_or_a_folder_that_cannot_be_used_is_named() {
+    let folder = std::env::temp_dir().join(format!("slbd-named-{}", std::process::id()));
+    let haproxy = HaProxy::new("/none/haproxy", &folder);
+    let mut progress = haproxy.progress();
+    let (_states, followed) = watch::channel(Arc::default());
+    let stop = CancellationToken::new();
+    let running = haproxy.run(followed.clone(), stop.clone());
+    let failed = async {
+        let failed = progress.wait_for(|now| now.error.is_some());
+        let error = timeout(PATIENCE, failed)
+            .await
+            .unwrap()
+            .unwrap()
+            .error
+            .clone();
+        let error = error.unwrap();
+        assert!(error.starts_with("cannot start /none/haproxy"), "{error}");
+        stop.cancel();
+    };
+    tokio::join!(running, failed).0.unwrap();
+    let file = folder.join("haproxy.cfg.new");
+    let haproxy = HaProxy::new(HAPROXY, &file);
+    let error = haproxy.run(followed, stop).await.unwrap_err().to_string();
+    assert!(error.contains(file.to_str().unwrap()), "{error}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
