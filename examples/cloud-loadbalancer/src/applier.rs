@@ -95,9 +95,9 @@ impl<'a> Run<'a> {
             Action::SetInternet(internet) => provider.set_internet(id, *internet).await,
             Action::SetSpec(spec) => provider.set_spec(id, spec).await,
             Action::Tag(tags) => provider.tag(id, tags).await,
-            Action::CreateGroup(name) => {
-                let group = provider.create_group(id, name).await?;
-                self.created.insert(name, group);
+            Action::CreateGroup(new) => {
+                let group = provider.create_group(id, new).await?;
+                self.created.insert(&new.name, group);
                 Ok(())
             }
             Action::AddBackends(group, backends) => match self.group(group) {

@@ -11,7 +11,8 @@ use crate::backends::{self, Mode, Readiness, Rules, Sources};
 use crate::identity::Owner;
 use crate::model::{
     AddressType, Backend, Create, Fixed, GroupId, HealthCheck, InstanceCharge, Internet, IpVersion,
-    LbId, ListenerKey, ListenerSettings, LoadBalancer, Probe, Protocol, Tags, TrafficCharge,
+    LbId, ListenerKey, ListenerSettings, LoadBalancer, Probe, Protocol, Tags, Targets,
+    TrafficCharge,
 };
 
 /// The time that a client stays with its backend, unless the Service sets another.
@@ -40,6 +41,10 @@ pub struct Wanted {
     pub family: IpVersion,
     /// The name.
     pub name: Option<String>,
+    /// The name at a creation that requests none.
+    pub default_name: String,
+    /// Whether the name of a load balancer can change.
+    pub renames: bool,
     /// The size.
     pub spec: Option<String>,
     /// The charge for the load balancer.
@@ -58,6 +63,8 @@ pub struct Wanted {
     pub ports: Vec<WantedPort>,
     /// The mistakes in the Service.
     pub problems: Vec<Problem>,
+    /// The settings of the Service that have no effect in this cloud.
+    pub unsupported: Vec<Problem>,
 }
 
 /// The listener and the group of a port.
@@ -69,6 +76,8 @@ pub struct WantedPort {
     pub settings: ListenerSettings,
     /// The certificates of further domains.
     pub domains: BTreeMap<String, String>,
+    /// The kind of the backends.
+    pub targets: Targets,
     /// The backends of the group.
     pub backends: Vec<Backend>,
 }
@@ -76,7 +85,8 @@ pub struct WantedPort {
 // === impl Wanted ===
 
 impl Wanted {
-    /// The load balancer that `service` asks for. `remote` is the one that it has: its address selects the Pods'.
+    /// The load balancer that `service` asks for, of a cloud that can do everything; see [`Wanted::fit`]. `remote` is the
+    /// one that it has: its address selects the Pods'.
     #[must_use]
     pub fn of(
         owner: &Owner,
@@ -140,6 +150,8 @@ impl Wanted {
             resource_group: annotations.resource_group,
             family,
             name: annotations.name,
+            default_name: owner.default_name(),
+            renames: true,
             spec: annotations.spec,
             instance_charge: annotations.instance_charge,
             traffic_charge: annotations.traffic_charge,
@@ -149,6 +161,7 @@ impl Wanted {
             tags,
             ports,
             problems,
+            unsupported: Vec::new(),
         }
     }
 
@@ -160,7 +173,7 @@ impl Wanted {
             name: self
                 .name
                 .clone()
-                .unwrap_or_else(|| self.owner.default_name()),
+                .unwrap_or_else(|| self.default_name.clone()),
             fixed: Fixed {
                 address_type: self.address_type.unwrap_or(AddressType::Internet),
                 ip_version: self.ip_version.unwrap_or(self.family),
@@ -175,6 +188,7 @@ impl Wanted {
             instance_charge: self.instance_charge,
             spec: self.spec.clone(),
             tags: self.tags.clone(),
+            identity: self.owner.identity(),
         }
     }
 }
@@ -255,6 +269,10 @@ fn wanted_port(
         domains: domains
             .map(|(domain, id)| (domain.clone(), id.clone()))
             .collect(),
+        targets: match mode {
+            Mode::Pod => Targets::Addresses,
+            Mode::Cluster | Mode::Local => Targets::Instances,
+        },
         backends: Vec::new(),
     })
 }

@@ -7,7 +7,7 @@
 use crate::desired::{Wanted, WantedPort};
 use crate::model::{
     AddressType, Backend, Group, GroupId, Internet, IpVersion, Listener, ListenerSettings,
-    LoadBalancer,
+    LoadBalancer, NewGroup,
 };
 use crate::plan::{Action, GroupRef, Notice, Plan};
 
@@ -30,10 +30,12 @@ pub fn diff(wanted: &Wanted, remote: &Remote, per_call: usize) -> Plan {
     let mut plan = Plan::default();
     let problems = wanted.problems.iter().cloned();
     plan.notices.extend(problems.map(Notice::Problem));
+    let unsupported = wanted.unsupported.iter().cloned();
+    plan.notices.extend(unsupported.map(Notice::Unsupported));
     let listeners = remote.listeners.as_ref();
     let Some(listeners) = listeners.filter(|_| wanted.problems.is_empty()) else {
         for port in &wanted.ports {
-            if let Some(group) = group_of(&remote.groups, &port.settings.name, &[]) {
+            if let Some(group) = group_of(&remote.groups, port, &[]) {
                 let changes = Changes::of(&group.backends, &port.backends);
                 let group = GroupRef::Id(group.id.clone());
                 changes.arrive(&group, per_call, &mut plan.actions);
@@ -89,7 +91,8 @@ fn attributes(wanted: &Wanted, remote: &LoadBalancer, plan: &mut Plan) {
     set((internet != remote.internet).then_some(Action::SetInternet(internet)));
     let spec = wanted.spec.clone().filter(|spec| *spec != remote.spec);
     set(spec.map(Action::SetSpec));
-    let name = wanted.name.clone().filter(|name| *name != remote.name);
+    let renamed = |name: &String| wanted.renames && *name != remote.name;
+    let name = wanted.name.clone().filter(renamed);
     set(name.map(Action::SetName));
     let tags = wanted
         .tags
@@ -113,6 +116,8 @@ fn immutable(wanted: &Wanted, remote: &LoadBalancer, plan: &mut Plan) {
             });
         }
     };
+    let name = wanted.name.as_deref().filter(|_| !wanted.renames);
+    compare("name", Some(&remote.name), name);
     let network = |one: AddressType| match one {
         AddressType::Internet => "internet",
         AddressType::Intranet => "intranet",
@@ -182,15 +187,20 @@ fn ports(
             kept_groups.extend(own.map(|one| &one.id));
             continue;
         }
-        let group = group_of(groups, &port.settings.name, listeners);
+        let group = group_of(groups, port, listeners);
         let reference = match group {
             Some(group) => {
                 kept_groups.push(&group.id);
                 GroupRef::Id(group.id.clone())
             }
             None => {
-                first.push(Action::CreateGroup(port.settings.name.clone()));
-                GroupRef::New(port.settings.name.clone())
+                let name = port.settings.name.clone();
+                first.push(Action::CreateGroup(NewGroup {
+                    name: name.clone(),
+                    protocol: port.key.protocol,
+                    targets: port.targets,
+                }));
+                GroupRef::New(name)
             }
         };
         let backends = group.map_or(&[] as &[Backend], |group| &group.backends);
@@ -219,9 +229,18 @@ fn ports(
     plan.actions.extend(later);
 }
 
-/// The group with this name. Of several, which only a lost answer leaves, the one that a listener uses, else the first.
-fn group_of<'a>(groups: &'a [Group], name: &str, listeners: &[Listener]) -> Option<&'a Group> {
-    let named = || groups.iter().filter(|group| group.name == name);
+/// The group with the name of `port` that takes its servers. Of several, which only a lost answer leaves, the one that a
+/// listener uses, else the first.
+fn group_of<'a>(
+    groups: &'a [Group],
+    port: &WantedPort,
+    listeners: &[Listener],
+) -> Option<&'a Group> {
+    let fits = |group: &&Group| {
+        let takes = group.targets.is_none_or(|targets| targets == port.targets);
+        takes && group.name == port.settings.name
+    };
+    let named = || groups.iter().filter(fits);
     let used = |group: &&Group| listeners.iter().any(|one| one.settings.group == group.id);
     named()
         .find(used)

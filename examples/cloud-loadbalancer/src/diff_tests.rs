@@ -7,8 +7,8 @@ use super::*;
 use crate::desired::WantedPort;
 use crate::identity::Owner;
 use crate::model::{
-    Fixed, HealthCheck, InstanceCharge, LbId, ListenerKey, Probe, Protocol, Scheduler, Server,
-    State, Tags, TrafficCharge,
+    Address, Fixed, HealthCheck, InstanceCharge, LbId, ListenerKey, Probe, Protocol, Scheduler,
+    Server, State, Tags, Targets, TrafficCharge,
 };
 
 fn owner() -> Owner {
@@ -24,7 +24,7 @@ fn balancer() -> LoadBalancer {
         id: LbId("lb-1".to_owned()),
         name: "web".to_owned(),
         state: State::Active,
-        address: [192, 0, 2, 1].into(),
+        address: Address::Ip([192, 0, 2, 1].into()),
         fixed: Fixed {
             address_type: AddressType::Internet,
             ip_version: IpVersion::Ipv4,
@@ -57,6 +57,8 @@ fn nothing() -> Wanted {
         resource_group: None,
         family: IpVersion::Ipv4,
         name: None,
+        default_name: "au".to_owned(),
+        renames: true,
         spec: None,
         instance_charge: None,
         traffic_charge: None,
@@ -66,6 +68,7 @@ fn nothing() -> Wanted {
         tags: Tags::new(),
         ports: Vec::new(),
         problems: Vec::new(),
+        unsupported: Vec::new(),
     }
 }
 
@@ -123,6 +126,7 @@ fn port(backends: Vec<Backend>) -> WantedPort {
         key: TCP,
         settings: settings(""),
         domains: BTreeMap::new(),
+        targets: Targets::Instances,
         backends,
     }
 }
@@ -135,6 +139,7 @@ fn served(backends: Vec<Backend>) -> (Wanted, Remote) {
     remote.groups = vec![Group {
         id: GroupId("g-1".to_owned()),
         name: "k8s/80/tcp/u/c".to_owned(),
+        targets: None,
         backends,
     }];
     remote.listeners = Some(vec![Listener {
@@ -437,4 +442,30 @@ fn a_removal_takes_only_what_the_service_has() {
         texts(&removal(&owner(), &remote.groups, listeners)),
         expected
     );
+}
+
+#[test]
+fn a_name_that_cannot_change_is_reported() {
+    let mut wanted = nothing();
+    wanted.name = Some("shop".to_owned());
+    wanted.renames = false;
+    let plan = diff(&wanted, &remote(), 40);
+    assert_eq!(plan.actions, []);
+    let text = plan.to_string();
+    assert!(
+        text.contains("name is web and cannot change to shop"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_group_for_other_servers_is_replaced_after_the_listener_left_it() {
+    let (mut wanted, mut remote) = served(Vec::new());
+    remote.groups[0].targets = Some(Targets::Instances);
+    wanted.ports[0].targets = Targets::Addresses;
+    let plan = diff(&wanted, &remote, 40);
+    let calls: Vec<_> = plan.actions.iter().map(Action::call).collect();
+    assert_eq!(calls, ["create_group", "set_listener", "delete_group"]);
+    remote.groups[0].targets = Some(Targets::Addresses);
+    assert_eq!(diff(&wanted, &remote, 40).actions, []);
 }

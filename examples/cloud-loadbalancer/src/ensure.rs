@@ -26,8 +26,9 @@ use crate::diff::{Remote, diff};
 use crate::find::{self, Found, Reused};
 use crate::hash;
 use crate::identity::{FINALIZER, Note};
-use crate::model::{LbId, LoadBalancer, Protocol, State};
+use crate::model::{Address, LbId, LoadBalancer, Protocol, State};
 use crate::provider::Kind;
+use crate::surplus;
 
 /// The load balancer, or the outcome of this run.
 type Step = Result<ControlFlow<Outcome, Box<LoadBalancer>>, reconcile::Error>;
@@ -41,7 +42,8 @@ impl LoadBalancers {
         sources: Sources<'_>,
     ) -> Result<Outcome, reconcile::Error> {
         let readiness = self.settings.readiness;
-        let wanted = Wanted::of(&request.owner, &request.service, sources, readiness, None);
+        let wanted = Wanted::of(&request.owner, &request.service, sources, readiness, None)
+            .fit(&request.service, self.provider.abilities());
         let step = match &wanted.reuse {
             Some(id) => self.reused(request, id).await?,
             None => self.own(request, &wanted).await?,
@@ -102,6 +104,16 @@ impl LoadBalancers {
         let balancer = match found.map_err(Failures::into_error)? {
             Found::One(balancer) => balancer,
             Found::Deleting(_) => return Ok(Break(Outcome::requeue_after(POLL))),
+            Found::Many(ids) if !self.provider.abilities().tokens => {
+                let Some(id) = surplus::keep(&ids) else {
+                    return Ok(Break(Outcome::requeue_after(POLL)));
+                };
+                let described = find::describe(&*self.provider, id).await;
+                match described.map_err(Failures::into_error)? {
+                    Some(balancer) => Box::new(balancer),
+                    None => return Ok(Break(Outcome::requeue_after(POLL))),
+                }
+            }
             Found::Many(ids) => {
                 let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
                 let message = format!(
@@ -208,7 +220,8 @@ impl LoadBalancers {
             sources,
             readiness,
             Some(balancer),
-        );
+        )
+        .fit(&request.service, provider.abilities());
         let failed = |call| move |error| Failures::one(call, error).into_error();
         let groups = provider.groups(id).await.map_err(failed("groups"))?;
         let group_missing = wanted
@@ -217,6 +230,7 @@ impl LoadBalancers {
             .any(|port| !groups.iter().any(|group| group.name == port.settings.name));
         let applied = request.hash() == Some(&hash);
         let full = !applied || group_missing || self.is_due(request);
+        let surplus = full && self.remove_surplus(request, balancer).await?;
         let listeners = if full {
             Some(provider.listeners(id).await.map_err(failed("listeners"))?)
         } else {
@@ -247,6 +261,10 @@ impl LoadBalancers {
                 .lock()
                 .insert(request.key.clone(), Instant::now());
         }
+        if surplus {
+            // The next comparison is a full one too.
+            self.compared.lock().remove(&request.key);
+        }
         let valid = wanted.problems.is_empty();
         let stored = request.hash().map(str::to_owned);
         let next = if valid {
@@ -269,7 +287,7 @@ impl LoadBalancers {
             let text = format!("Updated load balancer [{id}]");
             request.normal("UpdatedLoadBalancer", "Ensure", text);
         }
-        let period = self.period(request);
+        let period = if surplus { POLL } else { self.period(request) };
         Ok(Outcome::requeue_after(
             wait.map_or(period, |wait| wait.min(period)),
         ))
@@ -289,13 +307,22 @@ fn ingress(
             ..LoadBalancerIngress::default()
         }];
     }
+    let address = match &balancer.address {
+        Address::Ip(address) => address.to_string(),
+        Address::Host(name) => {
+            return [LoadBalancerIngress {
+                hostname: Some(name.clone()),
+                ..LoadBalancerIngress::default()
+            }];
+        }
+    };
     let reads = |protocol| matches!(protocol, Protocol::Http | Protocol::Https);
     let proxy =
         annotations.proxy_protocol || wanted.ports.iter().any(|port| reads(port.key.protocol));
     let mode = annotations.ip_mode;
     let mode = mode.unwrap_or_else(|| if proxy { "Proxy" } else { "VIP" }.to_owned());
     [LoadBalancerIngress {
-        ip: Some(balancer.address.to_string()),
+        ip: Some(address),
         ip_mode: Some(mode),
         ..LoadBalancerIngress::default()
     }]

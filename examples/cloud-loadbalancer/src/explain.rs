@@ -13,7 +13,7 @@ use crate::find::{self, Found, Reused};
 use crate::identity::{Owner, recorded};
 use crate::intent::{Intent, intent};
 use crate::model::{
-    AddressType, Create, InstanceCharge, Internet, IpVersion, LbId, LoadBalancer, State,
+    Address, AddressType, Create, InstanceCharge, Internet, IpVersion, LbId, LoadBalancer, State,
     TrafficCharge,
 };
 use crate::provider::Provider;
@@ -34,7 +34,8 @@ pub async fn explain(
     match intent(service, settings.default_class) {
         Intent::Ignore => text.push_str("not this controller's\n"),
         Intent::Ensure => {
-            let wanted = Wanted::of(&owner, service, sources, settings.readiness, None);
+            let wanted = Wanted::of(&owner, service, sources, settings.readiness, None)
+                .fit(service, provider.abilities());
             text.push_str(&ensure(provider, &wanted, service, sources, settings).await?);
         }
         Intent::Remove(_) => text.push_str(&remove(provider, &owner, service).await?),
@@ -87,7 +88,8 @@ async fn ensure(
         balancer: (*balancer).clone(),
     };
     let readiness = settings.readiness;
-    let wanted = Wanted::of(&wanted.owner, service, sources, readiness, Some(&balancer));
+    let wanted = Wanted::of(&wanted.owner, service, sources, readiness, Some(&balancer))
+        .fit(service, provider.abilities());
     let plan = diff(&wanted, &remote, per_call);
     Ok(format!("load balancer {id}, {}\n{plan}", balancer.address))
 }
@@ -149,7 +151,7 @@ fn fresh(create: &Create) -> LoadBalancer {
         id: LbId(String::new()),
         name: create.name.clone(),
         state: State::Active,
-        address: [0, 0, 0, 0].into(),
+        address: Address::Ip([0, 0, 0, 0].into()),
         fixed: create.fixed.clone(),
         internet: create.internet.unwrap_or(Internet {
             charge: TrafficCharge::PayByTraffic,

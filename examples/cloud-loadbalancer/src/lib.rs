@@ -5,6 +5,7 @@
 //! |---|---|
 //! | the cloud's calls, one for each attribute | [`provider`] |
 //! | load balancers as the cluster wants them and as the cloud has them | [`model`], [`annotations`], [`backends`], [`desired`] |
+//! | the wishes that a cloud can fulfil | [`fit`] |
 //! | the difference of the two, as a list of calls | [`diff`], [`plan`], [`explain`] |
 //! | the calls, and their failures as one error | [`applier`] |
 //! | the marks of ownership, and the hash that saves comparisons | [`identity`], [`hash`] |
@@ -23,6 +24,7 @@ pub mod diff;
 mod ensure;
 pub mod explain;
 mod find;
+pub mod fit;
 mod guard;
 pub mod hash;
 pub mod identity;
@@ -35,6 +37,7 @@ pub mod plan;
 pub mod provider;
 mod remove;
 mod settings;
+mod surplus;
 mod watches;
 
 use std::collections::{BTreeSet, HashMap};

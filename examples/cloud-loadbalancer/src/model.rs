@@ -110,6 +110,19 @@ pub struct Create {
     pub spec: Option<String>,
     /// The tags, which it carries from its first moment.
     pub tags: Tags,
+    /// Those of the tags that no other load balancer has: a cloud without tokens finds the load balancer of an earlier
+    /// creation by them.
+    pub identity: Tags,
+}
+
+/// The address of a load balancer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Address {
+    /// An IP address.
+    Ip(IpAddr),
+    /// A host name, whose IP addresses may change.
+    Host(String),
 }
 
 /// A load balancer as the cloud describes it, without its listeners and groups.
@@ -122,7 +135,7 @@ pub struct LoadBalancer {
     /// The state.
     pub state: State,
     /// The address. It exists from the creation on.
-    pub address: IpAddr,
+    pub address: Address,
     /// The attributes that cannot change.
     pub fixed: Fixed,
     /// The charge for traffic and the bandwidth.
@@ -244,6 +257,27 @@ pub struct Listener {
     pub running: bool,
 }
 
+/// The kind of the servers in a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Targets {
+    /// [`Server::Instance`].
+    Instances,
+    /// [`Server::Address`].
+    Addresses,
+}
+
+/// A group to create. In some clouds its protocol and the kind of its servers are fixed at the creation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewGroup {
+    /// The name, as [`ListenerSettings::name`].
+    pub name: String,
+    /// The protocol of the listener that will forward to it.
+    pub protocol: Protocol,
+    /// The kind of its servers.
+    pub targets: Targets,
+}
+
 /// A group of backends as the cloud has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
@@ -251,6 +285,8 @@ pub struct Group {
     pub id: GroupId,
     /// The name, as [`ListenerSettings::name`].
     pub name: String,
+    /// The only kind of servers that it takes; `None` if it takes all.
+    pub targets: Option<Targets>,
     /// The backends.
     pub backends: Vec<Backend>,
 }
@@ -287,6 +323,17 @@ impl fmt::Display for LbId {
 impl From<&str> for LbId {
     fn from(id: &str) -> Self {
         Self(id.to_owned())
+    }
+}
+
+// === impl Address ===
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(address) => address.fmt(f),
+            Self::Host(name) => f.write_str(name),
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::annotations::Problem;
 use crate::model::{
-    Backend, GroupId, InstanceCharge, Internet, ListenerKey, ListenerSettings, Protocol, Tags,
-    TrafficCharge,
+    Backend, GroupId, InstanceCharge, Internet, ListenerKey, ListenerSettings, NewGroup, Protocol,
+    Tags, TrafficCharge,
 };
 
 /// A group: one that exists, or one that the plan creates.
@@ -27,7 +27,7 @@ pub enum Action {
     SetInternet(Internet),
     SetSpec(String),
     Tag(Tags),
-    CreateGroup(String),
+    CreateGroup(NewGroup),
     AddBackends(GroupRef, Vec<Backend>),
     SetWeights(GroupRef, Vec<Backend>),
     RemoveBackends(GroupRef, Vec<Backend>),
@@ -59,6 +59,8 @@ pub enum Notice {
         /// The requested value.
         wanted: String,
     },
+    /// A setting of the Service that has no effect in this cloud, with the reason.
+    Unsupported(Problem),
     /// A listener of others at a port of the Service.
     Conflict(ListenerKey),
     /// A port without backends.
@@ -148,7 +150,7 @@ impl fmt::Display for Action {
                     .collect();
                 write!(f, "tag {}", texts.join(" "))
             }
-            Self::CreateGroup(name) => write!(f, "create group {name}"),
+            Self::CreateGroup(group) => write!(f, "create group {}", group.name),
             Self::AddBackends(group, backends) => {
                 write!(f, "add to group {group}: {}", list(backends))
             }
@@ -207,6 +209,7 @@ impl Notice {
         match self {
             Self::Problem(_) => "InvalidService",
             Self::Immutable { .. } => "ImmutableAttribute",
+            Self::Unsupported(_) => "UnsupportedSetting",
             Self::Conflict(_) => "ListenerConflict",
             Self::NoBackends(_) => "UnAvailableLoadBalancer",
         }
@@ -216,7 +219,7 @@ impl Notice {
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Problem(problem) => problem.fmt(f),
+            Self::Problem(problem) | Self::Unsupported(problem) => problem.fmt(f),
             Self::Immutable { field, is, wanted } => write!(
                 f,
                 "{field} is {is} and cannot change to {wanted}; create the Service again to change it"

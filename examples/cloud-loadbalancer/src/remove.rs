@@ -102,7 +102,7 @@ impl LoadBalancers {
     }
 
     /// Begins the deletion of an own load balancer, or gives it up. Returns whether it will be gone later.
-    async fn remove_own(
+    pub(crate) async fn remove_own(
         &self,
         request: &RequestContext,
         balancer: &LoadBalancer,

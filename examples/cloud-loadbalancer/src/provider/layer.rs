@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use super::{Answer, Error, Provider, Token};
+use super::{Abilities, Answer, Error, Provider, Token};
 use crate::model::{
     Backend, Create, Group, GroupId, InstanceCharge, Internet, LbId, Listener, ListenerKey,
-    ListenerSettings, LoadBalancer, Tags,
+    ListenerSettings, LoadBalancer, NewGroup, Tags,
 };
 
 /// A call on its way.
@@ -93,6 +93,10 @@ impl<L: Layer> Provider for Layered<L> {
         self.inner.visible_within()
     }
 
+    fn abilities(&self) -> &'static Abilities {
+        self.inner.abilities()
+    }
+
     fn backends_per_call(&self) -> usize {
         self.inner.backends_per_call()
     }
@@ -129,7 +133,7 @@ impl<L: Layer> Provider for Layered<L> {
         true tag(tags: &'a Tags) -> ();
         true untag(keys: &'a [String]) -> ();
         false groups() -> Vec<Group>;
-        true create_group(name: &'a str) -> GroupId;
+        true create_group(group: &'a NewGroup) -> GroupId;
         true delete_group(group: &'a GroupId) -> ();
         true add_backends(group: &'a GroupId, backends: &'a [Backend]) -> ();
         true remove_backends(group: &'a GroupId, backends: &'a [Backend]) -> ();

@@ -25,10 +25,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use super::{Answer, Error, Provider, Token};
+use super::{Abilities, Answer, Error, Provider, Token};
 use crate::model::{
     Backend, Create, Group, GroupId, InstanceCharge, Internet, LbId, Listener, ListenerKey,
-    ListenerSettings, LoadBalancer, Tags,
+    ListenerSettings, LoadBalancer, NewGroup, Tags,
 };
 pub use state::Snapshot;
 use state::State;
@@ -192,6 +192,10 @@ impl Provider for Cloud {
         self.0.settings.lag + Duration::from_secs(30)
     }
 
+    fn abilities(&self) -> &'static Abilities {
+        &Abilities::ALL
+    }
+
     fn backends_per_call(&self) -> usize {
         self.0.settings.backends_per_call
     }
@@ -281,9 +285,9 @@ impl Provider for Cloud {
         })
     }
 
-    fn create_group<'a>(&'a self, id: &'a LbId, name: &'a str) -> Answer<'a, GroupId> {
+    fn create_group<'a>(&'a self, id: &'a LbId, group: &'a NewGroup) -> Answer<'a, GroupId> {
         self.run("create_group", &id.0, |state, _| {
-            state.create_group(id, name)
+            state.create_group(id, &group.name)
         })
     }
 

@@ -10,7 +10,14 @@
 //! - [`Provider::find`] by tags may lag behind, for a new load balancer up to [`Provider::visible_within`].
 //!
 //! Absence is not an error where it is the wanted state: a delete of what is gone succeeds.
+//!
+//! Clouds differ in what they can do. A provider declares it as [`Abilities`], and the controller adapts what it asks for and
+//! warns about annotations without effect. Three rules of the trait come from a cloud that is unlike the first one: an address
+//! may be a host name ([`Address`](crate::model::Address)), a group is created for one kind of servers
+//! ([`NewGroup`]), and a creation names the tags that identify its load balancer ([`Create::identity`]). An id is the value of
+//! a label, so it has at most 63 letters, digits, `-`, `_` and `.`.
 
+mod abilities;
 pub mod layer;
 pub mod memory;
 pub mod slb;
@@ -22,8 +29,9 @@ use futures::future::BoxFuture;
 
 use crate::model::{
     Backend, Create, Group, GroupId, InstanceCharge, Internet, LbId, Listener, ListenerKey,
-    ListenerSettings, LoadBalancer, Tags,
+    ListenerSettings, LoadBalancer, NewGroup, Tags,
 };
+pub use abilities::{Abilities, Lack};
 
 /// The answer of a call.
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
@@ -39,6 +47,9 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// was late. The controller waits that long before it concludes that a creation with a lost answer had no effect.
     fn visible_within(&self) -> Duration;
 
+    /// What the cloud can do. The controller asks for nothing else.
+    fn abilities(&self) -> &'static Abilities;
+
     /// The largest number of backends in one call of [`Provider::add_backends`] and its like.
     fn backends_per_call(&self) -> usize;
 
@@ -53,6 +64,10 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// Creates a load balancer, which is [`Pending`](crate::model::State::Pending) at first. It has its tags from the
     /// first moment. The answer of a second call with this token is the id of the first, also if that load balancer was
     /// deleted since.
+    ///
+    /// Without [tokens](Abilities::tokens) the answer is the id of a load balancer with the same name and
+    /// [identity](Create::identity), if there is one. A call that is under way when a second one searches can then make
+    /// two, of which the controller deletes one.
     fn create<'a>(&'a self, token: &'a Token, wanted: &'a Create) -> Answer<'a, LbId>;
 
     /// Deletes it with its listeners and groups. It may be there for a while afterwards, as
@@ -89,8 +104,9 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     fn groups<'a>(&'a self, id: &'a LbId) -> Answer<'a, Vec<Group>>;
 
     /// Creates a group without backends. Two groups of a load balancer may have the same name: after a lost answer the
-    /// controller finds the group with [`Provider::groups`], which shows every change at once.
-    fn create_group<'a>(&'a self, id: &'a LbId, name: &'a str) -> Answer<'a, GroupId>;
+    /// controller finds the group with [`Provider::groups`], which shows every change at once. Where names are unique, the
+    /// answer is the id of the group that exists.
+    fn create_group<'a>(&'a self, id: &'a LbId, group: &'a NewGroup) -> Answer<'a, GroupId>;
 
     /// Deletes a group. Refused with [`Kind::InUse`] while a listener forwards to it.
     fn delete_group<'a>(&'a self, id: &'a LbId, group: &'a GroupId) -> Answer<'a, ()>;
@@ -124,7 +140,7 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// The listeners of a load balancer; an error if there is no such load balancer.
     fn listeners<'a>(&'a self, id: &'a LbId) -> Answer<'a, Vec<Listener>>;
 
-    /// Creates a listener, which is stopped. Refused with [`Kind::Duplicate`] if the port is taken, also by a call whose
+    /// Creates a listener, which is stopped if the cloud has stopped listeners. Refused with [`Kind::Duplicate`] if the port is taken, also by a call whose
     /// answer was lost.
     fn create_listener<'a>(
         &'a self,

@@ -20,10 +20,10 @@ use serde::Deserialize;
 use slbd::client::{self, Client};
 use slbd::parameters::Parameters;
 
-use super::{Answer, Error, Kind, Provider, Token};
+use super::{Abilities, Answer, Error, Kind, Provider, Token};
 use crate::model::{
     AddressType, Backend, Create, Group, GroupId, InstanceCharge, Internet, IpVersion, LbId,
-    Listener, ListenerKey, ListenerSettings, LoadBalancer, Tags,
+    Listener, ListenerKey, ListenerSettings, LoadBalancer, NewGroup, Tags,
 };
 
 /// The most backends that one call may name.
@@ -208,6 +208,10 @@ impl Provider for Slb {
         self.visible_within
     }
 
+    fn abilities(&self) -> &'static Abilities {
+        &Abilities::ALL
+    }
+
     fn backends_per_call(&self) -> usize {
         BACKENDS_PER_CALL
     }
@@ -285,8 +289,8 @@ impl Provider for Slb {
         Box::pin(self.groups_of(id))
     }
 
-    fn create_group<'a>(&'a self, id: &'a LbId, name: &'a str) -> Answer<'a, GroupId> {
-        Box::pin(self.create_one_group(id, name))
+    fn create_group<'a>(&'a self, id: &'a LbId, group: &'a NewGroup) -> Answer<'a, GroupId> {
+        Box::pin(self.create_one_group(id, &group.name))
     }
 
     fn delete_group<'a>(&'a self, _: &'a LbId, group: &'a GroupId) -> Answer<'a, ()> {

@@ -309,6 +309,7 @@ fn two_load_balancers_with_the_tags_of_one_service_are_reported_and_both_deleted
             instance_charge: None,
             spec: None,
             tags: about.tags.clone(),
+            identity: Default::default(),
         };
         let token = cloud_loadbalancer::provider::Token::new("by hand");
         world.cloud.create(&token, &create).await.unwrap();

@@ -3,6 +3,7 @@
 mod effects;
 mod world;
 
+mod contract;
 mod crashes;
 mod defects;
 mod deletion;

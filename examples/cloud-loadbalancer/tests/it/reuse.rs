@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::sleep;
 
-use crate::world::{World, key, run, targets, tcp};
+use crate::world::{World, key, new_group, run, targets, tcp};
 
 /// A load balancer by hand, with a listener at port 22.
 pub(crate) async fn by_hand(world: &World, name: &str, ip_version: IpVersion) -> LbId {
@@ -27,6 +27,7 @@ pub(crate) async fn by_hand(world: &World, name: &str, ip_version: IpVersion) ->
         instance_charge: None,
         spec: Some("slb.s3.large".to_owned()),
         tags: Default::default(),
+        identity: Default::default(),
     };
     let id = world
         .cloud
@@ -39,7 +40,11 @@ pub(crate) async fn by_hand(world: &World, name: &str, ip_version: IpVersion) ->
 }
 
 pub(crate) async fn listen_by_hand(world: &World, id: &LbId, key: ListenerKey) -> GroupId {
-    let group = world.cloud.create_group(id, "ssh").await.unwrap();
+    let group = world
+        .cloud
+        .create_group(id, &new_group("ssh"))
+        .await
+        .unwrap();
     let settings = ListenerSettings {
         name: "by hand".to_owned(),
         group: group.clone(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_loadbalancer::identity::{FINALIZER, UID_TAG};
-use cloud_loadbalancer::model::{LbId, ListenerKey, Protocol, Server as Target};
+use cloud_loadbalancer::model::{LbId, ListenerKey, NewGroup, Protocol, Server as Target, Targets};
 use cloud_loadbalancer::provider::layer::Layered;
 use cloud_loadbalancer::provider::memory::{self, Cloud, Snapshot};
 use cloud_loadbalancer::{NAME, Settings};
@@ -384,6 +384,15 @@ impl World {
     /// Lets time pass: all effects of former steps have happened then.
     pub(crate) async fn quiet(&self) {
         sleep(Duration::from_secs(60)).await;
+    }
+}
+
+/// A group of instances for a TCP port.
+pub(crate) fn new_group(name: &str) -> NewGroup {
+    NewGroup {
+        name: name.to_owned(),
+        protocol: Protocol::Tcp,
+        targets: Targets::Instances,
     }
 }
 

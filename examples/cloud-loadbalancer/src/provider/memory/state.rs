@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::{Logged, Settings, address};
 use crate::model::{
-    AddressType, Backend, Create, Group, GroupId, InstanceCharge, Internet, LbId, Listener,
-    ListenerKey, ListenerSettings, LoadBalancer, State as LbState, Tags, TrafficCharge,
+    Address, AddressType, Backend, Create, Group, GroupId, InstanceCharge, Internet, LbId,
+    Listener, ListenerKey, ListenerSettings, LoadBalancer, State as LbState, Tags, TrafficCharge,
 };
 use crate::provider::{Error, Kind, Token};
 
@@ -163,7 +163,7 @@ impl State {
             id: id.clone(),
             name: wanted.name.clone(),
             state: LbState::Pending,
-            address: address(first, self.numbers),
+            address: Address::Ip(address(first, self.numbers)),
             fixed: wanted.fixed.clone(),
             internet: wanted.internet.unwrap_or(Internet {
                 charge: TrafficCharge::PayByTraffic,
@@ -278,6 +278,7 @@ impl State {
         self.active(id)?.groups.push(Group {
             id: group.clone(),
             name: name.to_owned(),
+            targets: None,
             backends: Vec::new(),
         });
         self.groups += 1;

@@ -8,8 +8,8 @@ use slbd::client::{self, Attributes};
 use slbd::parameters::Parameters;
 
 use crate::model::{
-    AddressType, Backend, Fixed, Group, GroupId, InstanceCharge, Internet, IpVersion, LbId,
-    LoadBalancer, Server, State, Tags, TrafficCharge,
+    Address, AddressType, Backend, Fixed, Group, GroupId, InstanceCharge, Internet, IpVersion,
+    LbId, LoadBalancer, Server, State, Tags, TrafficCharge,
 };
 use crate::provider::{Error, Kind};
 
@@ -139,7 +139,7 @@ pub(super) fn balancer(attributes: Attributes) -> Result<LoadBalancer, Error> {
             "active" => State::Active,
             _ => State::Pending,
         },
-        address: IpAddr::V4(attributes.address),
+        address: Address::Ip(IpAddr::V4(attributes.address)),
         fixed: Fixed {
             address_type: match attributes.address_type.as_str() {
                 "intranet" => AddressType::Intranet,
@@ -180,6 +180,7 @@ pub(super) fn group(group: client::Group) -> Result<Group, Error> {
         backends: backends?,
         id: GroupId(group.id),
         name: group.name,
+        targets: None,
     })
 }
 

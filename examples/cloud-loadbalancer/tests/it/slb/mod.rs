@@ -44,3 +44,15 @@ fn slb(api: SocketAddr) -> Slb {
     let client = Client::new(&endpoint, "id", "secret", "cn-loopback", Clock::system());
     Slb::new(client.unwrap(), Duration::from_secs(1))
 }
+
+#[tokio::test]
+async fn the_vendors_api_keeps_the_contract() {
+    let servers = std::cell::RefCell::new(Vec::new());
+    crate::contract::check(&[], async || {
+        let server = cloud(SignedDuration::ZERO, SignedDuration::ZERO);
+        let provider = slb(server.api());
+        servers.borrow_mut().push(server);
+        std::sync::Arc::new(provider) as crate::contract::Subject
+    })
+    .await;
+}

@@ -12,6 +12,8 @@ use cloud_loadbalancer::provider::{Error, Kind, Provider, Token};
 use jiff::SignedDuration;
 use slbd::server::{Fault, Rule, Server};
 
+use crate::world::new_group;
+
 fn quick() -> (Server, Slb) {
     let server = super::cloud(SignedDuration::ZERO, SignedDuration::ZERO);
     let slb = super::slb(server.api());
@@ -35,12 +37,13 @@ fn wanted() -> Create {
         instance_charge: None,
         spec: Some("slb.s1.small".to_owned()),
         tags: Tags::from([("service".to_owned(), "default/web".to_owned())]),
+        identity: Tags::new(),
     }
 }
 
 async fn balancer(slb: &Slb) -> (LbId, GroupId) {
     let id = slb.create(&Token::new("t"), &wanted()).await.unwrap();
-    let group = slb.create_group(&id, "g/80").await.unwrap();
+    let group = slb.create_group(&id, &new_group("g/80")).await.unwrap();
     (id, group)
 }
 
@@ -170,7 +173,7 @@ async fn a_creation_is_not_repeated() {
 async fn a_listener_is_read_as_it_was_written() {
     let (_server, slb) = quick();
     let (id, group) = balancer(&slb).await;
-    let second = slb.create_group(&id, "g/81").await.unwrap();
+    let second = slb.create_group(&id, &new_group("g/81")).await.unwrap();
     let networks = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
     for (protocol, probe, other) in [
         (Protocol::Tcp, Probe::Tcp, http("/healthz")),
