@@ -147,3 +147,186 @@ impl Wanted {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use k8s_openapi::api::core::v1::Node;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::annotations::TABLE;
+    use crate::backends::{Readiness, Sources};
+    use crate::identity::Owner;
+    use crate::provider::elbv2::ABILITIES;
+
+    fn wanted(annotations: &[(&str, &str)], spec: Value) -> (Service, Wanted) {
+        let all = annotations.iter();
+        let all = all.map(|(name, value)| (format!("{PREFIX}{name}"), json!(value)));
+        let mut service = json!({
+            "metadata": {"namespace": "shop", "name": "web", "uid": "u-1",
+                "annotations": Value::Object(all.collect())},
+            "spec": {"type": "LoadBalancer", "externalTrafficPolicy": "Local",
+                "ports": [{"port": 80, "nodePort": 30080}]},
+        });
+        for (key, value) in spec.as_object().unwrap() {
+            service["spec"][key] = value.clone();
+        }
+        let service: Service = serde_json::from_value(service).unwrap();
+        let owner = Owner::of(&"c".parse().unwrap(), &service);
+        let node = json!({"metadata": {"name": "n1"}, "spec": {"providerID": "aws:///z/i-1"}});
+        let node: Node = serde_json::from_value(node).unwrap();
+        let slice = json!({"metadata": {}, "addressType": "IPv4", "ports": [{"port": 8080}],
+            "endpoints": [{"addresses": ["10.0.0.1"], "nodeName": "n1"},
+                {"addresses": ["10.0.0.2"], "nodeName": "n1"}]});
+        let sources = Sources {
+            nodes: &[Arc::new(node)],
+            slices: &[Arc::new(serde_json::from_value(slice).unwrap())],
+        };
+        let wanted = Wanted::of(&owner, &service, sources, Readiness::Ignore, None);
+        (service, wanted)
+    }
+
+    fn fitted(annotations: &[(&str, &str)], spec: Value) -> Wanted {
+        let (service, wanted) = wanted(annotations, spec);
+        wanted.fit(&service, &ABILITIES)
+    }
+
+    fn texts(problems: &[Problem]) -> Vec<String> {
+        problems.iter().map(Problem::to_string).collect()
+    }
+
+    #[test]
+    fn a_cloud_that_can_do_everything_changes_nothing() {
+        let annotations = [("spec", "slb.s1.small"), ("health-check-interval", "2")];
+        let (service, wanted) = wanted(&annotations, json!({"sessionAffinity": "ClientIP"}));
+        assert_eq!(wanted.clone().fit(&service, &Abilities::ALL), wanted);
+    }
+
+    #[test]
+    fn what_the_cloud_lacks_is_an_annotation_is_reported_and_is_left_out() {
+        for lack in ABILITIES.lacks {
+            let known = TABLE.iter().any(|row| row.name == lack.annotation);
+            assert!(known, "{}", lack.annotation);
+        }
+        let wanted = fitted(
+            &[
+                ("spec", "large"),
+                ("bandwidth", "50"),
+                ("traffic-charge", "paybytraffic"),
+                ("instance-charge", "paybyuse"),
+                ("modification-protection", "on"),
+                ("scheduler", "wlc"),
+                ("zone", "z"),
+                ("resource-group", "g"),
+            ],
+            json!({}),
+        );
+        assert_eq!(texts(&wanted.problems), [] as [String; 0]);
+        assert_eq!(wanted.unsupported.len(), 8, "{:?}", wanted.unsupported);
+        let spec = "lb.reeve.dev/spec: it has no effect: load balancers have no size";
+        assert!(texts(&wanted.unsupported).contains(&spec.to_owned()));
+        let plain = fitted(&[], json!({}));
+        assert_eq!(plain.unsupported, []);
+        let silent = Wanted {
+            unsupported: Vec::new(),
+            ..wanted
+        };
+        assert_eq!(silent, plain, "as if nothing of it was set");
+        // Own load balancers are protected by default; that default is no request.
+        assert_eq!(plain.modification_protection, None);
+        assert_eq!(plain.delete_protection, Some(true));
+    }
+
+    #[test]
+    fn a_limit_of_sources_and_another_protocol_are_never_left_out() {
+        let limited = fitted(&[], json!({"loadBalancerSourceRanges": ["10.0.0.0/8"]}));
+        let problem = &texts(&limited.problems)[0];
+        assert!(
+            problem.starts_with("spec.loadBalancerSourceRanges: "),
+            "{problem}"
+        );
+        let http = fitted(&[("protocol-ports", "http:80")], json!({}));
+        assert_eq!(
+            texts(&http.problems),
+            ["spec.ports: load balancers of this cloud have no port http:80"]
+        );
+    }
+
+    #[test]
+    fn health_checks_are_the_next_that_the_cloud_accepts() {
+        let times = |wanted: &Wanted| {
+            let check = &wanted.ports[0].settings.health_check;
+            (check.interval.as_secs(), check.timeout.as_secs())
+        };
+        // The defaults are 2 s and 5 s. Adapting a default is no news.
+        let plain = fitted(&[], json!({}));
+        assert_eq!((times(&plain), plain.unsupported.len()), ((5, 5), 0));
+        for (annotations, fitting, reported) in [
+            (&[("health-check-interval", "2")][..], (5, 5), 1),
+            (&[("health-check-timeout", "20")], (20, 20), 1),
+            (
+                &[
+                    ("health-check-interval", "30"),
+                    ("health-check-timeout", "200"),
+                ],
+                (120, 120),
+                1,
+            ),
+            (
+                &[
+                    ("health-check-interval", "30"),
+                    ("health-check-timeout", "10"),
+                ],
+                (30, 10),
+                0,
+            ),
+        ] {
+            let wanted = fitted(annotations, json!({}));
+            let unsupported = wanted.unsupported.len();
+            assert_eq!(
+                (times(&wanted), unsupported),
+                (fitting, reported),
+                "{annotations:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_affinity_has_the_time_of_the_cloud_and_another_time_is_reported() {
+        let affinity = |config: Value| {
+            let spec = json!({"sessionAffinity": "ClientIP", "sessionAffinityConfig": config});
+            let wanted = fitted(&[], spec);
+            (wanted.ports[0].settings.affinity, wanted.unsupported.len())
+        };
+        let only = Some(Duration::from_secs(10_800));
+        let time = |seconds: u32| json!({"clientIP": {"timeoutSeconds": seconds}});
+        assert_eq!(affinity(Value::Null), (only, 0));
+        assert_eq!(affinity(time(10_800)), (only, 0));
+        assert_eq!(affinity(time(60)), (only, 1));
+        assert_eq!(fitted(&[], json!({})).ports[0].settings.affinity, None);
+    }
+
+    #[test]
+    fn without_weights_all_backends_count_as_equal() {
+        let weight = |wanted: Wanted| wanted.ports[0].backends[0].weight;
+        let (_, all) = wanted(&[], json!({}));
+        assert_eq!(weight(all), 2, "the number of Pods on the node");
+        assert_eq!(weight(fitted(&[], json!({}))), 100);
+    }
+
+    #[test]
+    fn a_name_is_that_of_the_cloud_unless_one_is_requested() {
+        assert!(
+            fitted(&[], json!({}))
+                .creation()
+                .name
+                .starts_with("k8s-shop-web-")
+        );
+        let named = fitted(&[("name", "shop")], json!({}));
+        assert_eq!(named.creation().name, "shop");
+        assert!(!named.renames);
+    }
+}

@@ -13,6 +13,7 @@ use cloud_loadbalancer::commands::{self, Objects};
 use cloud_loadbalancer::dev::{BoxError, Dev};
 use cloud_loadbalancer::identity::ClusterId;
 use cloud_loadbalancer::provider::Provider;
+use cloud_loadbalancer::provider::elbv2;
 use cloud_loadbalancer::provider::memory::Cloud;
 use cloud_loadbalancer::provider::slb::{self, Slb};
 use cloud_loadbalancer::{NAME, Settings};
@@ -36,7 +37,7 @@ enum Command {
     /// Run the controller.
     Run(Box<Run>),
     /// Print the calls that the controller would make for a Service.
-    Plan(Plan),
+    Plan(Box<Plan>),
     /// Print the annotations of Services that this controller reads.
     Annotations,
     /// Run an API server, three nodes, a cloud in memory and the controller, and show the calls of the cloud.
@@ -50,6 +51,8 @@ enum ProviderName {
     Memory,
     /// Alibaba's RPC API for classic load balancers, which slbd has too.
     Slb,
+    /// Network load balancers by the Query API of Elastic Load Balancing.
+    Elbv2,
 }
 
 /// The options of `--provider=slb`.
@@ -82,6 +85,8 @@ struct Common {
     provider: ProviderName,
     #[command(flatten)]
     slb: SlbArguments,
+    #[command(flatten)]
+    elbv2: elbv2::Options,
     /// Leave Services without spec.loadBalancerClass to others: only those with the class reeve.dev/lb are served.
     #[arg(long)]
     no_default_class: bool,
@@ -169,6 +174,10 @@ impl Common {
         match self.provider {
             ProviderName::Memory => Ok(Arc::new(Cloud::default())),
             ProviderName::Slb => Ok(Arc::new(self.slb.provider()?)),
+            ProviderName::Elbv2 => {
+                let variable = |name: &str| std::env::var(name).ok();
+                Ok(Arc::new(self.elbv2.provider(variable, Clock::system())?))
+            }
         }
     }
 
@@ -185,7 +194,7 @@ impl Common {
 async fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(arguments) => run(*arguments).await,
-        Command::Plan(arguments) => plan(arguments).await,
+        Command::Plan(arguments) => plan(*arguments).await,
         Command::Annotations => print(&commands::annotations()),
         Command::Dev(arguments) => dev(arguments).await,
     };

@@ -18,6 +18,7 @@
 //! a label, so it has at most 63 letters, digits, `-`, `_` and `.`.
 
 mod abilities;
+pub mod elbv2;
 pub mod layer;
 pub mod memory;
 pub mod slb;

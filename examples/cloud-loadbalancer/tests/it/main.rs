@@ -8,6 +8,7 @@ mod crashes;
 mod defects;
 mod deletion;
 mod drift;
+mod elbv2;
 mod faults;
 mod nodes;
 mod readme;

@@ -1,0 +1,348 @@
+//! The controller as a process, killed with SIGKILL at each of its calls to moto, before and after the effect.
+//!
+//! moto makes a second load balancer of the same name, so nothing but the controller prevents one.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use cloud_loadbalancer::identity::{ClusterId, FINALIZER};
+use cloud_loadbalancer::provider::Provider;
+use cloud_loadbalancer::provider::elbv2::Elbv2;
+use futures::{StreamExt, stream};
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube_core::ResourceExt;
+use reeve_apiserver::{ApiServer, Serving};
+use reeve_controller::client::{Patch, optional};
+use reeve_controller::{Client, ObjectKey};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::proxy::{Point, Side};
+use super::{Account, Moto, REGION};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The histories that run at once: they mostly wait.
+const AT_ONCE: usize = 4;
+/// The calls without an effect: a kill after one is a kill before the next.
+const READS: &str = "Describe";
+/// Numbers the folders of this process.
+static WORLDS: AtomicUsize = AtomicUsize::new(0);
+
+/// A controller process, killed when this is dropped.
+struct Controller(Child);
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// An API server, and an account of moto behind a proxy. The test reads through another proxy.
+struct World {
+    _api: ApiServer,
+    _serving: Serving,
+    account: Account,
+    cloud: Elbv2,
+    client: Client,
+    /// The kubeconfig and the access key of the controller.
+    folder: PathBuf,
+    network: (String, String),
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl World {
+    async fn new(moto: &Arc<Moto>, point: Option<Point>) -> Self {
+        let api = ApiServer::builder().start().await.unwrap();
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let serving = api.serve(any).await.unwrap();
+        let client = Client::new(api.client());
+        let number = WORLDS.fetch_add(1, Ordering::Relaxed);
+        let mut account = moto.account(point).await;
+        let name = format!("elbv2-killed-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("kubeconfig"), serving.kubeconfig()).unwrap();
+        let key = "[default]\naws_access_key_id = id\naws_secret_access_key = secret\n";
+        std::fs::write(folder.join("key"), key).unwrap();
+        let world = Self {
+            folder,
+            cloud: account.direct().await,
+            network: account.network().await,
+            account,
+            _api: api,
+            _serving: serving,
+            client,
+        };
+        for number in 1..=2 {
+            let node: Node = serde_json::from_value(json!({
+                "metadata": { "name": format!("n{number}") },
+                "spec": { "providerID": format!("aws:///zone-1/i-{number}") },
+            }))
+            .unwrap();
+            world.client.create(&node).await.unwrap();
+        }
+        world
+    }
+
+    fn start(&self) -> Controller {
+        let (vpc, subnet) = &self.network;
+        let child = Command::new(env!("CARGO_BIN_EXE_ccm"))
+            .args(["run", "--cluster-id", "test", "--provider", "elbv2"])
+            .args([
+                "--elbv2-endpoint",
+                &format!("http://{}", self.account.proxy.address),
+            ])
+            .args(["--elbv2-region", REGION, "--elbv2-vpc", vpc])
+            .args(["--elbv2-subnets", subnet, "--elbv2-visible-within", "1"])
+            .arg("--elbv2-key-file")
+            .arg(self.folder.join("key"))
+            .arg("--kubeconfig")
+            .arg(self.folder.join("kubeconfig"))
+            .args(["--drift-period", "10"])
+            .args([
+                "--metrics-bind-address",
+                "0",
+                "--health-probe-bind-address",
+                "0",
+            ])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Controller(child.unwrap())
+    }
+
+    fn key() -> ObjectKey {
+        ObjectKey::namespaced("default", "web")
+    }
+
+    async fn service(&self) -> Option<Service> {
+        optional(self.client.get(&Self::key()).await).unwrap()
+    }
+
+    /// The number of load balancers of the cluster.
+    async fn balancers(&self) -> usize {
+        let cluster: ClusterId = "test".parse().unwrap();
+        let found = self.cloud.find(&cluster.tags()).await.unwrap();
+        if !found.is_empty() {
+            let service = self.service().await;
+            let held = service.is_some_and(|one| one.finalizers().contains(&FINALIZER.to_owned()));
+            assert!(held, "a load balancer whose Service has no finalizer");
+        }
+        found.len()
+    }
+
+    /// The ports of the listeners of the only load balancer, with the number of backends of each; and whether its name is
+    /// published.
+    async fn serves(&self) -> Option<(Vec<(u16, usize)>, bool)> {
+        let cluster: ClusterId = "test".parse().unwrap();
+        let mut found = self.cloud.find(&cluster.tags()).await.unwrap();
+        let one = found.pop().filter(|_| found.is_empty())?;
+        let groups = self.cloud.groups(&one.id).await.ok()?;
+        let mut ports = Vec::new();
+        for listener in self.cloud.listeners(&one.id).await.ok()? {
+            let of = |group: &&_| -> bool {
+                let group: &cloud_loadbalancer::model::Group = group;
+                group.id == listener.settings.group
+            };
+            let group = groups.iter().find(of)?;
+            ports.push((listener.key.port, group.backends.len()));
+        }
+        ports.sort_unstable();
+        let status = self.service().await?.status;
+        let ingress = status.and_then(|status| status.load_balancer?.ingress);
+        let names = ingress.into_iter().flatten().filter_map(|one| one.hostname);
+        Some((ports, names.eq([one.address.to_string()])))
+    }
+
+    async fn until(&self, ports: &[(u16, usize)]) {
+        let served = async || self.serves().await == Some((ports.to_vec(), true));
+        self.eventually(&format!("{ports:?}"), served).await;
+    }
+
+    async fn eventually(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
+        let until = Instant::now() + PATIENCE;
+        while !holds().await {
+            assert!(
+                Instant::now() < until,
+                "not {what}: {:?} of {} load balancers, calls {:?}",
+                self.serves().await,
+                self.balancers().await,
+                self.account.proxy.actions()
+            );
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    async fn create(&self) {
+        let service: Service = serde_json::from_value(json!({
+            "metadata": { "namespace": "default", "name": "web" },
+            "spec": {
+                "type": "LoadBalancer",
+                "selector": { "app": "web" },
+                "ports": [
+                    { "name": "a", "port": 80, "targetPort": 8080 },
+                    { "name": "b", "port": 81, "targetPort": 8081 },
+                ],
+            },
+        }))
+        .unwrap();
+        self.client.create(&service).await.unwrap();
+        self.until(&[(80, 2), (81, 2)]).await;
+    }
+
+    async fn delete(&self) {
+        self.client
+            .delete::<Service>(&Self::key(), &Default::default())
+            .await
+            .unwrap();
+        self.eventually("gone", async || self.service().await.is_none())
+            .await;
+        assert_eq!(self.balancers().await, 0, "a load balancer is left");
+        assert_eq!(self.account.target_groups().await, 0);
+    }
+
+    /// A Service from its creation to its end: two ports and two nodes, then a tag more, one port and one node less.
+    async fn life(&self) {
+        self.create().await;
+        let node = ObjectKey::cluster("n2");
+        let gone = self.client.delete::<Node>(&node, &Default::default()).await;
+        gone.unwrap();
+        let patch = Patch::merge(json!({
+            "metadata": { "annotations": { "lb.reeve.dev/tags": "team=shop" } },
+            "spec": { "ports": [{ "name": "a", "port": 80, "targetPort": 8080 }] },
+        }));
+        let patched = self.client.patch::<Service>(&Self::key(), patch).await;
+        patched.unwrap();
+        self.until(&[(80, 1)]).await;
+        self.delete().await;
+    }
+}
+
+/// One life, whose controller is killed when the call of `point` is held. Returns the actions of its calls, and whether the
+/// controller was killed.
+async fn history(moto: &Arc<Moto>, point: Option<Point>) -> (Vec<String>, bool) {
+    let world = World::new(moto, point).await;
+    let mut controller = world.start();
+    let mut life = Box::pin(world.life());
+    let killed = tokio::select! {
+        biased;
+        () = &mut life => false,
+        () = world.account.proxy.held() => true,
+    };
+    if killed {
+        drop(controller);
+        controller = world.start();
+        life.await;
+    }
+    drop(controller);
+    (world.account.proxy.actions(), killed)
+}
+
+/// Histories that are killed at each of these points. Returns how many were killed, and how many there are.
+async fn histories(
+    moto: &Arc<Moto>,
+    points: impl IntoIterator<Item = (Option<String>, usize, bool)>,
+) -> (usize, usize) {
+    let points: Vec<Point> = points
+        .into_iter()
+        .flat_map(|(action, skip, reads)| {
+            let sides: &[Side] = if reads {
+                &[Side::Before]
+            } else {
+                &[Side::Before, Side::After]
+            };
+            let point = move |side: &Side| Point {
+                action: action.clone(),
+                skip,
+                side: *side,
+            };
+            sides.iter().map(point).collect::<Vec<_>>()
+        })
+        .collect();
+    let all = points.len();
+    let killed = stream::iter(points)
+        .map(|point| async move { history(moto, Some(point)).await.1 })
+        .buffer_unordered(AT_ONCE)
+        .filter(|killed| std::future::ready(*killed))
+        .count()
+        .await;
+    eprintln!("{killed} of {all} histories with a kill");
+    (killed, all)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_controller_killed_at_a_call_of_each_kind_leaves_one_load_balancer_at_moto() {
+    let Some(moto) = Moto::start().await else {
+        return;
+    };
+    let (actions, _) = history(&moto, None).await;
+    let kinds: BTreeSet<String> = actions.into_iter().collect();
+    assert!(kinds.len() >= 17, "{kinds:?}");
+    let points = kinds.into_iter().map(|action| {
+        let reads = action.starts_with(READS);
+        (Some(action), 0, reads)
+    });
+    let (killed, all) = histories(&moto, points).await;
+    assert_eq!(killed, all);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it takes minutes: cargo test -p cloud-loadbalancer --test it killed_at_any_call_leaves_one -- --ignored"]
+async fn a_controller_killed_at_any_call_leaves_one_load_balancer_at_moto() {
+    let Some(moto) = Moto::start().await else {
+        return;
+    };
+    let (actions, _) = history(&moto, None).await;
+    let points = actions.iter().enumerate();
+    let points = points.map(|(number, action)| (None, number, action.starts_with(READS)));
+    let (killed, all) = histories(&moto, points).await;
+    // A history can have fewer calls than the first: it polls less.
+    assert!(
+        killed * 10 >= all * 9,
+        "{killed} of {all} histories with a kill"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_load_balancers_that_moto_made_for_one_service_one_is_left() {
+    let Some(moto) = Moto::start().await else {
+        return;
+    };
+    let point = Point {
+        action: Some("CreateLoadBalancer".to_owned()),
+        skip: 0,
+        side: Side::Late,
+    };
+    let world = World::new(&moto, Some(point)).await;
+    let controller = world.start();
+    let mut created = Box::pin(world.create());
+    tokio::select! {
+        biased;
+        () = &mut created => panic!("the creation is held"),
+        () = world.account.proxy.held() => {}
+    }
+    // The controller ends while its call is on the way. The next one creates the load balancer, and then the call arrives.
+    drop(controller);
+    let controller = world.start();
+    created.await;
+    let published = world.service().await.unwrap().status;
+    world.account.proxy.release();
+    let two = async || world.balancers().await == 2;
+    world.eventually("a second load balancer", two).await;
+    world.until(&[(80, 2), (81, 2)]).await;
+    // The one that was published stays.
+    assert_eq!(world.service().await.unwrap().status, published);
+    world.delete().await;
+    drop(controller);
+}
