@@ -290,7 +290,8 @@ fn affinity(service: &Service) -> Option<Duration> {
 }
 
 /// The health check. With `externalTrafficPolicy: Local` kube-proxy answers at `healthCheckNodePort` whether the node
-/// has Pods, so the load balancer notices a Pod that moves before this controller does.
+/// has Pods, so the load balancer notices a Pod that moves before this controller does. A UDP port has the probe of its
+/// protocol in any case.
 fn health_check(
     service: &Service,
     annotations: &Annotations,
@@ -304,15 +305,17 @@ fn health_check(
         .and_then(|port| u16::try_from(port).ok())
         .filter(|port| *port > 0);
     let default_path = if local.is_some() { "/healthz" } else { "/" };
-    let http = annotations.health_check_http.unwrap_or(local.is_some());
+    // Clouds refuse another probe at a UDP listener. It goes to the backend's own port: `healthCheckNodePort` is TCP.
+    let udp = protocol == Protocol::Udp;
+    let http = !udp && annotations.health_check_http.unwrap_or(local.is_some());
     let probe = match protocol {
+        Protocol::Udp => Probe::Udp,
         _ if http => Probe::Http {
             path: annotations
                 .health_check_path
                 .clone()
                 .unwrap_or_else(|| default_path.to_owned()),
         },
-        Protocol::Udp => Probe::Udp,
         _ => Probe::Tcp,
     };
     let seconds = Duration::from_secs;

@@ -11,6 +11,7 @@
 //! | throttling | calls in a second, with the time to wait |
 //! | stopped listeners | a new listener does not serve before it is started |
 //! | groups in use | are not deleted |
+//! | probes | of UDP at UDP listeners only, and no other there |
 //! | partial deletion | a deletion may remove the listeners and then fail: [`Cloud::fail_next_deletion`] |
 //! | request ids | in every error and in [`Cloud::calls`] |
 //!
@@ -367,6 +368,7 @@ impl Provider for Cloud {
     ) -> Answer<'a, ()> {
         self.run("set_listener", &id.0, move |state, _| {
             state.check_group(id, &settings.group)?;
+            State::check_probe(key, settings)?;
             state.listener(id, key)?.settings = settings.clone();
             Ok(())
         })

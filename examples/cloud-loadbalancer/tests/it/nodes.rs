@@ -1,7 +1,7 @@
 //! Backends: nodes that come, go and are excluded; Pods on nodes; Pods alone.
 
 use cloud_loadbalancer::backends::Readiness;
-use cloud_loadbalancer::model::{Backend, Probe};
+use cloud_loadbalancer::model::{Backend, Probe, Protocol};
 use cloud_loadbalancer::provider::{Error, Kind};
 use k8s_openapi::api::core::v1::Node;
 use reeve_controller::ObjectKey;
@@ -198,6 +198,49 @@ fn with_the_policy_local_nodes_with_pods_get_traffic_by_their_number() {
         assert_eq!(world.changes(), ["add_backends", "set_weights"]);
         running.end().await;
     });
+}
+
+#[test]
+fn a_udp_port_with_local_traffic_has_the_probe_of_its_protocol() {
+    for annotations in [json!({}), json!({"lb.reeve.dev/health-check": "http"})] {
+        run(async |world: World| {
+            let running = world.start().await;
+            let ports = json!([
+                {"name": "dns", "port": 53, "protocol": "UDP"},
+                {"name": "dns-tcp", "port": 53},
+            ]);
+            let service = json!({
+                "metadata": {"annotations": annotations},
+                "spec": {
+                    "externalTrafficPolicy": "Local", "healthCheckNodePort": 32000, "ports": ports,
+                },
+            });
+            world.service("dns", service).await;
+            let listening = async || {
+                let all = world.cloud.all();
+                all.first().map_or(0, |one| {
+                    one.listeners.iter().filter(|one| one.running).count()
+                })
+            };
+            world
+                .cluster
+                .eventually_eq("both listeners run", 2, listening)
+                .await;
+            for listener in &world.only("dns").await.listeners {
+                let check = &listener.settings.health_check;
+                let is = (&check.probe, check.port);
+                let healthz = Probe::Http {
+                    path: "/healthz".to_owned(),
+                };
+                let wanted = match listener.key.protocol {
+                    Protocol::Udp => (&Probe::Udp, None),
+                    _ => (&healthz, Some(32000)),
+                };
+                assert_eq!(is, wanted, "{}", listener.key);
+            }
+            running.end().await;
+        });
+    }
 }
 
 #[test]

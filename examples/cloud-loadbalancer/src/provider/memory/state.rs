@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use super::{Logged, Settings, address};
 use crate::model::{
     Address, AddressType, Backend, Create, Group, GroupId, InstanceCharge, Internet, LbId,
-    Listener, ListenerKey, ListenerSettings, LoadBalancer, State as LbState, Tags, TrafficCharge,
+    Listener, ListenerKey, ListenerSettings, LoadBalancer, Probe, Protocol, State as LbState, Tags,
+    TrafficCharge,
 };
 use crate::provider::{Error, Kind, Token};
 
@@ -305,6 +306,16 @@ impl State {
         }
     }
 
+    /// Refuses settings that a listener of this key cannot have.
+    pub(super) fn check_probe(key: ListenerKey, settings: &ListenerSettings) -> Result<(), Error> {
+        let udp = key.protocol == Protocol::Udp;
+        if udp == (settings.health_check.probe == Probe::Udp) {
+            return Ok(());
+        }
+        let message = format!("{key} cannot have {:?}", settings.health_check.probe);
+        Err(Error::new(Kind::Invalid, "InvalidHealthCheck", message))
+    }
+
     pub(super) fn change_backends(
         &mut self,
         id: &LbId,
@@ -339,6 +350,7 @@ impl State {
         settings: &ListenerSettings,
     ) -> Result<(), Error> {
         self.check_group(id, &settings.group)?;
+        Self::check_probe(key, settings)?;
         let listeners = &mut self.active(id)?.listeners;
         let taken = |one: &Listener| {
             one.key.port == key.port && one.key.protocol.shares_ports_with(key.protocol)
