@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Service;
 
-use crate::identity::{NOTE_ANNOTATION, PREFIX};
+use crate::identity::{NOTE_ANNOTATION, PREFIX, TAG_PREFIX};
 use crate::model::{
     AddressType, InstanceCharge, IpVersion, LbId, Protocol, Scheduler, Tags, TrafficCharge,
 };
@@ -161,7 +161,7 @@ impl Annotations {
             "bandwidth" => self.bandwidth = Some(number(value, 1, 5000)?),
             "delete-protection" => self.delete_protection = Some(on(value)?),
             "modification-protection" => self.modification_protection = Some(on(value)?),
-            "tags" => self.tags = pairs(value)?,
+            "tags" => self.tags = tags(value)?,
             "reuse" => self.reuse = Some(LbId(text(value, 128)?)),
             "override-listeners" => self.override_listeners = truth(value)?,
             "preserve-on-delete" => self.preserve_on_delete = truth(value)?,
@@ -258,6 +258,15 @@ fn pairs(value: &str) -> Result<BTreeMap<String, String>, String> {
         .collect()
 }
 
+/// Tags of people. Those of the controller say whose a load balancer is, and what is deleted with a Service.
+fn tags(value: &str) -> Result<Tags, String> {
+    let tags = pairs(value)?;
+    match tags.keys().find(|key| key.starts_with(TAG_PREFIX)) {
+        Some(key) => Err(format!("the controller alone sets tags such as {key:?}")),
+        None => Ok(tags),
+    }
+}
+
 fn protocols(value: &str) -> Result<BTreeMap<u16, Protocol>, String> {
     let mut all = BTreeMap::new();
     for item in items(value) {
@@ -350,6 +359,11 @@ mod tests {
             ("bandwidth", "0", "\"0\" is no number from 1 to 5000"),
             ("bandwidth", "5001", "\"5001\" is no number from 1 to 5000"),
             ("tags", "team", "\"team\" is not of the form key=value"),
+            (
+                "tags",
+                "team=shop,reeve.dev/service-uid=u",
+                "the controller alone sets tags such as \"reeve.dev/service-uid\"",
+            ),
             (
                 "protocol-ports",
                 "443",

@@ -117,6 +117,7 @@ async fn remove(
         let described = find::describe(provider, &id).await?;
         own.extend(described.filter(|one| owner.owns(one)));
     }
+    own.retain(|one| Some(&one.id) != annotations.reuse.as_ref());
     for balancer in own {
         let verb = if annotations.preserve_on_delete {
             "untag"

@@ -25,6 +25,8 @@ pub const HASH_LABEL: &str = "lb.reeve.dev/hash";
 /// The annotation with [`Note`], in JSON.
 pub const NOTE_ANNOTATION: &str = "lb.reeve.dev/state";
 
+/// The prefix of the controller's tags. A Service cannot set such tags itself.
+pub const TAG_PREFIX: &str = "reeve.dev/";
 /// The tag with the id of the cluster.
 pub const CLUSTER_TAG: &str = "reeve.dev/cluster";
 /// The tag with the uid of the Service.

@@ -29,18 +29,22 @@ impl LoadBalancers {
     ) -> Result<Outcome, reconcile::Error> {
         let (annotations, _) = Annotations::parse(&request.service);
         let recorded = request.recorded();
-        let own = self
-            .owned(request, recorded.iter().chain(&request.note.retired))
-            .await?;
-        if rest == Rest::FinalizerIfFound && own.is_empty() {
-            return Ok(Outcome::done());
-        }
         let mut reused = request.note.reused.clone();
         reused.extend(
             annotations
                 .reuse
                 .filter(|id| !request.note.reused.contains(id)),
         );
+        let own = self
+            .owned(
+                request,
+                recorded.iter().chain(&request.note.retired),
+                &reused,
+            )
+            .await?;
+        if rest == Rest::FinalizerIfFound && own.is_empty() {
+            return Ok(Outcome::done());
+        }
         for id in &reused {
             self.clear(request, id).await?;
         }
@@ -66,11 +70,13 @@ impl LoadBalancers {
         Ok(Outcome::done())
     }
 
-    /// The own load balancers: those with the tags, and of `ids` those that a search does not show.
+    /// The own load balancers: those with the tags, and of `ids` those that a search does not show. Those of `reused` stay,
+    /// whatever tags people gave them.
     async fn owned(
         &self,
         request: &RequestContext,
         ids: impl Iterator<Item = &LbId>,
+        reused: &[LbId],
     ) -> Result<Vec<LoadBalancer>, reconcile::Error> {
         let provider = &*self.provider;
         let found = find::all_of(provider, &request.owner).await;
@@ -83,6 +89,7 @@ impl LoadBalancers {
             let described = described.map_err(Failures::into_error)?;
             own.extend(described.filter(|one| request.owner.owns(one)));
         }
+        own.retain(|one| !reused.contains(&one.id));
         Ok(own)
     }
 
@@ -159,7 +166,8 @@ impl LoadBalancers {
             return Ok((note, None));
         }
         let (annotations, _) = Annotations::parse(&request.service);
-        let own = self.owned(request, note.retired.iter()).await?;
+        let stay = &request.note.reused;
+        let own = self.owned(request, note.retired.iter(), stay).await?;
         note.retired.clear();
         for balancer in &own {
             if self

@@ -72,7 +72,7 @@ pub const TABLE: &[Row] = &[
     row(
         "tags",
         "`key=value,…`",
-        "further tags, which are added and never removed",
+        "further tags, which are added and never removed; not those of the controller, `reeve.dev/…`",
     ),
     row(
         "reuse",

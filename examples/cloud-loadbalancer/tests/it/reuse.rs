@@ -1,5 +1,6 @@
 //! Load balancers that people made and Services use.
 
+use cloud_loadbalancer::identity::Owner;
 use cloud_loadbalancer::model::{
     AddressType, Create, Fixed, GroupId, HealthCheck, IpVersion, LbId, ListenerKey,
     ListenerSettings, Probe, Scheduler,
@@ -175,6 +176,26 @@ fn a_load_balancer_of_another_service_is_not_reused() {
             note.contains("can not reuse load balancer lb-1: a controller created it"),
             "{note}"
         );
+        running.end().await;
+    });
+}
+
+#[test]
+fn a_reused_load_balancer_that_got_the_tags_of_its_service_is_not_deleted_with_it() {
+    run(async |world: World| {
+        let id = by_hand(&world, "shared", IpVersion::Ipv4).await;
+        let running = world.start().await;
+        let service = world.service("web", reuse(&id)).await;
+        until_ports(&world, &id, &[22, 80]).await;
+        world.quiet().await;
+        let owner = Owner::of(&world.settings.cluster, &service);
+        world.cloud.tag(&id, &owner.tags()).await.unwrap();
+        world.delete::<Service>(&key("web")).await;
+        world
+            .cluster
+            .eventually("web is gone", async || world.get("web").await.is_none())
+            .await;
+        assert_eq!(ports(&world, &id), [22]);
         running.end().await;
     });
 }
