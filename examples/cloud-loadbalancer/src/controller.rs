@@ -1,14 +1,11 @@
 //! The reconciler: it reads a Service from the cache, decides what to do ([`intent`](crate::intent)), and does it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use parking_lot::Mutex;
 use reeve_controller::{Context, ObjectKey, Outcome, Reconciler, Request, client, reconcile};
-use tokio::time::Instant;
 
 use crate::annotations::Annotations;
 use crate::applier::Failures;
@@ -20,6 +17,7 @@ use crate::identity::{Note, Owner};
 use crate::intent::{Intent, intent};
 use crate::metrics::Metrics;
 use crate::provider::Provider;
+use crate::recall::Recall;
 use crate::settings::Settings;
 
 /// The name of the index of EndpointSlices by their Service.
@@ -34,8 +32,7 @@ pub(crate) struct LoadBalancers {
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) settings: Settings,
     pub(crate) metrics: Metrics,
-    /// The time of the last full comparison by Service. A restart begins with one of each.
-    pub(crate) compared: Mutex<HashMap<ObjectKey, Instant>>,
+    pub(crate) recall: Recall,
 }
 
 /// The nodes and EndpointSlices of a Service.
@@ -126,13 +123,14 @@ impl Reconciler for LoadBalancers {
     type Error = reconcile::Error;
 
     async fn reconcile(&self, ctx: Context, key: Request) -> Result<Outcome, reconcile::Error> {
+        self.recall.begin();
         let Some(service) = ctx.lister::<Service>()?.get(&key)? else {
-            self.compared.lock().remove(&key);
+            self.recall.forget(&key);
             return Ok(Outcome::done());
         };
         let intent = intent(&service, self.settings.default_class);
         if intent == Intent::Ignore {
-            self.compared.lock().remove(&key);
+            self.recall.forget(&key);
             return Ok(Outcome::done());
         }
         let note = Note::of(&service, ctx.clock().now());

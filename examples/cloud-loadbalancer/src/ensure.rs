@@ -8,13 +8,10 @@
 //! 4. the plan is carried out: the next process compares in full, since no hash is stored;
 //! 5. the status and the hash are stored.
 
-use std::ops::ControlFlow::{self, Break, Continue};
-use std::time::Duration;
-
 use k8s_openapi::api::core::v1::LoadBalancerIngress;
 use reeve_controller::{Outcome, finalizer, reconcile};
 use serde_json::json;
-use tokio::time::Instant;
+use std::ops::ControlFlow::{self, Break, Continue};
 
 use crate::annotations::Annotations;
 use crate::applier::{Failures, apply};
@@ -155,9 +152,8 @@ impl LoadBalancers {
         let now = request.ctx.clock().now();
         let window = self.provider.visible_within();
         let mut note = request.note.clone();
-        if let Some(at) = note.mismatched {
-            let waited = Duration::try_from(now.duration_since(at)).unwrap_or_default();
-            if waited < window {
+        if note.mismatched.is_some() {
+            if self.recall.since_refusal(&request.key) < window {
                 return Ok(Break(Outcome::requeue_after(POLL)));
             }
             // The load balancer of the earlier creation is gone: a search would show it.
@@ -173,11 +169,15 @@ impl LoadBalancers {
         request.claim(note.clone()).await?;
         request.normal("EnsuringLoadBalancer", "Create", "Ensuring load balancer");
         let token = request.owner.token(note.generation);
-        let created = self.provider.create(&token, &wanted.creation()).await;
+        let created = {
+            let _sent = self.recall.creates(&request.key);
+            self.provider.create(&token, &wanted.creation()).await
+        };
         let id = match created {
             Ok(id) => id,
             Err(error) if error.kind == Kind::TokenReused => {
                 note.mismatched = Some(now);
+                self.recall.refused(&request.key);
                 request.claim(note).await?;
                 return Ok(Break(Outcome::requeue_after(POLL)));
             }
@@ -194,13 +194,6 @@ impl LoadBalancers {
             Some(balancer) => Continue(Box::new(balancer)),
             None => Break(Outcome::requeue_after(POLL)),
         })
-    }
-
-    /// Whether a full comparison is due.
-    fn is_due(&self, request: &RequestContext) -> bool {
-        let compared = self.compared.lock();
-        let last = compared.get(&request.key);
-        last.is_none_or(|last| last.elapsed() >= self.settings.drift_period)
     }
 
     /// Brings an active load balancer to the wanted state, and stores the result.
@@ -229,7 +222,8 @@ impl LoadBalancers {
             .iter()
             .any(|port| !groups.iter().any(|group| group.name == port.settings.name));
         let applied = request.hash() == Some(&hash);
-        let full = !applied || group_missing || self.is_due(request);
+        let due = self.recall.is_due(&request.key, self.settings.drift_period);
+        let full = !applied || group_missing || due;
         let surplus = full && self.remove_surplus(request, balancer).await?;
         let listeners = if full {
             Some(provider.listeners(id).await.map_err(failed("listeners"))?)
@@ -246,6 +240,8 @@ impl LoadBalancers {
             for notice in &plan.notices {
                 request.warning(notice.reason(), "Ensure", notice.to_string());
             }
+            // Also if the Service is changed back to what was applied last: a part of this plan may be made by then.
+            self.recall.compares(&request.key);
         }
         let result = apply(provider, id, &plan).await;
         let serves = result.as_ref().err().is_none_or(Failures::leaves_listeners);
@@ -256,15 +252,6 @@ impl LoadBalancers {
             false
         };
         result.map_err(Failures::into_error)?;
-        if full {
-            self.compared
-                .lock()
-                .insert(request.key.clone(), Instant::now());
-        }
-        if surplus {
-            // The next comparison is a full one too.
-            self.compared.lock().remove(&request.key);
-        }
         let valid = wanted.problems.is_empty();
         let stored = request.hash().map(str::to_owned);
         let next = if valid {
@@ -279,6 +266,10 @@ impl LoadBalancers {
                 hash: next.as_deref(),
             };
             request.mark(marks, note).await?;
+        }
+        // With a surplus, the next comparison is a full one too.
+        if full && !surplus {
+            self.recall.compared(&request.key);
         }
         if published || (!applied && valid) {
             let text = format!("Ensured load balancer [{id}]");

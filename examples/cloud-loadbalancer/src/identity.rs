@@ -2,7 +2,6 @@
 //! the state annotation on the Service. None of them uses a name that another Service can have later, only its uid.
 
 use std::fmt;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Service;
@@ -73,7 +72,9 @@ pub struct Note {
     /// answers a token that it has seen with the id of the first creation, though that load balancer is gone.
     #[serde(skip_serializing_if = "is_zero")]
     pub generation: u32,
-    /// The time of the last creation whose result is not known yet.
+    /// The time of the last decision to create a load balancer, while its result is not known.
+    /// [`Provider::visible_within`](crate::provider::Provider::visible_within) is not counted from it, but from the moment
+    /// from which no process can send the creation any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creating: Option<Timestamp>,
     /// The time at which the cloud knew the token with other settings: an earlier creation took effect, and the search by
@@ -259,7 +260,7 @@ impl fmt::Display for PortName {
 // === impl Note ===
 
 impl Note {
-    /// The note of `service`. One that cannot be read counts as a creation at `now`, the most careful reading.
+    /// The note of `service`. One that cannot be read counts as a creation, the most careful reading.
     #[must_use]
     pub fn of(service: &Service, now: Timestamp) -> Self {
         let annotations = service.metadata.annotations.as_ref();
@@ -270,16 +271,6 @@ impl Note {
             creating: Some(now),
             ..Self::default()
         })
-    }
-
-    /// The time until the search by tags shows the load balancer of a creation whose result is not known; `None` if
-    /// there is no such creation, or the search would show it by now.
-    #[must_use]
-    pub fn unsettled(&self, now: Timestamp, visible_within: Duration) -> Option<Duration> {
-        let since = Duration::try_from(now.duration_since(self.creating?)).unwrap_or_default();
-        visible_within
-            .checked_sub(since)
-            .filter(|left| !left.is_zero())
     }
 
     /// The text of the annotation.

@@ -35,19 +35,19 @@ mod orphans;
 mod pace;
 pub mod plan;
 pub mod provider;
+mod recall;
 mod remove;
 mod settings;
 mod surplus;
 mod watches;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use parking_lot::Mutex;
 use reeve_controller::cache::View;
 use reeve_controller::{Controller, Event, Manager, Runnable, handler, manager};
 use reeve_workqueue::{ItemExponentialFailure, LOW_PRIORITY};
@@ -59,6 +59,7 @@ use orphans::Orphans;
 use pace::Pace;
 use provider::Provider;
 use provider::layer::Layered;
+use recall::Recall;
 pub use settings::Settings;
 
 /// The name of the controller in logs, metrics and Events, and of its Lease.
@@ -154,7 +155,7 @@ fn watching(
             provider,
             settings,
             metrics,
-            compared: Mutex::new(HashMap::new()),
+            recall: Recall::default(),
         })?;
     Ok(controller)
 }

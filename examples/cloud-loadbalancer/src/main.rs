@@ -71,7 +71,7 @@ struct SlbArguments {
     #[arg(long, value_name = "FILE")]
     slb_ca_file: Option<PathBuf>,
     /// The seconds until a search shows a load balancer whose creation was not answered.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     slb_visible_within: u64,
 }
 
@@ -316,6 +316,18 @@ mod tests {
             assert!(error.contains(file), "{error}");
         }
         std::fs::remove_file(&key).unwrap();
+    }
+
+    #[test]
+    fn a_creation_without_an_answer_needs_time_to_be_found() {
+        let arguments = |seconds| {
+            let seconds = format!("--slb-visible-within={seconds}");
+            Arguments::try_parse_from(["ccm", "run", "--cluster-id=c", &seconds])
+        };
+        for refused in ["0", "3601", "-1"] {
+            assert!(arguments(refused).is_err(), "{refused}");
+        }
+        assert!(arguments("1").is_ok());
     }
 
     #[test]

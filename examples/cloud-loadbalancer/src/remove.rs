@@ -57,15 +57,14 @@ impl LoadBalancers {
         if waits {
             return Ok(Outcome::requeue_after(POLL));
         }
-        let now = request.ctx.clock().now();
-        if let Some(left) = request.note.unsettled(now, self.provider.visible_within()) {
+        if let Some(left) = self.unsettled(request, &request.note) {
             return Ok(Outcome::requeue_after(left));
         }
         if rest != Rest::Marks && !finalizer::is_deleting(&request.service) {
             request.publish(&[]).await?;
         }
         request.release(rest != Rest::Marks).await?;
-        self.compared.lock().remove(&request.key);
+        self.recall.forget(&request.key);
         request.normal("DeletedLoadBalancer", "Delete", "Deleted load balancer");
         Ok(Outcome::done())
     }
@@ -91,6 +90,12 @@ impl LoadBalancers {
         }
         own.retain(|one| !reused.contains(&one.id));
         Ok(own)
+    }
+
+    /// The time until a search would show the load balancer of a creation of `note` whose result is not known.
+    fn unsettled(&self, request: &RequestContext, note: &Note) -> Option<Duration> {
+        let window = self.provider.visible_within();
+        self.recall.unsettled(&request.key, note, window)
     }
 
     /// Takes the listeners and groups of this Service off a load balancer that stays.
@@ -177,8 +182,7 @@ impl LoadBalancers {
                 note.retired.push(balancer.id.clone());
             }
         }
-        let now = request.ctx.clock().now();
-        let unsettled = note.unsettled(now, self.provider.visible_within());
+        let unsettled = self.unsettled(request, &note);
         if unsettled.is_none() {
             note.creating = None;
         }

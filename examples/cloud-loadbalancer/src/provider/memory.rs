@@ -83,18 +83,24 @@ struct Inner {
 
 // === impl Settings ===
 
+impl Settings {
+    /// 20 ms a call, 3 s for a load balancer, 10 s until a search shows it, unique names, 40 backends a call, 1,000 load
+    /// balancers, no limit of calls.
+    pub const DEFAULT: Self = Self {
+        latency: Duration::from_millis(20),
+        provisioning: Duration::from_secs(3),
+        lag: Duration::from_secs(10),
+        unique_names: true,
+        backends_per_call: 40,
+        balancers: 1000,
+        calls_per_second: None,
+        first_address: Ipv4Addr::new(203, 0, 113, 0),
+    };
+}
+
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            latency: Duration::from_millis(20),
-            provisioning: Duration::from_secs(3),
-            lag: Duration::from_secs(10),
-            unique_names: true,
-            backends_per_call: 40,
-            balancers: 1000,
-            calls_per_second: None,
-            first_address: Ipv4Addr::new(203, 0, 113, 0),
-        }
+        Self::DEFAULT
     }
 }
 

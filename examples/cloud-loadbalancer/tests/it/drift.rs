@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cloud_loadbalancer::Settings;
-use cloud_loadbalancer::provider::Provider;
+use cloud_loadbalancer::provider::{Error, Kind, Provider};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -28,6 +28,28 @@ fn changes_by_hand_are_repaired_within_the_period() {
         sleep(Duration::from_secs(670)).await;
         let repaired = world.served("web", &[80]).await.unwrap();
         assert_eq!(repaired.about.spec, "slb.s2.small");
+        running.end().await;
+    });
+}
+
+#[test]
+fn a_change_that_fails_halfway_and_is_taken_back_leaves_nothing_of_it() {
+    run(async |world: World| {
+        let running = world.start().await;
+        let before = json!({"spec": "slb.s1.small", "bandwidth": "5"});
+        world.service("web", json!({})).await;
+        world.annotate("web", before.clone()).await;
+        world.until_served("web", &[80]).await;
+        world.quiet().await;
+        let refusal = Error::new(Kind::Invalid, "InvalidSpec", "there is no such size");
+        world.cloud.refuse("set_spec", Some(refusal));
+        let change = json!({"spec": "slb.s2.small", "bandwidth": "50"});
+        world.annotate("web", change).await;
+        world.until_reason("web", "SyncLoadBalancerFailed").await;
+        assert_eq!(world.only("web").await.about.internet.bandwidth, 50);
+        world.annotate("web", before).await;
+        world.quiet().await;
+        assert_eq!(world.only("web").await.about.internet.bandwidth, 5);
         running.end().await;
     });
 }
