@@ -7,7 +7,7 @@
 use crate::desired::{Wanted, WantedPort};
 use crate::model::{
     AddressType, Backend, Group, GroupId, Internet, IpVersion, Listener, ListenerSettings,
-    LoadBalancer, NewGroup,
+    LoadBalancer, NewGroup, State,
 };
 use crate::plan::{Action, GroupRef, Notice, Plan};
 
@@ -32,6 +32,9 @@ pub fn diff(wanted: &Wanted, remote: &Remote, per_call: usize) -> Plan {
     plan.notices.extend(problems.map(Notice::Problem));
     let unsupported = wanted.unsupported.iter().cloned();
     plan.notices.extend(unsupported.map(Notice::Unsupported));
+    if let state @ (State::Inactive | State::Locked) = remote.balancer.state {
+        plan.notices.push(Notice::NotServing(state));
+    }
     let listeners = remote.listeners.as_ref();
     let Some(listeners) = listeners.filter(|_| wanted.problems.is_empty()) else {
         for port in &wanted.ports {

@@ -23,7 +23,7 @@ use crate::diff::{Remote, diff};
 use crate::find::{self, Found, Reused};
 use crate::hash;
 use crate::identity::{FINALIZER, Note};
-use crate::model::{Address, LbId, LoadBalancer, Protocol, State};
+use crate::model::{Address, LbId, LoadBalancer, Protocol};
 use crate::provider::Kind;
 use crate::surplus;
 
@@ -47,10 +47,10 @@ impl LoadBalancers {
         };
         match step {
             Break(outcome) => Ok(outcome),
-            Continue(balancer) if balancer.state != State::Active => {
-                Ok(Outcome::requeue_after(POLL))
-            }
-            Continue(balancer) => self.compare(request, &balancer, sources).await,
+            Continue(balancer) => match self.waits_for(request, &balancer) {
+                Some(wait) => Ok(Outcome::requeue_after(wait)),
+                None => self.compare(request, &balancer, sources).await,
+            },
         }
     }
 
@@ -100,7 +100,10 @@ impl LoadBalancers {
         let found = find::own(&*self.provider, &request.owner, recorded.as_ref()).await;
         let balancer = match found.map_err(Failures::into_error)? {
             Found::One(balancer) => balancer,
-            Found::Deleting(_) => return Ok(Break(Outcome::requeue_after(POLL))),
+            Found::Deleting(balancer) => {
+                let wait = self.waits_for(request, &balancer);
+                return Ok(Break(Outcome::requeue_after(wait.unwrap_or(POLL))));
+            }
             Found::Many(ids) if !self.provider.abilities().tokens => {
                 let Some(id) = surplus::keep(&ids) else {
                     return Ok(Break(Outcome::requeue_after(POLL)));
@@ -166,6 +169,7 @@ impl LoadBalancers {
             note.generation += 1;
         }
         note.creating = Some(now);
+        self.recall.waits_for_none(&request.key);
         request.claim(note.clone()).await?;
         request.normal("EnsuringLoadBalancer", "Create", "Ensuring load balancer");
         let token = request.owner.token(note.generation);

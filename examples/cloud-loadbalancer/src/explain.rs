@@ -61,7 +61,9 @@ async fn ensure(
             let recorded = recorded(service);
             match find::own(provider, &wanted.owner, recorded.as_ref()).await? {
                 Found::One(balancer) => balancer,
-                Found::Deleting(id) => return Ok(format!("load balancer {id} is being deleted\n")),
+                Found::Deleting(balancer) => {
+                    return Ok(format!("load balancer {} is being deleted\n", balancer.id));
+                }
                 Found::Many(ids) => {
                     let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
                     return Ok(format!("has several load balancers: {}\n", ids.join(", ")));

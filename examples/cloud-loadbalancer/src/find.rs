@@ -19,7 +19,7 @@ pub(crate) enum Found {
     /// This one.
     One(Box<LoadBalancer>),
     /// It is being deleted.
-    Deleting(LbId),
+    Deleting(Box<LoadBalancer>),
     /// More than one, none of them recorded.
     Many(Vec<LbId>),
 }
@@ -51,10 +51,11 @@ pub(crate) async fn own(
 }
 
 fn one(balancer: LoadBalancer) -> Found {
+    let balancer = Box::new(balancer);
     if balancer.state == State::Deleting {
-        Found::Deleting(balancer.id)
+        Found::Deleting(balancer)
     } else {
-        Found::One(Box::new(balancer))
+        Found::One(balancer)
     }
 }
 

@@ -39,6 +39,7 @@ mod recall;
 mod remove;
 mod settings;
 mod surplus;
+mod waiting;
 mod watches;
 
 use std::collections::BTreeSet;

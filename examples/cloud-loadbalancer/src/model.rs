@@ -76,6 +76,11 @@ pub enum State {
     Pending,
     /// It serves.
     Active,
+    /// It carries no traffic, since it was switched off, or since it is being set up in a cloud that does not distinguish the
+    /// two. In the first case it accepts changes.
+    Inactive,
+    /// The cloud has locked it, as for an unpaid bill. It refuses changes until people act.
+    Locked,
     /// It is being deleted. It refuses changes.
     Deleting,
 }
@@ -342,6 +347,20 @@ impl fmt::Display for Address {
 impl fmt::Display for GroupId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+// === impl State ===
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pending => "pending",
+            Self::Active => "active",
+            Self::Inactive => "inactive",
+            Self::Locked => "locked",
+            Self::Deleting => "deleting",
+        })
     }
 }
 

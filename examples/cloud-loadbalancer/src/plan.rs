@@ -5,7 +5,7 @@ use std::fmt;
 use crate::annotations::Problem;
 use crate::model::{
     Backend, GroupId, InstanceCharge, Internet, ListenerKey, ListenerSettings, NewGroup, Protocol,
-    Tags, TrafficCharge,
+    State, Tags, TrafficCharge,
 };
 
 /// A group: one that exists, or one that the plan creates.
@@ -65,6 +65,8 @@ pub enum Notice {
     Conflict(ListenerKey),
     /// A port without backends.
     NoBackends(ListenerKey),
+    /// A load balancer that carries no traffic: [`State::Inactive`] or [`State::Locked`].
+    NotServing(State),
 }
 
 /// The ordered actions and the notices.
@@ -212,6 +214,7 @@ impl Notice {
             Self::Unsupported(_) => "UnsupportedSetting",
             Self::Conflict(_) => "ListenerConflict",
             Self::NoBackends(_) => "UnAvailableLoadBalancer",
+            Self::NotServing(_) => "LoadBalancerNotServing",
         }
     }
 }
@@ -237,6 +240,13 @@ impl fmt::Display for Notice {
                 )
             }
             Self::NoBackends(key) => write!(f, "there are no available backends for {key}"),
+            Self::NotServing(State::Locked) => f.write_str(
+                "the cloud has locked the load balancer, which refuses changes until the cause is mended",
+            ),
+            Self::NotServing(state) => write!(
+                f,
+                "the load balancer is {state} and carries no traffic; switch it on in the console"
+            ),
         }
     }
 }

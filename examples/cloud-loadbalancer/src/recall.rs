@@ -3,7 +3,7 @@
 //! All are of the monotonic clock: a clock of the day that is set back or forward lengthens no wait and shortens none. A
 //! restart forgets them, which is safe: the next process compares every Service in full, and its waits begin again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use reeve_controller::ObjectKey;
 use tokio::time::Instant;
 
 use crate::identity::Note;
+use crate::model::LbId;
 
 /// The times of all Services.
 #[derive(Debug, Default)]
@@ -29,6 +30,8 @@ struct Times {
     sent: Option<Instant>,
     /// The first refusal of the token of a creation.
     mismatched: Option<Instant>,
+    /// The begin of each wait for a load balancer that refuses changes.
+    waits: BTreeMap<LbId, Instant>,
 }
 
 /// A creation that may be on its way to the cloud, until this is dropped: also by a reconcile that is given up.
@@ -102,6 +105,23 @@ impl Recall {
             *times.mismatched.get_or_insert_with(Instant::now)
         });
         first.elapsed()
+    }
+
+    /// The time since the first look at a load balancer in this wait for it.
+    pub(crate) fn waited(&self, key: &ObjectKey, id: &LbId) -> Duration {
+        let now = Instant::now();
+        let first = self.with(key, |times| *times.waits.entry(id.clone()).or_insert(now));
+        first.elapsed()
+    }
+
+    /// The wait for a load balancer is over.
+    pub(crate) fn waited_for(&self, key: &ObjectKey, id: &LbId) {
+        self.with(key, |times| times.waits.remove(id));
+    }
+
+    /// No load balancer is waited for: those that were are gone.
+    pub(crate) fn waits_for_none(&self, key: &ObjectKey) {
+        self.with(key, |times| times.waits.clear());
     }
 
     fn with<T>(&self, key: &ObjectKey, read: impl FnOnce(&mut Times) -> T) -> T {

@@ -16,7 +16,7 @@ use crate::diff::removal;
 use crate::find;
 use crate::identity::{CLUSTER_TAG, Note, SERVICE_TAG, UID_TAG};
 use crate::intent::Rest;
-use crate::model::{LbId, LoadBalancer, State};
+use crate::model::{LbId, LoadBalancer};
 use crate::provider::Error;
 
 // === impl LoadBalancers ===
@@ -48,14 +48,15 @@ impl LoadBalancers {
         for id in &reused {
             self.clear(request, id).await?;
         }
-        let mut waits = false;
+        let mut waits = None;
         for balancer in &own {
-            waits |= self
+            let wait = self
                 .remove_own(request, balancer, annotations.preserve_on_delete)
                 .await?;
+            waits = waits.into_iter().chain(wait).min();
         }
-        if waits {
-            return Ok(Outcome::requeue_after(POLL));
+        if let Some(wait) = waits {
+            return Ok(Outcome::requeue_after(wait));
         }
         if let Some(left) = self.unsettled(request, &request.note) {
             return Ok(Outcome::requeue_after(left));
@@ -113,15 +114,16 @@ impl LoadBalancers {
         applied.map_err(Failures::into_error)
     }
 
-    /// Begins the deletion of an own load balancer, or gives it up. Returns whether it will be gone later.
+    /// Begins the deletion of an own load balancer, or gives it up. Returns the time until the next look at one that will be
+    /// gone later.
     pub(crate) async fn remove_own(
         &self,
         request: &RequestContext,
         balancer: &LoadBalancer,
         preserve: bool,
-    ) -> Result<bool, reconcile::Error> {
-        if balancer.state != State::Active {
-            return Ok(true);
+    ) -> Result<Option<Duration>, reconcile::Error> {
+        if let Some(wait) = self.waits_for(request, balancer) {
+            return Ok(Some(wait));
         }
         let (provider, id) = (&*self.provider, &balancer.id);
         let failed =
@@ -137,7 +139,7 @@ impl LoadBalancers {
                 format!("Deleting load balancer [{id}]"),
             );
             provider.delete(id).await.map_err(failed("delete"))?;
-            return Ok(true);
+            return Ok(Some(POLL));
         }
         if balancer.modification_protection {
             let set = provider.set_modification_protection(id, false).await;
@@ -149,7 +151,7 @@ impl LoadBalancers {
         let text =
             format!("Load balancer [{id}] stays, with its listeners, and is not managed any more");
         request.warning("PreservedOnDelete", "Delete", text);
-        Ok(false)
+        Ok(None)
     }
 
     /// After a change between an own and a reused load balancer: removes what the Service left behind. Returns the note
@@ -174,23 +176,23 @@ impl LoadBalancers {
         let stay = &request.note.reused;
         let own = self.owned(request, note.retired.iter(), stay).await?;
         note.retired.clear();
+        let mut waits = None;
         for balancer in &own {
-            if self
+            let wait = self
                 .remove_own(request, balancer, annotations.preserve_on_delete)
-                .await?
-            {
+                .await?;
+            if wait.is_some() {
                 note.retired.push(balancer.id.clone());
             }
+            waits = waits.into_iter().chain(wait).min();
+        }
+        if waits.is_none() {
+            self.recall.waits_for_none(&request.key);
         }
         let unsettled = self.unsettled(request, &note);
         if unsettled.is_none() {
             note.creating = None;
         }
-        let wait = if note.retired.is_empty() {
-            unsettled
-        } else {
-            Some(POLL)
-        };
-        Ok((note, wait))
+        Ok((note, waits.or(unsettled)))
     }
 }

@@ -36,7 +36,8 @@ impl LoadBalancers {
         for other in all.map_err(Failures::into_error)? {
             if other.id != kept.id {
                 // It has no address that anyone knows: the status never had another than that of the recorded one.
-                left |= self.remove_own(request, &other, false).await?;
+                let wait = self.remove_own(request, &other, false).await?;
+                left |= wait.is_some();
             }
         }
         Ok(left)

@@ -5,6 +5,7 @@
 //! | idempotency tokens | for a day a token answers with its first load balancer, though that be gone; other settings are [`Kind::TokenReused`](super::Kind::TokenReused) |
 //! | names are unique, unless set otherwise | `DuplicateLoadBalancerName` |
 //! | slow states | a new load balancer is pending, a deleted one is deleting; both refuse changes with [`Kind::Busy`](super::Kind::Busy) |
+//! | [`Cloud::switch`] | one that is switched off accepts changes, a locked one refuses them and its deletion |
 //! | eventual consistency | [`Provider::find`] shows a new load balancer late; reads by id are current |
 //! | protections | of deletion, and of name, charges, size and bandwidth |
 //! | quotas | backends in a call, load balancers of the account |
@@ -142,6 +143,13 @@ impl Cloud {
     /// The next deletion of a load balancer removes its listeners and fails.
     pub fn fail_next_deletion(&self) {
         self.0.state.lock().fail_deletion = true;
+    }
+
+    /// Switches a load balancer off or on, or locks it, as people and the cloud do.
+    pub fn switch(&self, id: &LbId, state: crate::model::State) {
+        if let Ok(balancer) = self.0.state.lock().there(id) {
+            balancer.about.state = state;
+        }
     }
 
     /// Refuses, or allows again, every call of this name with this error.

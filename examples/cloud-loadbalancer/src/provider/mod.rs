@@ -62,8 +62,8 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// The load balancer `id`; `None` if there is none.
     fn describe<'a>(&'a self, id: &'a LbId) -> Answer<'a, Option<LoadBalancer>>;
 
-    /// Creates a load balancer, which is [`Pending`](crate::model::State::Pending) at first. It has its tags from the
-    /// first moment. The answer of a second call with this token is the id of the first, also if that load balancer was
+    /// Creates a load balancer, which is [`Pending`](crate::model::State::Pending) or
+    /// [`Inactive`](crate::model::State::Inactive) at first. It has its tags from the first moment. The answer of a second call with this token is the id of the first, also if that load balancer was
     /// deleted since.
     ///
     /// Without [tokens](Abilities::tokens) the answer is the id of a load balancer with the same name and

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use cloud_loadbalancer::Settings;
-use cloud_loadbalancer::provider::{Error, Kind, Provider};
+use cloud_loadbalancer::model::State;
+use cloud_loadbalancer::provider::{Error, Kind, Provider, memory};
+use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{World, run, tcp};
+use crate::world::{World, key, run, run_with, tcp};
 
 #[test]
 fn changes_by_hand_are_repaired_within_the_period() {
@@ -50,6 +52,59 @@ fn a_change_that_fails_halfway_and_is_taken_back_leaves_nothing_of_it() {
         world.annotate("web", before).await;
         world.quiet().await;
         assert_eq!(world.only("web").await.about.internet.bandwidth, 5);
+        running.end().await;
+    });
+}
+
+#[test]
+fn a_load_balancer_that_was_switched_off_is_reported_changed_and_deleted() {
+    run(async |world: World| {
+        let running = world.start().await;
+        world.service("web", json!({})).await;
+        let made = world.until_served("web", &[80]).await;
+        world.cloud.switch(&made.about.id, State::Inactive);
+        world.annotate("web", json!({"bandwidth": "50"})).await;
+        world.until_reason("web", "LoadBalancerNotServing").await;
+        world.quiet().await;
+        assert_eq!(world.only("web").await.about.internet.bandwidth, 50);
+        world.delete::<Service>(&key("web")).await;
+        world.until_gone("web").await;
+        running.end().await;
+    });
+}
+
+#[test]
+fn a_locked_load_balancer_is_reported_and_deleted_once_it_is_unlocked() {
+    run(async |world: World| {
+        let running = world.start().await;
+        world.service("web", json!({})).await;
+        let made = world.until_served("web", &[80]).await;
+        world.cloud.switch(&made.about.id, State::Locked);
+        world.annotate("web", json!({"bandwidth": "50"})).await;
+        world.until_reason("web", "LoadBalancerNotServing").await;
+        world.until_reason("web", "SyncLoadBalancerFailed").await;
+        world.delete::<Service>(&key("web")).await;
+        world.until_reason("web", "DeleteLoadBalancerFailed").await;
+        world.cloud.switch(&made.about.id, State::Active);
+        world.until_gone("web").await;
+        running.end().await;
+    });
+}
+
+#[test]
+fn a_load_balancer_that_is_pending_for_long_is_reported() {
+    let slow = memory::Settings {
+        provisioning: Duration::from_secs(3600),
+        ..memory::Settings::DEFAULT
+    };
+    run_with(slow, async |world: World| {
+        let running = world.start().await;
+        world.service("web", json!({})).await;
+        sleep(Duration::from_secs(290)).await;
+        assert!(!world.reasons("web").await.contains("LoadBalancerNotReady"));
+        world.until_reason("web", "LoadBalancerNotReady").await;
+        sleep(Duration::from_secs(3600)).await;
+        world.served("web", &[80]).await.unwrap();
         running.end().await;
     });
 }

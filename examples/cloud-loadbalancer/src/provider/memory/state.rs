@@ -207,8 +207,8 @@ impl State {
         };
         match entry.is.about.state {
             LbState::Deleting => return Ok(()),
-            LbState::Pending => return Err(busy(&entry.is.about)),
-            LbState::Active => {}
+            LbState::Pending | LbState::Locked => return Err(refusing(&entry.is.about)),
+            LbState::Active | LbState::Inactive => {}
         }
         if entry.is.about.delete_protection {
             let message = "The delete protection is on";
@@ -256,10 +256,9 @@ impl State {
     /// The load balancer, if it accepts changes.
     pub(super) fn active(&mut self, id: &LbId) -> Result<&mut Snapshot, Error> {
         let balancer = self.there(id)?;
-        if balancer.about.state == LbState::Active {
-            Ok(balancer)
-        } else {
-            Err(busy(&balancer.about))
+        match balancer.about.state {
+            LbState::Active | LbState::Inactive => Ok(balancer),
+            _ => Err(refusing(&balancer.about)),
         }
     }
 
@@ -384,7 +383,11 @@ fn missing(kind: &str, id: &dyn std::fmt::Display) -> Error {
     Error::new(Kind::NotFound, code, format!("There is no {kind} {id}"))
 }
 
-fn busy(balancer: &LoadBalancer) -> Error {
-    let message = format!("The load balancer is {:?}", balancer.state);
-    Error::new(Kind::Busy, "IncorrectStatus.LoadBalancer", message)
+fn refusing(balancer: &LoadBalancer) -> Error {
+    let kind = match balancer.state {
+        LbState::Locked => Kind::Denied,
+        _ => Kind::Busy,
+    };
+    let message = format!("The load balancer is {}", balancer.state);
+    Error::new(kind, "IncorrectStatus.LoadBalancer", message)
 }

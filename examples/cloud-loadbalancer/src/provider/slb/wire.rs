@@ -134,10 +134,11 @@ pub(super) fn balancer(attributes: Attributes) -> Result<LoadBalancer, Error> {
     let tags = Option::<TagList>::deserialize(tags).map_err(|error| unreadable("tags", error))?;
     Ok(LoadBalancer {
         name: attributes.load_balancer_name,
-        // The API has no state for a load balancer that is being made, except that it is not active.
+        // A load balancer that is being made is inactive, too. It refuses changes as busy.
         state: match attributes.load_balancer_status.as_str() {
             "active" => State::Active,
-            _ => State::Pending,
+            "locked" => State::Locked,
+            _ => State::Inactive,
         },
         address: Address::Ip(IpAddr::V4(attributes.address)),
         fixed: Fixed {

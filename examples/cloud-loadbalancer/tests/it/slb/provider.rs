@@ -10,6 +10,9 @@ use cloud_loadbalancer::model::{
 use cloud_loadbalancer::provider::slb::Slb;
 use cloud_loadbalancer::provider::{Error, Kind, Provider, Token};
 use jiff::SignedDuration;
+use reeve_clock::Clock;
+use slbd::client::Client;
+use slbd::parameters::Parameters;
 use slbd::server::{Fault, Rule, Server};
 
 use crate::world::new_group;
@@ -66,6 +69,12 @@ fn settings(group: &GroupId, probe: Probe) -> ListenerSettings {
         proxy_protocol: false,
         certificate: None,
     }
+}
+
+/// A client of its own, beside the provider.
+fn client(server: &Server) -> Client {
+    let endpoint = format!("http://{}", server.api());
+    Client::new(&endpoint, "id", "secret", "r", Clock::system()).unwrap()
 }
 
 fn http(path: &str) -> Probe {
@@ -284,10 +293,7 @@ async fn a_deletion_leaves_no_access_control_list() {
     slb.set_delete_protection(&id, false).await.unwrap();
     slb.delete(&id).await.unwrap();
     slb.delete(&id).await.unwrap();
-    let endpoint = format!("http://{}", server.api());
-    let clock = reeve_clock::Clock::system();
-    let client = slbd::client::Client::new(&endpoint, "id", "secret", "r", clock).unwrap();
-    assert_eq!(client.access_lists("").await.unwrap(), []);
+    assert_eq!(client(&server).access_lists("").await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -332,16 +338,31 @@ async fn backends_are_instances_and_addresses() {
 }
 
 #[tokio::test]
-async fn a_load_balancer_is_pending_and_busy_at_first() {
+async fn a_load_balancer_is_inactive_and_busy_at_first() {
     let minute = SignedDuration::from_mins(1);
     let server = super::cloud(minute, minute);
     let slb = super::slb(server.api());
     let id = slb.create(&Token::new("t"), &wanted()).await.unwrap();
     let has = slb.describe(&id).await.unwrap().unwrap();
-    assert_eq!(has.state, State::Pending);
+    assert_eq!(has.state, State::Inactive);
     assert_eq!(kind(slb.set_name(&id, "other").await), Kind::Busy);
     // The search lags behind.
     assert_eq!(slb.find(&wanted().tags).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_load_balancer_that_was_switched_off_accepts_changes_and_its_deletion() {
+    let (server, slb) = quick();
+    let id = slb.create(&Token::new("t"), &wanted()).await.unwrap();
+    let off = Parameters::action("SetLoadBalancerStatus")
+        .with("LoadBalancerId", &id)
+        .with("LoadBalancerStatus", "inactive");
+    client(&server).run(off).await.unwrap();
+    let has = slb.describe(&id).await.unwrap().unwrap();
+    assert_eq!(has.state, State::Inactive);
+    slb.set_name(&id, "other").await.unwrap();
+    slb.delete(&id).await.unwrap();
+    assert_eq!(slb.describe(&id).await.unwrap(), None);
 }
 
 #[tokio::test]
