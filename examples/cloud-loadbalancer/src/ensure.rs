@@ -159,7 +159,7 @@ impl LoadBalancers {
             if self.recall.since_refusal(&request.key) < window {
                 return Ok(Break(Outcome::requeue_after(POLL)));
             }
-            // The load balancer of the earlier creation is gone: a search would show it.
+            // The load balancer of the earlier creation is gone or given up: a search would show it.
             note.mismatched = None;
             note.generation += 1;
         } else if lost && note.creating.is_none() {
@@ -178,14 +178,29 @@ impl LoadBalancers {
             self.provider.create(&token, &wanted.creation()).await
         };
         let id = match created {
-            Ok(id) => id,
-            Err(error) if error.kind == Kind::TokenReused => {
-                note.mismatched = Some(now);
-                self.recall.refused(&request.key);
-                request.claim(note).await?;
-                return Ok(Break(Outcome::requeue_after(POLL)));
-            }
+            Ok(id) => Some(id),
+            Err(error) if error.kind == Kind::TokenReused => None,
             Err(error) => return Err(Failures::one("create", error).into_error()),
+        };
+        let described = match &id {
+            Some(id) => {
+                let described = find::describe(&*self.provider, id).await;
+                described.map_err(Failures::into_error)?
+            }
+            None => None,
+        };
+        // The token may name a load balancer that was given up since: preserved, so it has no tags. One whose label is still
+        // here lost its tags by hand, and gets them back.
+        let given_up = |id: &LbId| {
+            let described = described.as_ref();
+            described.is_some_and(|one| !request.owner.owns(one))
+                && request.recorded().as_ref() != Some(id)
+        };
+        let Some(id) = id.filter(|id| !given_up(id)) else {
+            note.mismatched = Some(now);
+            self.recall.refused(&request.key);
+            request.claim(note).await?;
+            return Ok(Break(Outcome::requeue_after(POLL)));
         };
         note.creating = None;
         let marks = Marks {
@@ -193,8 +208,7 @@ impl LoadBalancers {
             hash: None,
         };
         request.mark(marks, note).await?;
-        let described = find::describe(&*self.provider, &id).await;
-        Ok(match described.map_err(Failures::into_error)? {
+        Ok(match described {
             Some(balancer) => Continue(Box::new(balancer)),
             None => Break(Outcome::requeue_after(POLL)),
         })

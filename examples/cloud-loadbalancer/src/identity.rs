@@ -68,7 +68,7 @@ pub struct PortName {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Note {
-    /// The number of load balancers of this Service that were lost. It is part of the token of a creation, since a cloud
+    /// The number of load balancers of this Service that were lost or given up. It is part of the token of a creation, since a cloud
     /// answers a token that it has seen with the id of the first creation, though that load balancer is gone.
     #[serde(skip_serializing_if = "is_zero")]
     pub generation: u32,
@@ -77,8 +77,9 @@ pub struct Note {
     /// from which no process can send the creation any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creating: Option<Timestamp>,
-    /// The time at which the cloud knew the token with other settings: an earlier creation took effect, and the search by
-    /// tags has to show its load balancer.
+    /// The time at which the cloud knew the token of a creation, with other settings or for a load balancer without the
+    /// tags of the Service: an earlier creation took effect, and the search by tags has to show its load balancer, unless
+    /// that one is gone or was given up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mismatched: Option<Timestamp>,
     /// Own load balancers to delete once the reused one serves.

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{World, key, run, run_with, targets, tcp};
+use crate::world::{World, key, run, run_with, run_with_equal_names, targets, tcp};
 
 async fn serving(world: &World) -> cloud_loadbalancer::provider::memory::Snapshot {
     world.service("web", json!({})).await;
@@ -243,6 +243,53 @@ fn a_preserved_load_balancer_keeps_its_listeners_and_is_not_managed_any_more() {
         assert_eq!((left.listeners.len(), targets(&left).len()), (1, 3));
         assert!(left.about.tags.is_empty());
         world.until_reason("web", "PreservedOnDelete").await;
+        running.end().await;
+    });
+}
+
+#[test]
+fn a_preserved_load_balancer_is_not_taken_back_by_its_service() {
+    run_with_equal_names(async |world: World| {
+        let running = world.start().await;
+        let made = serving(&world).await;
+        world
+            .annotate("web", json!({"preserve-on-delete": "true"}))
+            .await;
+        world.quiet().await;
+        world
+            .patch("web", json!({"spec": {"type": "NodePort"}}))
+            .await;
+        world.until_reason("web", "PreservedOnDelete").await;
+        world.quiet().await;
+        // The cloud answers the token of the first creation for a day.
+        world
+            .patch("web", json!({"spec": {"type": "LoadBalancer"}}))
+            .await;
+        world
+            .annotate("web", json!({"preserve-on-delete": null}))
+            .await;
+        let own = world.until_served("web", &[80]).await;
+        assert_ne!(own.about.id, made.about.id);
+        world.delete::<Service>(&key("web")).await;
+        let gone = async || world.get("web").await.is_none();
+        world.cluster.eventually("the Service is gone", gone).await;
+        let left = world.cloud.all();
+        assert_eq!((left.len(), &left[0].about.id), (1, &made.about.id));
+        assert_eq!((left[0].listeners.len(), targets(&left[0]).len()), (1, 3));
+        running.end().await;
+    });
+}
+
+#[test]
+fn a_load_balancer_that_lost_its_tags_by_hand_gets_them_back() {
+    run(async |world: World| {
+        let running = world.start().await;
+        let made = serving(&world).await;
+        let keys: Vec<String> = made.about.tags.keys().cloned().collect();
+        world.cloud.untag(&made.about.id, &keys).await.unwrap();
+        sleep(Duration::from_secs(700)).await;
+        let back = world.served("web", &[80]).await.unwrap();
+        assert_eq!(back.about, made.about);
         running.end().await;
     });
 }
