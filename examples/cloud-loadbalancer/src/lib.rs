@@ -42,7 +42,7 @@ mod surplus;
 mod waiting;
 mod watches;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,6 +108,7 @@ pub async fn build(
         settings: settings.clone(),
         metrics: metrics.clone(),
         before: BTreeSet::new(),
+        leftovers: BTreeMap::new(),
     };
     manager
         .caches()

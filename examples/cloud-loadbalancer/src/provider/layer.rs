@@ -121,6 +121,26 @@ impl<L: Layer> Provider for Layered<L> {
         Box::pin(self.send(call, self.inner.create(token, wanted)))
     }
 
+    fn leftovers(&self) -> Answer<'_, Vec<String>> {
+        let call = Call {
+            name: "leftovers",
+            mutates: false,
+            id: None,
+            create: None,
+        };
+        Box::pin(self.send(call, self.inner.leftovers()))
+    }
+
+    fn delete_leftover<'a>(&'a self, id: &'a str) -> Answer<'a, ()> {
+        let call = Call {
+            name: "delete_leftover",
+            mutates: true,
+            id: None,
+            create: None,
+        };
+        Box::pin(self.send(call, self.inner.delete_leftover(id)))
+    }
+
     passed_on! {
         false describe() -> Option<LoadBalancer>;
         true delete() -> ();

@@ -172,6 +172,20 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
         domain: &'a str,
         certificate: Option<&'a str>,
     ) -> Answer<'a, ()>;
+
+    // --- leftovers
+
+    /// The ids of objects that calls of this provider made beside load balancers, and that nothing uses. Calls that are
+    /// under way may be about to use them. None by default.
+    fn leftovers(&self) -> Answer<'_, Vec<String>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// Deletes one of the [`leftovers`](Provider::leftovers). It stays if it is used by now.
+    fn delete_leftover<'a>(&'a self, id: &'a str) -> Answer<'a, ()> {
+        let _ = id;
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// The meaning of an error.

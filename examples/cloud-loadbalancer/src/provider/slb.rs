@@ -1,9 +1,10 @@
 //! The provider of a real wire protocol: Alibaba's RPC API for classic load balancers, version 2014-05-15.
 //!
 //! Nearly every method is one call. The exceptions: [`Provider::find`] describes what a search found, since a search shows
-//! less; the groups of a load balancer are described one by one; and sources are an access control list of their own, which is
-//! filled before a listener uses it, and deleted after the listener. The name of the list is made of load balancer and
-//! listener, so a list whose creation was not answered is found again, and [`Provider::delete`] finds all of them.
+//! less; the groups of a load balancer are described one by one; and sources are an access control list of their own, which has
+//! exactly these sources before a listener uses it, and is deleted after the listener. The name of the list is made of load
+//! balancer and listener, so a list whose creation was not answered is found again, and [`Provider::delete`] finds all of
+//! them. Those that an interrupted call leaves without a listener are the [`Provider::leftovers`].
 //!
 //! What this API cannot express is refused as [`Kind::Invalid`]: HTTPS, IPv6, connection draining and the PROXY protocol at HTTP
 //! listeners. An affinity is at most an hour at TCP and UDP listeners; that hour is read as the default of Kubernetes, three
@@ -353,6 +354,14 @@ impl Provider for Slb {
 
     fn delete_listener<'a>(&'a self, id: &'a LbId, key: ListenerKey) -> Answer<'a, ()> {
         Box::pin(self.delete_one_listener(id, key))
+    }
+
+    fn leftovers(&self) -> Answer<'_, Vec<String>> {
+        Box::pin(self.unused_lists())
+    }
+
+    fn delete_leftover<'a>(&'a self, id: &'a str) -> Answer<'a, ()> {
+        Box::pin(self.delete_unused_list(id))
     }
 
     fn set_domain<'a>(

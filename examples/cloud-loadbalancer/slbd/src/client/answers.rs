@@ -311,11 +311,25 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn listeners(&self, balancer: &str) -> Result<Vec<Listener>, Error> {
+        let search = Parameters::default().with("LoadBalancerId.1", balancer);
+        self.search_listeners(search).await
+    }
+
+    /// The listeners of all load balancers, over all pages.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn all_listeners(&self) -> Result<Vec<Listener>, Error> {
+        self.search_listeners(Parameters::default()).await
+    }
+
+    async fn search_listeners(&self, search: Parameters) -> Result<Vec<Listener>, Error> {
         let mut found = Vec::new();
         let mut next = String::new();
         loop {
-            let call = Parameters::action("DescribeLoadBalancerListeners")
-                .with("LoadBalancerId.1", balancer)
+            let call = search
+                .clone()
+                .with("Action", "DescribeLoadBalancerListeners")
                 .with("MaxResults", 100)
                 .with("NextToken", &next);
             let answer: Listeners = self.call(call).await?;

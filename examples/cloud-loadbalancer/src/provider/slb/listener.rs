@@ -13,7 +13,7 @@ use super::{Slb, gone, on, wire};
 use crate::model::{
     GroupId, HealthCheck, LbId, Listener, ListenerKey, ListenerSettings, Probe, Protocol, Scheduler,
 };
-use crate::provider::Error;
+use crate::provider::{Error, Kind};
 
 /// The longest affinity of a TCP or UDP listener.
 const LONGEST_AFFINITY: Duration = Duration::from_secs(3600);
@@ -34,13 +34,16 @@ pub(super) fn about(action: &str, id: &LbId, key: ListenerKey) -> Parameters {
         .with("ListenerProtocol", key.protocol)
 }
 
+/// The begin of the names of all access control lists that this provider makes.
+const LISTS: &str = "reeve.dev/sources/";
+
 /// The name of the access control list of a listener. Those of a load balancer begin with [`list_prefix`].
 fn list_name(id: &LbId, key: ListenerKey) -> String {
-    format!("{}{}-{}", list_prefix(id), key.protocol, key.port)
+    format!("{}{}/{}", list_prefix(id), key.protocol, key.port)
 }
 
 fn list_prefix(id: &LbId) -> String {
-    format!("sources-{id}-")
+    format!("{LISTS}{id}/")
 }
 
 impl Slb {
@@ -109,16 +112,10 @@ impl Slb {
         let call = call("Set", "ListenerAttribute", id, key, settings)?;
         let call = self.with_sources(call, id, key, &settings.sources).await?;
         self.run(call.with("VServerGroup", "on")).await?;
-        // The listener uses the list that has all new sources: now the others go.
-        match settings.sources.as_slice() {
-            [] => self.delete_list(&list_name(id, key)).await,
-            sources => {
-                for list in self.lists(&list_name(id, key)).await? {
-                    self.keep_entries(&list.id, sources).await?;
-                }
-                Ok(())
-            }
+        if settings.sources.is_empty() {
+            self.delete_list(&list_name(id, key)).await?;
         }
+        Ok(())
     }
 
     pub(super) async fn delete_one_listener(
@@ -131,7 +128,7 @@ impl Slb {
         self.delete_list(&list_name(id, key)).await
     }
 
-    /// The call with the access control list of `sources`, which has all of them.
+    /// The call with the access control list of `sources`, which has these and no other.
     async fn with_sources(
         &self,
         call: Parameters,
@@ -158,28 +155,33 @@ impl Slb {
         Ok(found.into_iter().filter(|list| list.name == name).collect())
     }
 
-    /// The id of the list of that name, made if need be, with all of `sources`.
+    /// The id of the list of that name, made if need be, with exactly `sources`: one that an interrupted call left has the
+    /// sources of its time. Entries are added before others are removed, since an empty list allows all.
     async fn fill_list(&self, name: &str, sources: &[IpNet]) -> Result<String, Error> {
         #[derive(Deserialize)]
         struct Made {
             #[serde(rename = "AclId")]
             id: String,
         }
-        let id = match self.lists(name).await?.into_iter().next() {
-            Some(list) => list.id,
+        let mut lists = self.lists(name).await?.into_iter();
+        let (id, has) = match lists.next() {
+            Some(list) => {
+                let has = self.entries(&list.id).await?;
+                (list.id, has)
+            }
             None => {
                 let call = Parameters::action("CreateAccessControlList").with("AclName", name);
                 let made: Made = self.client.call(call).await.map_err(wire::error)?;
-                made.id
+                (made.id, BTreeSet::new())
             }
         };
-        let has = self.entries(&id).await?;
-        let missing: Vec<IpNet> = sources
-            .iter()
-            .filter(|source| !has.contains(source))
-            .copied()
-            .collect();
+        let missing = sources.iter().filter(|source| !has.contains(source));
+        let missing: Vec<IpNet> = missing.copied().collect();
         self.change_entries("AddAccessControlListEntry", &id, &missing)
+            .await?;
+        let others = has.into_iter().filter(|source| !sources.contains(source));
+        let others: Vec<IpNet> = others.collect();
+        self.change_entries("RemoveAccessControlListEntry", &id, &others)
             .await?;
         Ok(id)
     }
@@ -190,16 +192,6 @@ impl Slb {
         Ok(entries
             .filter_map(|entry| entry.network.parse().ok())
             .collect())
-    }
-
-    async fn keep_entries(&self, id: &str, sources: &[IpNet]) -> Result<(), Error> {
-        let has = self.entries(id).await?;
-        let others: Vec<IpNet> = has
-            .into_iter()
-            .filter(|source| !sources.contains(source))
-            .collect();
-        self.change_entries("RemoveAccessControlListEntry", id, &others)
-            .await
     }
 
     async fn change_entries(&self, action: &str, id: &str, entries: &[IpNet]) -> Result<(), Error> {
@@ -225,12 +217,37 @@ impl Slb {
         gone(self.run(call).await)
     }
 
+    /// The access control lists of this provider that no listener uses: of a listener that was not created, or was deleted,
+    /// by a call that was interrupted, and of load balancers that were deleted by hand.
+    pub(super) async fn unused_lists(&self) -> Result<Vec<String>, Error> {
+        let mut lists = self.client.access_lists("").await.map_err(wire::error)?;
+        lists.retain(|list| list.name.starts_with(LISTS));
+        if lists.is_empty() {
+            return Ok(Vec::new());
+        }
+        let listeners = self.client.all_listeners().await.map_err(wire::error)?;
+        let used: BTreeSet<&str> = listeners
+            .iter()
+            .filter_map(|one| setting(one, "AclId"))
+            .collect();
+        let unused = lists.into_iter().filter(|list| !used.contains(&*list.id));
+        Ok(unused.map(|list| list.id).collect())
+    }
+
+    /// Deletes a list, unless a listener uses it by now.
+    pub(super) async fn delete_unused_list(&self, id: &str) -> Result<(), Error> {
+        match self.delete_list_by_id(id).await {
+            Err(error) if error.kind == Kind::InUse => Ok(()),
+            result => result,
+        }
+    }
+
     /// Deletes the lists of a load balancer, each after its listener.
     pub(super) async fn delete_access_lists(&self, id: &LbId) -> Result<(), Error> {
         let all = self.client.access_lists("").await.map_err(wire::error)?;
         let prefix = list_prefix(id);
         for list in all.iter().filter(|list| list.name.starts_with(&prefix)) {
-            let rest = list.name[prefix.len()..].split_once('-');
+            let rest = list.name[prefix.len()..].split_once('/');
             let key = rest.and_then(|(name, port)| {
                 let (protocol, port) = (protocol(name)?, port.parse().ok()?);
                 Some(ListenerKey { port, protocol })

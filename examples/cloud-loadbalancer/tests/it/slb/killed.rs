@@ -208,6 +208,8 @@ impl World {
             "a load balancer is left: {state:?}"
         );
         assert!(state.groups.is_empty());
+        let lists = super::client(self.cloud.api()).access_lists("").await;
+        assert_eq!(lists.unwrap(), [], "an access control list is left");
     }
 }
 

@@ -1,6 +1,7 @@
 //! The provider of the vendor's API against slbd, over TCP.
 
 mod killed;
+mod lists;
 mod provider;
 mod rolling;
 
@@ -39,10 +40,14 @@ fn cloud_with(rules: Rules) -> Server {
     Server::start(any, any, settings).unwrap()
 }
 
-fn slb(api: SocketAddr) -> Slb {
+/// A client of its own, beside those of the providers.
+fn client(api: SocketAddr) -> Client {
     let endpoint = format!("http://{api}");
-    let client = Client::new(&endpoint, "id", "secret", "cn-loopback", Clock::system());
-    Slb::new(client.unwrap(), Duration::from_secs(1))
+    Client::new(&endpoint, "id", "secret", "cn-loopback", Clock::system()).unwrap()
+}
+
+fn slb(api: SocketAddr) -> Slb {
+    Slb::new(client(api), Duration::from_secs(1))
 }
 
 #[tokio::test]

@@ -10,14 +10,12 @@ use cloud_loadbalancer::model::{
 use cloud_loadbalancer::provider::slb::Slb;
 use cloud_loadbalancer::provider::{Error, Kind, Provider, Token};
 use jiff::SignedDuration;
-use reeve_clock::Clock;
-use slbd::client::Client;
 use slbd::parameters::Parameters;
 use slbd::server::{Fault, Rule, Server};
 
 use crate::world::new_group;
 
-fn quick() -> (Server, Slb) {
+pub(super) fn quick() -> (Server, Slb) {
     let server = super::cloud(SignedDuration::ZERO, SignedDuration::ZERO);
     let slb = super::slb(server.api());
     (server, slb)
@@ -44,13 +42,13 @@ fn wanted() -> Create {
     }
 }
 
-async fn balancer(slb: &Slb) -> (LbId, GroupId) {
+pub(super) async fn balancer(slb: &Slb) -> (LbId, GroupId) {
     let id = slb.create(&Token::new("t"), &wanted()).await.unwrap();
     let group = slb.create_group(&id, &new_group("g/80")).await.unwrap();
     (id, group)
 }
 
-fn settings(group: &GroupId, probe: Probe) -> ListenerSettings {
+pub(super) fn settings(group: &GroupId, probe: Probe) -> ListenerSettings {
     ListenerSettings {
         name: "cluster/default.web/80".to_owned(),
         group: group.clone(),
@@ -69,12 +67,6 @@ fn settings(group: &GroupId, probe: Probe) -> ListenerSettings {
         proxy_protocol: false,
         certificate: None,
     }
-}
-
-/// A client of its own, beside the provider.
-fn client(server: &Server) -> Client {
-    let endpoint = format!("http://{}", server.api());
-    Client::new(&endpoint, "id", "secret", "r", Clock::system()).unwrap()
 }
 
 fn http(path: &str) -> Probe {
@@ -269,8 +261,8 @@ async fn a_listener_is_never_open_to_more_sources_than_wanted() {
         actions(before),
         [
             "AddAccessControlListEntry",
-            "SetLoadBalancerTCPListenerAttribute",
-            "RemoveAccessControlListEntry"
+            "RemoveAccessControlListEntry",
+            "SetLoadBalancerTCPListenerAttribute"
         ]
     );
 }
@@ -293,7 +285,8 @@ async fn a_deletion_leaves_no_access_control_list() {
     slb.set_delete_protection(&id, false).await.unwrap();
     slb.delete(&id).await.unwrap();
     slb.delete(&id).await.unwrap();
-    assert_eq!(client(&server).access_lists("").await.unwrap(), []);
+    let lists = super::client(server.api()).access_lists("").await;
+    assert_eq!(lists.unwrap(), []);
 }
 
 #[tokio::test]
@@ -357,7 +350,7 @@ async fn a_load_balancer_that_was_switched_off_accepts_changes_and_its_deletion(
     let off = Parameters::action("SetLoadBalancerStatus")
         .with("LoadBalancerId", &id)
         .with("LoadBalancerStatus", "inactive");
-    client(&server).run(off).await.unwrap();
+    super::client(server.api()).run(off).await.unwrap();
     let has = slb.describe(&id).await.unwrap().unwrap();
     assert_eq!(has.state, State::Inactive);
     slb.set_name(&id, "other").await.unwrap();
