@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::metrics::Metrics;
 use crate::pace::Pace;
 use crate::provider::layer::{Call, Layer};
-use crate::provider::{Error, Kind};
+use crate::provider::{Answer, Error, Kind, Provider, Turns};
 
 /// The code of the error of a change by a process that does not lead.
 pub(crate) const NOT_LEADER: &str = "NotLeader";
@@ -20,22 +20,69 @@ pub(crate) const NOT_LEADER: &str = "NotLeader";
 /// The wait after a throttled call without a time.
 const THROTTLED: Duration = Duration::from_secs(1);
 
-/// Paces and counts calls, and lets changes pass while the lease is held.
-pub(crate) struct Guard {
+/// The turns at the cloud: paced, and for changes only while the lease is held.
+#[derive(Debug)]
+struct Turnstile {
     /// Open while this process may act; none without leader election.
     gate: Option<Arc<dyn Gate>>,
-    metrics: Metrics,
     pace: Pace,
+}
+
+/// Counts calls, and takes the turns of a provider that does not take them itself.
+pub(crate) struct Guard {
+    turns: Arc<Turnstile>,
+    /// Whether the provider takes a turn for each of its requests.
+    by_request: bool,
+    metrics: Metrics,
+}
+
+// === impl Turnstile ===
+
+impl Turnstile {
+    fn check(&self, changes: bool) -> Result<(), Error> {
+        if changes && self.gate.as_ref().is_some_and(|gate| !gate.is_open()) {
+            let message = "the change is not sent: this process does not hold the lease";
+            return Err(Error::new(Kind::Unavailable, NOT_LEADER, message));
+        }
+        Ok(())
+    }
+}
+
+impl Turns for Turnstile {
+    fn take(&self, changes: bool) -> Answer<'_, ()> {
+        async move {
+            self.pace.slot().await;
+            // After the wait, during which the lease may have been lost.
+            self.check(changes)
+        }
+        .boxed()
+    }
+
+    fn accepted(&self) {
+        self.pace.accepted();
+    }
+
+    fn throttled(&self, wait: Option<Duration>) {
+        self.pace.throttled(wait.unwrap_or(THROTTLED));
+    }
 }
 
 // === impl Guard ===
 
 impl Guard {
-    pub(crate) fn new(gate: Option<Arc<dyn Gate>>, metrics: Metrics, pace: Pace) -> Self {
+    /// The layer around `provider`, which gets the turns.
+    pub(crate) fn new(
+        provider: &dyn Provider,
+        gate: Option<Arc<dyn Gate>>,
+        metrics: Metrics,
+        pace: Pace,
+    ) -> Self {
+        let turns = Arc::new(Turnstile { gate, pace });
+        let by_request = provider.take_turns(Arc::<Turnstile>::clone(&turns));
         Self {
-            gate,
+            turns,
+            by_request,
             metrics,
-            pace,
         }
     }
 }
@@ -45,15 +92,10 @@ impl Layer for Guard {
 
     fn before<'a>(&'a self, call: &'a Call<'a>) -> BoxFuture<'a, Result<Instant, Error>> {
         async move {
-            self.pace.slot().await;
-            // After the wait, during which the lease may have been lost.
-            let open = self.gate.as_ref().is_none_or(|gate| gate.is_open());
-            if call.mutates && !open {
-                let message = format!(
-                    "{} is not sent: this process does not hold the lease",
-                    call.name
-                );
-                return Err(Error::new(Kind::Unavailable, NOT_LEADER, message));
+            if self.by_request {
+                self.turns.check(call.mutates)?;
+            } else {
+                self.turns.take(call.mutates).await?;
             }
             Ok(Instant::now())
         }
@@ -66,9 +108,11 @@ impl Layer for Guard {
         started: Instant,
         answer: Result<(), &'a Error>,
     ) -> BoxFuture<'a, Result<(), Error>> {
-        match answer.err().filter(|error| error.kind == Kind::Throttled) {
-            Some(error) => self.pace.throttled(error.retry_after.unwrap_or(THROTTLED)),
-            None => self.pace.accepted(),
+        let throttled = answer.err().filter(|error| error.kind == Kind::Throttled);
+        match throttled {
+            _ if self.by_request => {}
+            Some(error) => self.turns.throttled(error.retry_after),
+            None => self.turns.accepted(),
         }
         let error = answer.err().map(|error| error.kind);
         self.metrics.called(call.name, started.elapsed(), error);
@@ -79,7 +123,6 @@ impl Layer for Guard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::Provider;
     use crate::provider::layer::Layered;
     use crate::provider::memory::Cloud;
 
@@ -104,7 +147,7 @@ mod tests {
             let cloud = Cloud::default();
             let metrics = Metrics::register(&reeve_controller::Metrics::new());
             let pace = Pace::new(Duration::from_millis(1));
-            let guard = Guard::new(Some(Arc::new(Fixed(open))), metrics, pace);
+            let guard = Guard::new(&cloud, Some(Arc::new(Fixed(open))), metrics, pace);
             let provider = Layered::new(Arc::new(cloud.clone()), guard);
             let id = "lb-1".into();
             assert_eq!(provider.describe(&id).await, Ok(None));

@@ -100,7 +100,7 @@ pub async fn build(
     let metrics = Metrics::register(manager.metrics());
     let pace = Pace::new(Duration::from_secs(1) / settings.calls_per_second.max(1));
     let gate = manager.leader_client().gate().cloned();
-    let guard = Guard::new(gate, metrics.clone(), pace);
+    let guard = Guard::new(&*provider, gate, metrics.clone(), pace);
     let provider: Arc<dyn Provider> = Arc::new(Layered::new(provider, guard));
     let orphans = Orphans {
         provider: Arc::clone(&provider),

@@ -116,7 +116,7 @@ struct Run {
     /// The number of Services that are reconciled at once.
     #[arg(long, default_value_t = 3, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     workers: u16,
-    /// The largest number of calls to the cloud in a second.
+    /// The largest number of requests to the cloud in a second.
     #[arg(long, default_value_t = 50, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     calls_per_second: u32,
 }

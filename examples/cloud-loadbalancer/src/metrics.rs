@@ -3,7 +3,7 @@
 //! | metric | meaning |
 //! |---|---|
 //! | `ccm_provider_calls_total` | calls to the cloud; `call`, `result` (`ok` or the kind of the error) |
-//! | `ccm_provider_call_duration_seconds` | their time; `call` |
+//! | `ccm_provider_call_duration_seconds` | their time, at `--provider=slb` with the waits of its requests for their turns; `call` |
 //! | `ccm_failed_changes_total` | changes of load balancers that failed; `call` |
 //! | `ccm_orphans` | load balancers of this cluster without a Service, at the last search |
 

@@ -24,7 +24,7 @@ pub struct Settings {
     pub dry_run: bool,
     /// The number of Services that are reconciled at once.
     pub workers: usize,
-    /// The largest number of calls to the cloud in a second. Fewer are made while the cloud throttles.
+    /// The largest number of requests to the cloud in a second. Fewer are sent while the cloud throttles.
     pub calls_per_second: u32,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use super::{Abilities, Answer, Error, Provider, Token};
+use super::{Abilities, Answer, Error, Provider, Token, Turns};
 use crate::model::{
     Backend, Create, Group, GroupId, InstanceCharge, Internet, LbId, Listener, ListenerKey,
     ListenerSettings, LoadBalancer, NewGroup, Tags,
@@ -89,6 +89,10 @@ macro_rules! passed_on {
 }
 
 impl<L: Layer> Provider for Layered<L> {
+    fn take_turns(&self, turns: Arc<dyn Turns>) -> bool {
+        self.inner.take_turns(turns)
+    }
+
     fn visible_within(&self) -> Duration {
         self.inner.visible_within()
     }

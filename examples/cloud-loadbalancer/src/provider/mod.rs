@@ -24,6 +24,7 @@ pub mod memory;
 pub mod slb;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -42,8 +43,27 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Token(String);
 
+/// The turns of this process at the cloud: one for each request.
+pub trait Turns: fmt::Debug + Send + Sync + 'static {
+    /// Waits for a turn. A request that `changes` the cloud is refused once this process may not act any more.
+    fn take(&self, changes: bool) -> Answer<'_, ()>;
+
+    /// The cloud carried a request out, or refused it for its content.
+    fn accepted(&self);
+
+    /// The cloud refused a request since there were too many, and accepts others after `wait`, if it says so.
+    fn throttled(&self, wait: Option<Duration>);
+}
+
 /// The cloud of a cluster. See the [module](self).
 pub trait Provider: fmt::Debug + Send + Sync + 'static {
+    /// Gives the provider the turns of this process. One whose methods send several requests takes a turn for each, and
+    /// returns `true`. By default a method is one request, for which its caller takes a turn.
+    fn take_turns(&self, turns: Arc<dyn Turns>) -> bool {
+        drop(turns);
+        false
+    }
+
     /// The time after which a created load balancer is shown by [`Provider::find`], also if the answer of the creation
     /// was late. The controller waits that long before it concludes that a creation with a lost answer had no effect.
     fn visible_within(&self) -> Duration;
@@ -56,7 +76,8 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
 
     // --- load balancers
 
-    /// All load balancers that carry all of `tags`, of all pages.
+    /// All load balancers that carry all of `tags`, of all pages. Their attributes may be older than those of
+    /// [`Provider::describe`].
     fn find<'a>(&'a self, tags: &'a Tags) -> Answer<'a, Vec<LoadBalancer>>;
 
     /// The load balancer `id`; `None` if there is none.

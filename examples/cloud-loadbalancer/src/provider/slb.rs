@@ -1,7 +1,7 @@
 //! The provider of a real wire protocol: Alibaba's RPC API for classic load balancers, version 2014-05-15.
 //!
-//! Nearly every method is one call. The exceptions: [`Provider::find`] describes what a search found, since a search shows
-//! less; the groups of a load balancer are described one by one; and sources are an access control list of their own, which has
+//! Nearly every method is one request. The exceptions: a search and the lists have pages; the groups of a load balancer are
+//! described one by one; and sources are an access control list of their own, which has
 //! exactly these sources before a listener uses it, and is deleted after the listener. The name of the list is made of load
 //! balancer and listener, so a list whose creation was not answered is found again, and [`Provider::delete`] finds all of
 //! them. Those that an interrupted call leaves without a listener are the [`Provider::leftovers`].
@@ -15,13 +15,17 @@ mod wire;
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use parking_lot::RwLock;
 use serde::Deserialize;
-use slbd::client::{self, Client};
+use slbd::client::{self, BoxError, Client};
 use slbd::parameters::Parameters;
 
-use super::{Abilities, Answer, Error, Kind, Provider, Token};
+use super::{Abilities, Answer, Error, Kind, Provider, Token, Turns};
 use crate::model::{
     AddressType, Backend, Create, Group, GroupId, InstanceCharge, Internet, IpVersion, LbId,
     Listener, ListenerKey, ListenerSettings, LoadBalancer, NewGroup, Tags,
@@ -37,8 +41,13 @@ const SMALLEST: &str = "slb.s1.small";
 #[derive(Debug)]
 pub struct Slb {
     client: Client,
+    requests: Arc<Requests>,
     visible_within: Duration,
 }
+
+/// The turns of the requests, once there are any.
+#[derive(Debug, Default)]
+struct Requests(RwLock<Option<Arc<dyn Turns>>>);
 
 /// Reads an access key, `ID=SECRET`, from a file such as a mounted Secret.
 ///
@@ -64,8 +73,10 @@ impl Slb {
     /// lag of searches.
     #[must_use]
     pub fn new(client: Client, visible_within: Duration) -> Self {
+        let requests = Arc::<Requests>::default();
         Self {
-            client,
+            client: client.turns(Arc::<Requests>::clone(&requests)),
+            requests,
             visible_within,
         }
     }
@@ -88,13 +99,8 @@ impl Slb {
             tags.iter()
                 .map(|(key, value)| (key.as_str(), value.as_str())),
         );
-        let found = self.client.balancers(search).await.map_err(wire::error)?;
-        let mut balancers = Vec::new();
-        for one in found {
-            // A load balancer that was deleted meanwhile is none.
-            balancers.extend(self.attributes(&LbId(one.load_balancer_id)).await?);
-        }
-        Ok(balancers)
+        let found = self.client.search(search).await.map_err(wire::error)?;
+        found.into_iter().map(wire::balancer).collect()
     }
 
     async fn create_one(&self, token: &Token, wanted: &Create) -> Result<LbId, Error> {
@@ -185,6 +191,35 @@ impl Slb {
     }
 }
 
+// === impl Requests ===
+
+impl Requests {
+    fn turns(&self) -> Option<Arc<dyn Turns>> {
+        self.0.read().clone()
+    }
+}
+
+impl client::Turns for Requests {
+    fn take<'a>(&'a self, action: &'a str) -> BoxFuture<'a, Result<(), BoxError>> {
+        async move {
+            let reads = action.starts_with("Describe") || action.starts_with("List");
+            match self.turns() {
+                Some(turns) => Ok(turns.take(!reads).await?),
+                None => Ok(()),
+            }
+        }
+        .boxed()
+    }
+
+    fn ended(&self, error: Option<&client::Error>) {
+        match self.turns() {
+            Some(turns) if error.is_some_and(client::Error::is_throttled) => turns.throttled(None),
+            Some(turns) => turns.accepted(),
+            None => {}
+        }
+    }
+}
+
 /// A call about a load balancer.
 fn on(action: &str, id: &LbId) -> Parameters {
     Parameters::action(action).with("LoadBalancerId", id)
@@ -205,6 +240,11 @@ fn gone(result: Result<(), Error>) -> Result<(), Error> {
 }
 
 impl Provider for Slb {
+    fn take_turns(&self, turns: Arc<dyn Turns>) -> bool {
+        *self.requests.0.write() = Some(turns);
+        true
+    }
+
     fn visible_within(&self) -> Duration {
         self.visible_within
     }

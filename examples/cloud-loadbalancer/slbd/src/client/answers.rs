@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value};
 
 use super::{Client, Error};
@@ -182,15 +182,15 @@ pub struct AccessEntry {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Balancers {
-    load_balancers: BalancerList,
+struct Balancers<T> {
+    load_balancers: BalancerList<T>,
     total_count: usize,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct BalancerList {
-    load_balancer: Vec<Summary>,
+struct BalancerList<T> {
+    load_balancer: Vec<T>,
 }
 
 #[derive(Deserialize)]
@@ -277,14 +277,33 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn balancers(&self, search: Parameters) -> Result<Vec<Summary>, Error> {
-        let mut found: Vec<Summary> = Vec::new();
+        let found = self.pages(search, |one: &Summary| &one.load_balancer_id);
+        found.await
+    }
+
+    /// The attributes of all load balancers that a search finds, over all pages. They may be older than those of
+    /// [`Client::attributes`].
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn search(&self, search: Parameters) -> Result<Vec<Attributes>, Error> {
+        let found = self.pages(search, |one: &Attributes| &one.load_balancer_id);
+        found.await
+    }
+
+    async fn pages<T: DeserializeOwned>(
+        &self,
+        search: Parameters,
+        id: impl Fn(&T) -> &String,
+    ) -> Result<Vec<T>, Error> {
+        let mut found: Vec<T> = Vec::new();
         for page in 1.. {
             let call = search
                 .clone()
                 .with("PageSize", PAGE)
                 .with("PageNumber", page);
             let call = call.with("Action", "DescribeLoadBalancers");
-            let answer: Balancers = self.call(call).await?;
+            let answer: Balancers<T> = self.call(call).await?;
             let last = answer.load_balancers.load_balancer.len() < PAGE;
             found.extend(answer.load_balancers.load_balancer);
             if last || found.len() >= answer.total_count {
@@ -292,8 +311,8 @@ impl Client {
             }
         }
         // The pages of a list that changes meanwhile can overlap.
-        found.sort_by(|one, other| one.load_balancer_id.cmp(&other.load_balancer_id));
-        found.dedup();
+        found.sort_by(|one, other| id(one).cmp(id(other)));
+        found.dedup_by(|one, other| id(one) == id(other));
         Ok(found)
     }
 

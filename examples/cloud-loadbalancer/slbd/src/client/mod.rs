@@ -7,8 +7,10 @@ mod answers;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use reeve_clock::Clock;
 use serde::de::DeserializeOwned;
 
@@ -38,6 +40,22 @@ pub struct Client {
     signing: Signing,
     clock: Clock,
     timeout: Duration,
+    turns: Option<Arc<dyn Turns>>,
+}
+
+/// A boxed error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The turns of the requests of a client: see [`Client::turns`].
+pub trait Turns: std::fmt::Debug + Send + Sync + 'static {
+    /// Waits until a request of `action` may be sent.
+    ///
+    /// # Errors
+    /// If it must not be sent.
+    fn take<'a>(&'a self, action: &'a str) -> BoxFuture<'a, Result<(), BoxError>>;
+
+    /// A request that was sent has ended.
+    fn ended(&self, error: Option<&Error>);
 }
 
 /// The signature that a client uses.
@@ -67,6 +85,14 @@ pub enum Error {
         message: String,
         /// The id of the request, for the vendor's support.
         request_id: String,
+    },
+    /// The request was not sent: [`Turns::take`] refused it.
+    #[error("{action} is not sent: {source}")]
+    NotSent {
+        /// The action.
+        action: String,
+        /// The reason.
+        source: BoxError,
     },
     /// No answer came: the call may have had its effect.
     #[error("{action} has no answer: {source}")]
@@ -119,6 +145,7 @@ impl Client {
             signing: Signing::default(),
             clock,
             timeout: TIMEOUT,
+            turns: None,
         })
     }
 
@@ -140,6 +167,13 @@ impl Client {
         let http = reqwest::Client::builder().no_proxy();
         self.http = http.tls_certs_only(authorities).build()?;
         Ok(self)
+    }
+
+    /// Takes a turn before each request, also of a call that sends several. By default requests do not wait.
+    #[must_use]
+    pub fn turns(mut self, turns: Arc<dyn Turns>) -> Self {
+        self.turns = Some(turns);
+        self
     }
 
     /// Signs with `signing`. Default: [`Signing::Acs3`].
@@ -168,6 +202,22 @@ impl Client {
     /// See [`Error`].
     pub async fn call<T: DeserializeOwned>(&self, call: Parameters) -> Result<T, Error> {
         let action = call.text("Action").unwrap_or_default().to_owned();
+        let Some(turns) = &self.turns else {
+            return self.send(action, call).await;
+        };
+        if let Err(source) = turns.take(&action).await {
+            return Err(Error::NotSent { action, source });
+        }
+        let result = self.send(action, call).await;
+        turns.ended(result.as_ref().err());
+        result
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        action: String,
+        call: Parameters,
+    ) -> Result<T, Error> {
         let lost = |source| Error::Lost {
             action: action.clone(),
             source,
@@ -328,6 +378,9 @@ impl Error {
     /// Whether the call may have had its effect.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        !matches!(self, Self::Refused { status: ..500, .. })
+        !matches!(
+            self,
+            Self::Refused { status: ..500, .. } | Self::NotSent { .. }
+        )
     }
 }

@@ -35,6 +35,16 @@ struct Tag {
 }
 
 pub(super) fn error(error: client::Error) -> Error {
+    let error = match error {
+        client::Error::NotSent { action, source } => {
+            let error = source.downcast::<Error>();
+            return error.map_or_else(
+                |source| Error::new(Kind::Unavailable, "NotSent", format!("{action}: {source}")),
+                |error| *error,
+            );
+        }
+        error => error,
+    };
     let message = error.to_string();
     let client::Error::Refused {
         status,

@@ -4,6 +4,7 @@ mod killed;
 mod lists;
 mod provider;
 mod rolling;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -21,7 +21,7 @@ pub(super) fn quick() -> (Server, Slb) {
     (server, slb)
 }
 
-fn wanted() -> Create {
+pub(super) fn wanted() -> Create {
     Create {
         name: "web".to_owned(),
         fixed: Fixed {
