@@ -125,6 +125,11 @@ impl Wanted {
     }
 
     fn fit_affinity(&mut self, service: &Service, abilities: &Abilities) {
+        for port in &mut self.ports {
+            let longest = (abilities.longest_affinity)(port.key.protocol);
+            let affinity = &mut port.settings.affinity;
+            *affinity = affinity.map(|affinity| affinity.min(longest));
+        }
         let Some(only) = abilities.affinity else {
             return;
         };

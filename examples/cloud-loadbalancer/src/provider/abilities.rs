@@ -22,6 +22,8 @@ pub struct Abilities {
     pub sources: bool,
     /// Whether backends have weights. Without, all backends count as equal.
     pub weights: bool,
+    /// The longest affinity of a listener of a protocol. A Service that asks for a longer one gets this.
+    pub longest_affinity: fn(Protocol) -> Duration,
     /// The only time of an affinity; `None` if it can be set.
     pub affinity: Option<Duration>,
     /// The next health check that the cloud accepts.
@@ -55,6 +57,7 @@ impl Abilities {
         ],
         sources: true,
         weights: true,
+        longest_affinity: |_| Duration::MAX,
         affinity: None,
         health_check: HealthCheck::clone,
         lacks: &[],

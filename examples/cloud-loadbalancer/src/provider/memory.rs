@@ -52,6 +52,8 @@ pub struct Settings {
     pub balancers: usize,
     /// The largest number of calls in a second; unset, no limit.
     pub calls_per_second: Option<u32>,
+    /// What it can do. Only [`Abilities::longest_affinity`] is enforced.
+    pub abilities: &'static Abilities,
     /// The first public address: a load balancer with the number n has the n-th after it.
     pub first_address: Ipv4Addr,
 }
@@ -86,7 +88,7 @@ struct Inner {
 
 impl Settings {
     /// 20 ms a call, 3 s for a load balancer, 10 s until a search shows it, unique names, 40 backends a call, 1,000 load
-    /// balancers, no limit of calls.
+    /// balancers, no limit of calls, all abilities.
     pub const DEFAULT: Self = Self {
         latency: Duration::from_millis(20),
         provisioning: Duration::from_secs(3),
@@ -95,6 +97,7 @@ impl Settings {
         backends_per_call: 40,
         balancers: 1000,
         calls_per_second: None,
+        abilities: &Abilities::ALL,
         first_address: Ipv4Addr::new(203, 0, 113, 0),
     };
 }
@@ -208,7 +211,7 @@ impl Provider for Cloud {
     }
 
     fn abilities(&self) -> &'static Abilities {
-        &Abilities::ALL
+        self.0.settings.abilities
     }
 
     fn backends_per_call(&self) -> usize {
@@ -369,7 +372,8 @@ impl Provider for Cloud {
         key: ListenerKey,
         settings: &'a ListenerSettings,
     ) -> Answer<'a, ()> {
-        self.run("create_listener", &id.0, move |state, _| {
+        self.run("create_listener", &id.0, move |state, cloud| {
+            State::check_listener(key, settings, cloud)?;
             state.create_listener(id, key, settings)
         })
     }
@@ -380,9 +384,9 @@ impl Provider for Cloud {
         key: ListenerKey,
         settings: &'a ListenerSettings,
     ) -> Answer<'a, ()> {
-        self.run("set_listener", &id.0, move |state, _| {
+        self.run("set_listener", &id.0, move |state, cloud| {
+            State::check_listener(key, settings, cloud)?;
             state.check_group(id, &settings.group)?;
-            State::check_probe(key, settings)?;
             state.listener(id, key)?.settings = settings.clone();
             Ok(())
         })

@@ -7,8 +7,7 @@
 //! them. Those that an interrupted call leaves without a listener are the [`Provider::leftovers`].
 //!
 //! What this API cannot express is refused as [`Kind::Invalid`]: HTTPS, IPv6, connection draining and the PROXY protocol at HTTP
-//! listeners. An affinity is at most an hour at TCP and UDP listeners; that hour is read as the default of Kubernetes, three
-//! hours, so that this default is not a difference.
+//! listeners. An affinity is at most an hour at TCP and UDP listeners.
 
 mod listener;
 mod wire;
@@ -28,7 +27,18 @@ use slbd::parameters::Parameters;
 use super::{Abilities, Answer, Error, Kind, Provider, Token, Turns};
 use crate::model::{
     AddressType, Backend, Create, Group, GroupId, InstanceCharge, Internet, IpVersion, LbId,
-    Listener, ListenerKey, ListenerSettings, LoadBalancer, NewGroup, Tags,
+    Listener, ListenerKey, ListenerSettings, LoadBalancer, NewGroup, Protocol, Tags,
+};
+
+/// What this cloud can do. What else it has not is refused by the calls.
+const ABILITIES: Abilities = Abilities {
+    longest_affinity: |protocol| {
+        Duration::from_secs(match protocol {
+            Protocol::Tcp | Protocol::Udp => 3600,
+            Protocol::Http | Protocol::Https => 86_400,
+        })
+    },
+    ..Abilities::ALL
 };
 
 /// The most backends that one call may name.
@@ -250,7 +260,7 @@ impl Provider for Slb {
     }
 
     fn abilities(&self) -> &'static Abilities {
-        &Abilities::ALL
+        &ABILITIES
     }
 
     fn backends_per_call(&self) -> usize {

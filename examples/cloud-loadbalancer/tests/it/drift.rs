@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cloud_loadbalancer::Settings;
 use cloud_loadbalancer::model::State;
-use cloud_loadbalancer::provider::{Error, Kind, Provider, memory};
+use cloud_loadbalancer::provider::{Abilities, Error, Kind, Provider, memory};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
 use tokio::time::sleep;
@@ -133,6 +133,35 @@ fn a_load_balancer_that_was_deleted_by_hand_comes_back() {
         assert!(world.reasons("web").await.contains("LoadBalancerLost"));
         running.end().await;
     });
+}
+
+#[test]
+fn an_affinity_that_the_cloud_does_not_have_is_shortened_and_not_set_again() {
+    let hour = memory::Settings {
+        abilities: &Abilities {
+            longest_affinity: |_| Duration::from_secs(3600),
+            ..Abilities::ALL
+        },
+        ..memory::Settings::DEFAULT
+    };
+    for seconds in [600, 3600, 7200, 10_800] {
+        run_with(hour, async |world: World| {
+            let running = world.start().await;
+            let spec = json!({
+                "sessionAffinity": "ClientIP",
+                "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": seconds}},
+            });
+            world.service("web", json!({"spec": spec})).await;
+            let made = world.until_served("web", &[80]).await;
+            let affinity = made.listeners[0].settings.affinity;
+            assert_eq!(affinity, Some(Duration::from_secs(seconds.min(3600))));
+            world.quiet().await;
+            world.changes();
+            sleep(Duration::from_secs(1400)).await;
+            assert_eq!(world.changes(), [] as [&str; 0], "{seconds} s");
+            running.end().await;
+        });
+    }
 }
 
 #[test]

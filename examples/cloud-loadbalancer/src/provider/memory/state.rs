@@ -306,13 +306,22 @@ impl State {
     }
 
     /// Refuses settings that a listener of this key cannot have.
-    pub(super) fn check_probe(key: ListenerKey, settings: &ListenerSettings) -> Result<(), Error> {
+    pub(super) fn check_listener(
+        key: ListenerKey,
+        wanted: &ListenerSettings,
+        settings: &Settings,
+    ) -> Result<(), Error> {
         let udp = key.protocol == Protocol::Udp;
-        if udp == (settings.health_check.probe == Probe::Udp) {
-            return Ok(());
+        if udp != (wanted.health_check.probe == Probe::Udp) {
+            let message = format!("{key} cannot have {:?}", wanted.health_check.probe);
+            return Err(Error::new(Kind::Invalid, "InvalidHealthCheck", message));
         }
-        let message = format!("{key} cannot have {:?}", settings.health_check.probe);
-        Err(Error::new(Kind::Invalid, "InvalidHealthCheck", message))
+        let longest = (settings.abilities.longest_affinity)(key.protocol);
+        if wanted.affinity > Some(longest) {
+            let message = format!("The affinity is longer than {longest:?}");
+            return Err(Error::new(Kind::Invalid, "InvalidAffinity", message));
+        }
+        Ok(())
     }
 
     pub(super) fn change_backends(
@@ -349,7 +358,6 @@ impl State {
         settings: &ListenerSettings,
     ) -> Result<(), Error> {
         self.check_group(id, &settings.group)?;
-        Self::check_probe(key, settings)?;
         let listeners = &mut self.active(id)?.listeners;
         let taken = |one: &Listener| {
             one.key.port == key.port && one.key.protocol.shares_ports_with(key.protocol)

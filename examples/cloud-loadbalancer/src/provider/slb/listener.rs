@@ -15,10 +15,6 @@ use crate::model::{
 };
 use crate::provider::{Error, Kind};
 
-/// The longest affinity of a TCP or UDP listener.
-const LONGEST_AFFINITY: Duration = Duration::from_secs(3600);
-/// The affinity that the longest one stands for: the default of Kubernetes.
-const DEFAULT_AFFINITY: Duration = Duration::from_secs(10_800);
 /// The port of a health check that means the backend's own.
 const OWN_PORT: &str = "-520";
 /// Every class of status codes: any answer is a good one, as for a connection.
@@ -324,7 +320,7 @@ fn set_affinity(call: &mut Parameters, key: ListenerKey, affinity: Option<Durati
             call.set("CookieTimeout", affinity.as_secs());
         }
     } else {
-        let affinity = affinity.unwrap_or_default().min(LONGEST_AFFINITY);
+        let affinity = affinity.unwrap_or_default();
         call.set("PersistenceTimeout", affinity.as_secs());
     }
 }
@@ -420,10 +416,7 @@ fn settings(
             Some("wlc") => Scheduler::Wlc,
             _ => Scheduler::Wrr,
         },
-        affinity: affinity.map(|affinity| match affinity {
-            LONGEST_AFFINITY if !http => DEFAULT_AFFINITY,
-            affinity => affinity,
-        }),
+        affinity,
         sources,
         health_check: HealthCheck {
             probe,

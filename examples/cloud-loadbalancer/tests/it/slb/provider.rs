@@ -189,7 +189,7 @@ async fn a_listener_is_read_as_it_was_written() {
             name: "cluster/default.web/other".to_owned(),
             group: second.clone(),
             scheduler: Scheduler::Wlc,
-            affinity: Some(Duration::from_secs(10_800)),
+            affinity: Some((slb.abilities().longest_affinity)(protocol)),
             sources: networks(&["10.0.0.0/8", "192.168.1.0/24"]),
             health_check: HealthCheck {
                 port: Some(32_000),
