@@ -145,6 +145,9 @@ struct DevArguments {
     /// Show the life of one Service and end.
     #[arg(long)]
     tour: bool,
+    /// Run no controller and no cloud: for a controller that `ccm run` starts, since two would serve the same Services.
+    #[arg(long, conflicts_with = "tour")]
+    no_controller: bool,
 }
 
 // === impl SlbArguments ===
@@ -164,6 +167,20 @@ impl SlbArguments {
         }
         let visible_within = Duration::from_secs(self.slb_visible_within);
         Ok(Slb::new(client, visible_within))
+    }
+}
+
+// === impl Run ===
+
+impl Run {
+    /// Refuses options that contradict each other.
+    fn check(&self) -> Result<(), BoxError> {
+        if self.common.provider == ProviderName::Memory && self.options.leader_elect {
+            let message = "--provider=memory has its load balancers in this process, so another copy cannot take over: \
+                           leave out --leader-elect, or choose another provider";
+            return Err(message.into());
+        }
+        Ok(())
     }
 }
 
@@ -213,6 +230,7 @@ fn print(text: &str) -> Result<(), BoxError> {
 
 async fn run(arguments: Run) -> Result<(), BoxError> {
     arguments.options.log.start();
+    arguments.check()?;
     let settings = Settings {
         drift_period: Duration::from_secs(arguments.drift_period),
         orphan_period: Duration::from_secs(arguments.orphan_period),
@@ -270,6 +288,12 @@ async fn dev(arguments: DevArguments) -> Result<(), BoxError> {
         serving.url(),
         file.display()
     ))?;
+    if arguments.no_controller {
+        dev.say("No controller runs; Ctrl-C ends.")?;
+        tokio::signal::ctrl_c().await?;
+        serving.stop().await;
+        return Ok(());
+    }
     dev.say("Create a Service of type LoadBalancer; Ctrl-C ends.")?;
     let stop = CancellationToken::new();
     let interrupted = async {
@@ -344,5 +368,58 @@ mod tests {
         };
         assert!(run.options.leader_elect && !run.options.metrics.secure);
         assert_eq!(run.common.cluster_id.as_str(), "my-cluster");
+        run.check().unwrap();
+        // The key is that of the Secret.
+        let folder = deployment
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("mountPath: "));
+        let file = run.common.slb.slb_key_file.unwrap();
+        assert_eq!(file.parent(), folder.map(std::path::Path::new));
+    }
+
+    #[test]
+    fn a_cloud_in_memory_has_one_process() {
+        for (more, allowed) in [
+            (&["--leader-elect"][..], false),
+            (&[], true),
+            (
+                &["--leader-elect", "--provider=slb", "--slb-key-file=key"],
+                true,
+            ),
+        ] {
+            let first = ["ccm", "run", "--cluster-id=c"];
+            let arguments = Arguments::try_parse_from(first.iter().chain(more)).unwrap();
+            let Command::Run(run) = arguments.command else {
+                panic!("run");
+            };
+            assert_eq!(run.check().is_ok(), allowed, "{more:?}");
+        }
+    }
+
+    #[test]
+    fn the_commands_of_the_readme_are_valid() {
+        let readme = include_str!("../README.md");
+        let shell = readme.split("```sh\n").skip(1);
+        let shell = shell.filter_map(|block| block.split_once("```"));
+        let text: String = shell.map(|(block, _)| block).collect();
+        let text = text.replace("\\\n", " ");
+        let mut found = Vec::new();
+        for line in text.lines() {
+            let line = line.trim_end_matches(" &");
+            let cargo = line.strip_prefix("cargo run -p cloud-loadbalancer -- ");
+            let Some(arguments) = cargo.or_else(|| line.strip_prefix("ccm ")) else {
+                continue;
+            };
+            let words = arguments.split_whitespace();
+            let parsed = Arguments::try_parse_from(std::iter::once("ccm").chain(words));
+            let parsed = parsed.unwrap_or_else(|error| panic!("{line}: {error}"));
+            if let Command::Run(run) = parsed.command {
+                run.check().unwrap();
+                found.push("run");
+            } else {
+                found.push("another");
+            }
+        }
+        assert!(found.len() >= 4 && found.contains(&"run"), "{found:?}");
     }
 }
