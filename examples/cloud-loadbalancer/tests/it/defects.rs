@@ -20,10 +20,7 @@ fn b1_a_preserved_load_balancer_keeps_its_listeners_and_groups() {
         world.service("web", preserve).await;
         let before = world.until_served("web", &[80]).await;
         world.delete::<Service>(&key("web")).await;
-        world
-            .cluster
-            .eventually("web is gone", async || world.get("web").await.is_none())
-            .await;
+        world.until_absent("web").await;
         let after = world.balancer(&before.about.id).unwrap();
         assert_eq!(
             (after.listeners, after.groups),
@@ -46,10 +43,7 @@ fn b2_a_service_that_reuses_an_ipv6_load_balancer_can_be_deleted() {
             })
             .await;
         world.delete::<Service>(&key("web")).await;
-        world
-            .cluster
-            .eventually("web is gone", async || world.get("web").await.is_none())
-            .await;
+        world.until_absent("web").await;
         assert_eq!(world.balancer(&id).unwrap().listeners.len(), 1);
         running.end().await;
     });

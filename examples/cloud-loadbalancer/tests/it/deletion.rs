@@ -225,12 +225,7 @@ fn a_preserved_load_balancer_keeps_its_listeners_and_is_not_managed_any_more() {
         world.quiet().await;
         world.changes();
         world.delete::<Service>(&key("web")).await;
-        world
-            .cluster
-            .eventually("the Service is gone", async || {
-                world.get("web").await.is_none()
-            })
-            .await;
+        world.until_absent("web").await;
         assert_eq!(
             world.changes(),
             [
@@ -271,8 +266,7 @@ fn a_preserved_load_balancer_is_not_taken_back_by_its_service() {
         let own = world.until_served("web", &[80]).await;
         assert_ne!(own.about.id, made.about.id);
         world.delete::<Service>(&key("web")).await;
-        let gone = async || world.get("web").await.is_none();
-        world.cluster.eventually("the Service is gone", gone).await;
+        world.until_absent("web").await;
         let left = world.cloud.all();
         assert_eq!((left.len(), &left[0].about.id), (1, &made.about.id));
         assert_eq!((left[0].listeners.len(), targets(&left[0]).len()), (1, 3));
@@ -300,12 +294,7 @@ fn a_service_of_the_same_name_gets_a_load_balancer_of_its_own() {
         let running = world.start().await;
         let first = serving(&world).await;
         world.delete::<Service>(&key("web")).await;
-        world
-            .cluster
-            .eventually("the Service is gone", async || {
-                world.get("web").await.is_none()
-            })
-            .await;
+        world.until_absent("web").await;
         let second = serving(&world).await;
         assert_ne!(first.about.id, second.about.id);
         assert_eq!(world.cloud.all().len(), 1);

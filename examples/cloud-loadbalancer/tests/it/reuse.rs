@@ -115,15 +115,9 @@ fn two_services_share_a_load_balancer_and_each_takes_its_own_listeners_with_it()
         assert_eq!(world.addresses("api").await, [address]);
         world.delete::<Service>(&key("web")).await;
         until_ports(&world, &id, &[22, 443]).await;
-        world
-            .cluster
-            .eventually("web is gone", async || world.get("web").await.is_none())
-            .await;
+        world.until_absent("web").await;
         world.delete::<Service>(&key("api")).await;
-        world
-            .cluster
-            .eventually("api is gone", async || world.get("api").await.is_none())
-            .await;
+        world.until_absent("api").await;
         assert_eq!(world.balancer(&id).unwrap(), before, "as it was");
         assert_eq!(world.cloud.created(), 1);
         running.end().await;
@@ -191,10 +185,7 @@ fn a_reused_load_balancer_that_got_the_tags_of_its_service_is_not_deleted_with_i
         let owner = Owner::of(&world.settings.cluster, &service);
         world.cloud.tag(&id, &owner.tags()).await.unwrap();
         world.delete::<Service>(&key("web")).await;
-        world
-            .cluster
-            .eventually("web is gone", async || world.get("web").await.is_none())
-            .await;
+        world.until_absent("web").await;
         assert_eq!(ports(&world, &id), [22]);
         running.end().await;
     });
@@ -237,10 +228,7 @@ fn a_change_to_a_reused_load_balancer_and_back_leaves_nothing_behind() {
         world.until_served("web", &[80]).await;
         until_ports(&world, &other, &[22]).await;
         world.delete::<Service>(&key("web")).await;
-        world
-            .cluster
-            .eventually("web is gone", async || world.get("web").await.is_none())
-            .await;
+        world.until_absent("web").await;
         let names: Vec<_> = world
             .cloud
             .all()

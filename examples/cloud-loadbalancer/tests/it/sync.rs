@@ -397,8 +397,7 @@ fn an_own_label_that_was_copied_from_another_service_is_not_believed() {
         let copy = world.until_served("copy", &[80]).await;
         assert_ne!(copy.about.id, web.about.id);
         world.delete::<Service>(&crate::world::key("copy")).await;
-        let gone = async || world.get("copy").await.is_none();
-        world.cluster.eventually("the copy is gone", gone).await;
+        world.until_absent("copy").await;
         world.served("web", &[80]).await.unwrap();
         running.end().await;
     });

@@ -363,12 +363,17 @@ impl World {
         Ok(one)
     }
 
-    /// Waits until the Service and its load balancer are gone.
-    pub(crate) async fn until_gone(&self, name: &str) {
+    /// Waits until the Service is gone.
+    pub(crate) async fn until_absent(&self, name: &str) {
         let what = format!("{name} is gone");
         self.cluster
             .eventually(&what, async || self.get(name).await.is_none())
             .await;
+    }
+
+    /// Waits until the Service and all load balancers are gone.
+    pub(crate) async fn until_gone(&self, name: &str) {
+        self.until_absent(name).await;
         assert_eq!(self.cloud.all(), [], "no Service, no load balancer");
     }
 
