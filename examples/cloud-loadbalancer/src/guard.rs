@@ -36,6 +36,38 @@ pub(crate) struct Guard {
     metrics: Metrics,
 }
 
+/// A call on its way.
+pub(crate) struct Started {
+    at: Instant,
+    /// Of a change under a lease.
+    flight: Option<Flight>,
+}
+
+/// A change on its way. The lease is not given back before it is answered, or has had the time to arrive after it was
+/// given up.
+struct Flight {
+    gate: Arc<dyn Gate>,
+    settled: bool,
+}
+
+// === impl Flight ===
+
+impl Flight {
+    fn begin(gate: &Arc<dyn Gate>) -> Self {
+        gate.sent();
+        Self {
+            gate: Arc::clone(gate),
+            settled: false,
+        }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.gate.ended(self.settled);
+    }
+}
+
 // === impl Turnstile ===
 
 impl Turnstile {
@@ -88,16 +120,20 @@ impl Guard {
 }
 
 impl Layer for Guard {
-    type Started = Instant;
+    type Started = Started;
 
-    fn before<'a>(&'a self, call: &'a Call<'a>) -> BoxFuture<'a, Result<Instant, Error>> {
+    fn before<'a>(&'a self, call: &'a Call<'a>) -> BoxFuture<'a, Result<Started, Error>> {
         async move {
             if self.by_request {
                 self.turns.check(call.mutates)?;
             } else {
                 self.turns.take(call.mutates).await?;
             }
-            Ok(Instant::now())
+            let gate = self.turns.gate.as_ref().filter(|_| call.mutates);
+            Ok(Started {
+                at: Instant::now(),
+                flight: gate.map(Flight::begin),
+            })
         }
         .boxed()
     }
@@ -105,7 +141,7 @@ impl Layer for Guard {
     fn after<'a>(
         &'a self,
         call: &'a Call<'a>,
-        started: Instant,
+        started: Started,
         answer: Result<(), &'a Error>,
     ) -> BoxFuture<'a, Result<(), Error>> {
         let throttled = answer.err().filter(|error| error.kind == Kind::Throttled);
@@ -115,46 +151,92 @@ impl Layer for Guard {
             None => self.turns.accepted(),
         }
         let error = answer.err().map(|error| error.kind);
-        self.metrics.called(call.name, started.elapsed(), error);
+        self.metrics.called(call.name, started.at.elapsed(), error);
+        if let Some(mut flight) = started.flight {
+            flight.settled = error != Some(Kind::Unavailable);
+        }
         std::future::ready(Ok(())).boxed()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use parking_lot::Mutex;
+    use tokio::time::timeout;
+
     use super::*;
     use crate::provider::layer::Layered;
     use crate::provider::memory::Cloud;
 
-    #[derive(Debug)]
-    struct Fixed(bool);
+    /// A gate that counts what is sent.
+    #[derive(Debug, Default)]
+    struct Counting {
+        closed: bool,
+        sent: AtomicUsize,
+        ended: Mutex<Vec<bool>>,
+    }
 
-    impl Gate for Fixed {
+    impl Gate for Counting {
         fn is_open(&self) -> bool {
-            self.0
+            !self.closed
         }
 
-        fn sent(&self) {}
+        fn sent(&self) {
+            self.sent.fetch_add(1, Ordering::Relaxed);
+        }
 
-        fn ended(&self, _: bool) {}
+        fn ended(&self, settled: bool) {
+            self.ended.lock().push(settled);
+        }
 
         fn unasked(&self) {}
     }
 
+    fn guarded(cloud: &Cloud, gate: &Arc<Counting>) -> Layered<Guard> {
+        let metrics = Metrics::register(&reeve_controller::Metrics::new());
+        let pace = Pace::new(Duration::from_millis(1));
+        let gate = Arc::<Counting>::clone(gate);
+        let guard = Guard::new(cloud, Some(gate), metrics, pace);
+        Layered::new(Arc::new(cloud.clone()), guard)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_process_without_the_lease_sends_reads_and_no_changes() {
-        for (open, sent) in [(true, 2), (false, 1)] {
+        for (closed, sent) in [(false, 2), (true, 1)] {
             let cloud = Cloud::default();
-            let metrics = Metrics::register(&reeve_controller::Metrics::new());
-            let pace = Pace::new(Duration::from_millis(1));
-            let guard = Guard::new(&cloud, Some(Arc::new(Fixed(open))), metrics, pace);
-            let provider = Layered::new(Arc::new(cloud.clone()), guard);
+            let gate = Arc::new(Counting {
+                closed,
+                ..Counting::default()
+            });
+            let provider = guarded(&cloud, &gate);
             let id = "lb-1".into();
             assert_eq!(provider.describe(&id).await, Ok(None));
             let deleted = provider.delete(&id).await.map_err(|error| error.code);
             let refused = Err(NOT_LEADER.to_owned());
-            assert_eq!(deleted, if open { Ok(()) } else { refused });
+            assert_eq!(deleted, if closed { refused } else { Ok(()) });
             assert_eq!(cloud.calls().len(), sent);
+            let under_way = gate.sent.load(Ordering::Relaxed);
+            assert_eq!(under_way, usize::from(!closed), "reads need no lease");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_lease_is_kept_for_changes_that_may_still_arrive() {
+        let (cloud, gate) = (Cloud::default(), Arc::<Counting>::default());
+        let provider = guarded(&cloud, &gate);
+        let id = "lb-1".into();
+        provider.delete(&id).await.unwrap();
+        // Refused is answered.
+        provider.set_name(&id, "web").await.unwrap_err();
+        let away = Error::new(Kind::Unavailable, "ServiceUnavailable", "later");
+        cloud.refuse("delete", Some(away));
+        provider.delete(&id).await.unwrap_err();
+        // A reconcile that is given up drops its call.
+        let given_up = timeout(Duration::from_millis(10), provider.set_name(&id, "web"));
+        given_up.await.unwrap_err();
+        assert_eq!(*gate.ended.lock(), [true, true, false, false]);
+        assert_eq!(gate.sent.load(Ordering::Relaxed), 4);
     }
 }
