@@ -129,35 +129,14 @@ impl Annotations {
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "name" => self.name = Some(text(value, 80)?),
-            "address-type" => {
-                let all = [
-                    ("internet", AddressType::Internet),
-                    ("intranet", AddressType::Intranet),
-                ];
-                self.address_type = Some(one_of(value, &all)?);
-            }
-            "ip-version" => {
-                let all = [("ipv4", IpVersion::Ipv4), ("ipv6", IpVersion::Ipv6)];
-                self.ip_version = Some(one_of(value, &all)?);
-            }
+            "address-type" => self.address_type = Some(one_of(value, AddressType::NAMED)?),
+            "ip-version" => self.ip_version = Some(one_of(value, IpVersion::NAMED)?),
             "subnet" => self.subnet = Some(text(value, 128)?),
             "zone" => self.zone = Some(text(value, 128)?),
             "resource-group" => self.resource_group = Some(text(value, 128)?),
             "spec" => self.spec = Some(text(value, 64)?),
-            "instance-charge" => {
-                let all = [
-                    ("paybyspec", InstanceCharge::PayBySpec),
-                    ("paybyuse", InstanceCharge::PayByUse),
-                ];
-                self.instance_charge = Some(one_of(value, &all)?);
-            }
-            "traffic-charge" => {
-                let all = [
-                    ("paybytraffic", TrafficCharge::PayByTraffic),
-                    ("paybybandwidth", TrafficCharge::PayByBandwidth),
-                ];
-                self.traffic_charge = Some(one_of(value, &all)?);
-            }
+            "instance-charge" => self.instance_charge = Some(one_of(value, InstanceCharge::NAMED)?),
+            "traffic-charge" => self.traffic_charge = Some(one_of(value, TrafficCharge::NAMED)?),
             "bandwidth" => self.bandwidth = Some(number(value, 1, 5000)?),
             "delete-protection" => self.delete_protection = Some(on(value)?),
             "modification-protection" => self.modification_protection = Some(on(value)?),
@@ -167,14 +146,7 @@ impl Annotations {
             "preserve-on-delete" => self.preserve_on_delete = truth(value)?,
             "backends" => self.to_pods = one_of(value, &[("nodes", false), ("pods", true)])?,
             "backend-labels" => self.backend_labels = pairs(value)?,
-            "scheduler" => {
-                let all = [
-                    ("wrr", Scheduler::Wrr),
-                    ("rr", Scheduler::Rr),
-                    ("wlc", Scheduler::Wlc),
-                ];
-                self.scheduler = one_of(value, &all)?;
-            }
+            "scheduler" => self.scheduler = one_of(value, Scheduler::NAMED)?,
             "protocol-ports" => self.protocol_ports = protocols(value)?,
             "certificate" => self.certificate = Some(text(value, 128)?),
             "domain-certificates" => self.domain_certificates = pairs(value)?,

@@ -121,23 +121,15 @@ fn immutable(wanted: &Wanted, remote: &LoadBalancer, plan: &mut Plan) {
     };
     let name = wanted.name.as_deref().filter(|_| !wanted.renames);
     compare("name", Some(&remote.name), name);
-    let network = |one: AddressType| match one {
-        AddressType::Internet => "internet",
-        AddressType::Intranet => "intranet",
-    };
-    let version = |one: IpVersion| match one {
-        IpVersion::Ipv4 => "ipv4",
-        IpVersion::Ipv6 => "ipv6",
-    };
     compare(
         "address-type",
-        Some(network(fixed.address_type)),
-        wanted.address_type.map(network),
+        Some(fixed.address_type.as_str()),
+        wanted.address_type.map(AddressType::as_str),
     );
     compare(
         "ip-version",
-        Some(version(fixed.ip_version)),
-        wanted.ip_version.map(version),
+        Some(fixed.ip_version.as_str()),
+        wanted.ip_version.map(IpVersion::as_str),
     );
     compare("subnet", fixed.subnet.as_deref(), wanted.subnet.as_deref());
     compare("zone", fixed.zone.as_deref(), wanted.zone.as_deref());

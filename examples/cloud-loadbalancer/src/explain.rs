@@ -13,8 +13,7 @@ use crate::find::{self, Found, Reused};
 use crate::identity::{Owner, recorded};
 use crate::intent::{Intent, intent};
 use crate::model::{
-    Address, AddressType, Create, InstanceCharge, Internet, IpVersion, LbId, LoadBalancer, State,
-    TrafficCharge,
+    Address, Create, InstanceCharge, Internet, LbId, LoadBalancer, State, TrafficCharge,
 };
 use crate::provider::Provider;
 use crate::settings::Settings;
@@ -132,14 +131,7 @@ async fn remove(
 }
 
 fn described(create: &Create) -> String {
-    let network = match create.fixed.address_type {
-        AddressType::Internet => "internet",
-        AddressType::Intranet => "intranet",
-    };
-    let version = match create.fixed.ip_version {
-        IpVersion::Ipv4 => "ipv4",
-        IpVersion::Ipv6 => "ipv6",
-    };
+    let (network, version) = (create.fixed.address_type, create.fixed.ip_version);
     let spec = create.spec.as_deref().map(|spec| format!(", {spec}"));
     format!(
         "load balancer {} ({network}, {version}{})",

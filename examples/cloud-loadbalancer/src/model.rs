@@ -317,6 +317,67 @@ pub struct Backend {
     pub weight: u8,
 }
 
+/// Names of the values of an enum, as annotations have them and plans print them.
+macro_rules! named {
+    ($type:ident { $($variant:ident: $name:literal),* }) => {
+        // === impl $type ===
+
+        impl $type {
+            /// The values with their names.
+            pub const NAMED: &'static [(&'static str, Self)] = &[$(($name, Self::$variant)),*];
+
+            /// The name.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name),*
+                }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+named!(AddressType {
+    Internet: "internet",
+    Intranet: "intranet"
+});
+named!(IpVersion {
+    Ipv4: "ipv4",
+    Ipv6: "ipv6"
+});
+named!(TrafficCharge {
+    PayByTraffic: "paybytraffic",
+    PayByBandwidth: "paybybandwidth"
+});
+named!(InstanceCharge {
+    PayBySpec: "paybyspec",
+    PayByUse: "paybyuse"
+});
+named!(Scheduler {
+    Wrr: "wrr",
+    Rr: "rr",
+    Wlc: "wlc"
+});
+named!(Protocol {
+    Tcp: "tcp",
+    Udp: "udp",
+    Http: "http",
+    Https: "https"
+});
+named!(State {
+    Pending: "pending",
+    Active: "active",
+    Inactive: "inactive",
+    Locked: "locked",
+    Deleting: "deleting"
+});
+
 // === impl LbId ===
 
 impl fmt::Display for LbId {
@@ -350,20 +411,6 @@ impl fmt::Display for GroupId {
     }
 }
 
-// === impl State ===
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pending => "pending",
-            Self::Active => "active",
-            Self::Inactive => "inactive",
-            Self::Locked => "locked",
-            Self::Deleting => "deleting",
-        })
-    }
-}
-
 // === impl Protocol ===
 
 impl Protocol {
@@ -371,17 +418,6 @@ impl Protocol {
     #[must_use]
     pub fn shares_ports_with(self, other: Self) -> bool {
         (self == Self::Udp) == (other == Self::Udp)
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-            Self::Http => "http",
-            Self::Https => "https",
-        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::annotations::Problem;
 use crate::model::{
     Backend, GroupId, InstanceCharge, Internet, ListenerKey, ListenerSettings, NewGroup, Protocol,
-    State, Tags, TrafficCharge,
+    State, Tags,
 };
 
 /// A group: one that exists, or one that the plan creates.
@@ -137,12 +137,7 @@ impl fmt::Display for Action {
                 write!(f, "set modification protection {}", switch(*on))
             }
             Self::SetName(name) => write!(f, "set name {name}"),
-            Self::SetInstanceCharge(InstanceCharge::PayBySpec) => {
-                f.write_str("set instance charge paybyspec")
-            }
-            Self::SetInstanceCharge(InstanceCharge::PayByUse) => {
-                f.write_str("set instance charge paybyuse")
-            }
+            Self::SetInstanceCharge(charge) => write!(f, "set instance charge {charge}"),
             Self::SetInternet(internet) => write!(f, "set internet {}", internet_text(*internet)),
             Self::SetSpec(spec) => write!(f, "set spec {spec}"),
             Self::Tag(tags) => {
@@ -192,12 +187,9 @@ fn switch(on: bool) -> &'static str {
 }
 
 fn internet_text(internet: Internet) -> String {
-    let charge = match internet.charge {
-        TrafficCharge::PayByTraffic => "paybytraffic",
-        TrafficCharge::PayByBandwidth => "paybybandwidth",
-    };
+    let charge = internet.charge;
     match internet.bandwidth {
-        0 => charge.to_owned(),
+        0 => charge.to_string(),
         bandwidth => format!("{charge} {bandwidth} Mbit/s"),
     }
 }
