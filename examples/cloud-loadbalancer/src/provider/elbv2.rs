@@ -33,7 +33,7 @@ mod signature;
 mod wire;
 mod xml;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use reeve_clock::Clock;
@@ -41,7 +41,7 @@ use reeve_clock::Clock;
 pub use keys::{Keys, Source};
 pub use options::Options;
 
-use super::{Abilities, Answer, Error, Kind, Lack, Provider, Token};
+use super::{Abilities, Answer, Error, Kind, Lack, Provider, Token, Turns};
 use crate::model::{
     Backend, Create, Group, GroupId, HealthCheck, InstanceCharge, Internet, LbId, Listener,
     ListenerKey, ListenerSettings, LoadBalancer, NewGroup, Protocol, Tags,
@@ -257,6 +257,11 @@ impl Elbv2 {
 }
 
 impl Provider for Elbv2 {
+    fn take_turns(&self, turns: Arc<dyn Turns>) -> bool {
+        self.client.take_turns(turns);
+        true
+    }
+
     fn visible_within(&self) -> Duration {
         self.visible_within
     }

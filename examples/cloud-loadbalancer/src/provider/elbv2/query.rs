@@ -3,8 +3,10 @@
 //! A [`Client`] sends each call once. Retries belong to the controller.
 
 use std::fmt::{self, Display};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use reeve_clock::Clock;
 
 use super::keys::Source;
@@ -12,7 +14,7 @@ use super::signature::{Request, Scope};
 use super::wire;
 use super::xml::{self, Element};
 use crate::model::Tags;
-use crate::provider::{Error, Kind};
+use crate::provider::{Error, Kind, Turns};
 
 /// The version of the API.
 const VERSION: &str = "2015-12-01";
@@ -39,6 +41,8 @@ pub(super) struct Client {
     region: String,
     keys: Source,
     clock: Clock,
+    /// The turns of the requests, once there are any.
+    turns: RwLock<Option<Arc<dyn Turns>>>,
 }
 
 // === impl Call ===
@@ -90,6 +94,11 @@ impl Call {
     pub(super) fn with_attributes(self, attributes: &[(&str, String)]) -> Self {
         let pairs = attributes.iter().map(|(key, value)| (key, value));
         self.with_pairs("Attributes", ("Key", "Value"), pairs)
+    }
+
+    /// Whether it changes the cloud.
+    fn changes(&self) -> bool {
+        !self.action.starts_with("Describe")
     }
 
     /// Whether it has no parameters.
@@ -150,7 +159,13 @@ impl Client {
             region: region.to_owned(),
             keys,
             clock,
+            turns: RwLock::default(),
         })
+    }
+
+    /// Takes a turn for each request from now on.
+    pub(super) fn take_turns(&self, turns: Arc<dyn Turns>) {
+        *self.turns.write() = Some(turns);
     }
 
     /// Sends a call once, and reads its result.
@@ -169,6 +184,20 @@ impl Client {
     }
 
     async fn send(&self, call: &Call) -> Result<String, Error> {
+        let turns = self.turns.read().clone();
+        let Some(turns) = turns else {
+            return self.send_now(call).await;
+        };
+        turns.take(call.changes()).await?;
+        let answer = self.send_now(call).await;
+        match &answer {
+            Err(error) if error.kind == Kind::Throttled => turns.throttled(error.retry_after),
+            _ => turns.accepted(),
+        }
+        answer
+    }
+
+    async fn send_now(&self, call: &Call) -> Result<String, Error> {
         let action = call.action;
         let lost = |error: reqwest::Error| {
             // The causes say more than the error itself: a refused connection, a certificate.
@@ -245,7 +274,10 @@ impl fmt::Debug for Client {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+    use crate::provider::Answer;
 
     #[test]
     fn a_call_is_a_form_with_numbered_lists() {
@@ -282,6 +314,36 @@ mod tests {
         let keys = Source::File("/nowhere".into());
         let none = Client::new("https://elb.example", "r", keys, Some(b""), Clock::system());
         assert!(none.unwrap_err().to_string().contains("no certificate"));
+    }
+
+    /// Refuses the turns of changes, and counts what ended.
+    #[derive(Debug, Default)]
+    struct ReadsOnly(AtomicUsize);
+
+    impl Turns for ReadsOnly {
+        fn take(&self, changes: bool) -> Answer<'_, ()> {
+            let refused = Error::new(Kind::Unavailable, "NotNow", "no turn");
+            Box::pin(async move { if changes { Err(refused) } else { Ok(()) } })
+        }
+
+        fn accepted(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn throttled(&self, _: Option<Duration>) {}
+    }
+
+    #[tokio::test]
+    async fn a_request_takes_a_turn_and_a_change_without_one_is_not_sent() {
+        let keys = Source::File("/nowhere/keys".into());
+        let client = Client::new("http://127.0.0.1:1", "r", keys, None, Clock::system()).unwrap();
+        let turns = Arc::<ReadsOnly>::default();
+        client.take_turns(Arc::<ReadsOnly>::clone(&turns));
+        let code = async |action| client.run(Call::new(action)).await.unwrap_err().code;
+        assert_eq!(code("AddTags").await, "NotNow");
+        assert_eq!(turns.0.load(Ordering::Relaxed), 0);
+        assert_eq!(code("DescribeTags").await, "NoKeys");
+        assert_eq!(turns.0.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test]

@@ -131,6 +131,8 @@ pub(super) fn balancer(summary: Summary, tags: Tags, attributes: &Attributes) ->
         name: summary.name,
         state: match summary.state.as_str() {
             "active" | "active_impaired" => State::Active,
+            // Its creation failed. It can be deleted.
+            "failed" => State::Inactive,
             _ => State::Pending,
         },
         address: Address::Host(summary.host),
