@@ -69,3 +69,26 @@ fn every_defect_has_its_test() {
         assert!(tests.iter().any(|text| text.contains(&function)), "{name}");
     }
 }
+
+#[test]
+fn the_actions_of_elastic_load_balancing_are_those_that_the_provider_calls() {
+    let sources = [
+        include_str!("../../src/provider/elbv2.rs"),
+        include_str!("../../src/provider/elbv2/balancers.rs"),
+        include_str!("../../src/provider/elbv2/groups.rs"),
+        include_str!("../../src/provider/elbv2/listeners.rs"),
+    ];
+    let mut called = std::collections::BTreeSet::new();
+    for source in sources {
+        let code = source.split("mod tests {").next().unwrap();
+        for begin in ["Call::new(\"", "targets(\""] {
+            let calls = code.split(begin).skip(1);
+            called.extend(calls.map(|call| call.split('"').next().unwrap()));
+        }
+    }
+    let listed: Vec<_> = block("elasticloadbalancing:")
+        .lines()
+        .map(|line| line.strip_prefix("elasticloadbalancing:").unwrap())
+        .collect();
+    assert!(called.len() > 15 && called.into_iter().eq(listed));
+}

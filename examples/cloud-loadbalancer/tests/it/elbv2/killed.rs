@@ -337,12 +337,31 @@ async fn of_two_load_balancers_that_moto_made_for_one_service_one_is_left() {
     let controller = world.start();
     created.await;
     let published = world.service().await.unwrap().status;
-    world.account.proxy.release();
-    let two = async || world.balancers().await == 2;
-    world.eventually("a second load balancer", two).await;
-    world.until(&[(80, 2), (81, 2)]).await;
+    let proxy = &world.account.proxy;
+    proxy.release().await;
+    assert_eq!(proxy.count("CreateLoadBalancer"), 2);
+    let one = async || world.balancers().await == 1 && proxy.count("DeleteLoadBalancer") == 1;
+    world.eventually("one load balancer again", one).await;
     // The one that was published stays.
+    world.until(&[(80, 2), (81, 2)]).await;
     assert_eq!(world.service().await.unwrap().status, published);
     world.delete().await;
     drop(controller);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_moto_throttles_is_sent_again_and_makes_nothing_twice() {
+    let Some(moto) = Moto::start().await else {
+        return;
+    };
+    let world = World::new(&moto, None).await;
+    let throttled = ["CreateLoadBalancer", "CreateListener", "DeleteLoadBalancer"];
+    world.account.proxy.throttle(&throttled);
+    let controller = world.start();
+    world.create().await;
+    world.delete().await;
+    drop(controller);
+    let count = |action| world.account.proxy.count(action);
+    assert_eq!(throttled.map(count), [2, 3, 2], "one listener a port");
+    assert_eq!(count("CreateTargetGroup"), 2);
 }

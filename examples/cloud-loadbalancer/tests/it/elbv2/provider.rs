@@ -1,14 +1,19 @@
 //! The contract of providers, and what is peculiar to this cloud.
 
 use std::cell::RefCell;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use cloud_loadbalancer::model::{
     Address, AddressType, Create, Fixed, IpVersion, NewGroup, Protocol, Tags, Targets,
 };
+use cloud_loadbalancer::provider::elbv2::{Elbv2, Keys, Place, Source};
 use cloud_loadbalancer::provider::{Kind, Provider, Token};
+use reeve_apiserver::ApiServer;
+use reeve_clock::Clock;
 
-use super::Moto;
+use super::{Moto, REGION};
 use crate::contract::{self, Subject};
 
 /// The cases of the contract in which moto differs from the documentation of the API.
@@ -138,4 +143,34 @@ async fn what_only_this_cloud_refuses_is_invalid_at_moto() {
         let error = cloud.create(&token, &wanted).await.unwrap_err();
         assert_eq!(error.kind, Kind::Invalid, "{error}");
     }
+}
+
+#[tokio::test]
+async fn an_endpoint_is_trusted_by_the_authorities_that_are_given() {
+    let api = ApiServer::builder().start().await.unwrap();
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let serving = api.serve_tls(any).await.unwrap();
+    let authority = serving.certificate_authority().unwrap();
+    let error = async |authorities: Option<&[u8]>| {
+        let place = Place {
+            endpoint: serving.url(),
+            region: REGION.to_owned(),
+            vpc: "vpc-1".to_owned(),
+            subnets: vec!["subnet-1".to_owned()],
+        };
+        let keys = Source::Given(Keys {
+            id: "id".to_owned(),
+            secret: "secret".to_owned(),
+            token: None,
+        });
+        let within = Duration::from_secs(1);
+        let cloud = Elbv2::new(place, keys, authorities, within, Clock::system()).unwrap();
+        cloud.find(&Tags::new()).await.unwrap_err()
+    };
+    // Another server answers: it is none of this API, and the connection is good.
+    let answered = error(Some(authority.as_bytes())).await;
+    assert!(answered.code.starts_with("Status4"), "{answered}");
+    let refused = error(None).await;
+    assert_eq!(refused.kind, Kind::Unavailable);
+    assert!(refused.message.contains("certificate"), "{refused}");
 }

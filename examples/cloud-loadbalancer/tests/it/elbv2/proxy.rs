@@ -1,6 +1,7 @@
 //! A proxy in front of moto. It gives each call its account, records the actions, and holds one of the calls, before or after
 //! its effect.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -26,6 +27,10 @@ pub(super) enum Side {
     /// The call reaches the cloud after [`Proxy::release`].
     Late,
 }
+
+/// The answer of a cloud that has too many calls.
+const THROTTLING: &str = "<ErrorResponse><Error><Type>Sender</Type><Code>Throttling</Code>\
+    <Message>Rate exceeded</Message></Error><RequestId>r-1</RequestId></ErrorResponse>";
 
 /// The call to hold.
 #[derive(Clone, Debug)]
@@ -53,6 +58,10 @@ struct Shared {
     /// Whether the call is held, and whether it was released.
     held: watch::Sender<bool>,
     released: watch::Sender<bool>,
+    /// Whether a late call was carried out.
+    late: watch::Sender<bool>,
+    /// The actions whose next call is throttled.
+    throttled: Mutex<BTreeSet<&'static str>>,
 }
 
 // === impl Proxy ===
@@ -67,6 +76,8 @@ impl Proxy {
             point: Mutex::new(point),
             held: watch::Sender::new(false),
             released: watch::Sender::new(false),
+            late: watch::Sender::new(false),
+            throttled: Mutex::default(),
         });
         let address = listener.local_addr().unwrap();
         let mut tasks = JoinSet::new();
@@ -84,9 +95,22 @@ impl Proxy {
         drop(held.wait_for(|held| *held).await);
     }
 
-    /// Lets a late call go on.
-    pub(super) fn release(&self) {
+    /// Lets a late call go on, and waits until the cloud carried it out.
+    pub(super) async fn release(&self) {
         self.shared.released.send_replace(true);
+        let mut late = self.shared.late.subscribe();
+        drop(late.wait_for(|late| *late).await);
+    }
+
+    /// Throttles the next call of each of these actions.
+    pub(super) fn throttle(&self, actions: &[&'static str]) {
+        self.shared.throttled.lock().extend(actions);
+    }
+
+    /// The number of calls of an action.
+    pub(super) fn count(&self, action: &str) -> usize {
+        let actions = self.shared.actions.lock();
+        actions.iter().filter(|one| *one == action).count()
     }
 
     /// The actions of all calls in their order.
@@ -114,6 +138,15 @@ impl Shared {
         let request = read(&mut stream).await?;
         let action = action(&request);
         let side = self.arrived(&action);
+        if self.throttled.lock().remove(action.as_str()) {
+            let head = format!(
+                "HTTP/1.1 400 Bad Request\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                THROTTLING.len()
+            );
+            stream.write_all(head.as_bytes()).await?;
+            stream.write_all(THROTTLING.as_bytes()).await?;
+            return stream.shutdown().await;
+        }
         match side {
             Some(Side::Before) => std::future::pending().await,
             Some(Side::Late) => {
@@ -123,6 +156,9 @@ impl Shared {
             Some(Side::After) | None => {}
         }
         let answer = self.forward(&request).await?;
+        if side == Some(Side::Late) {
+            self.late.send_replace(true);
+        }
         if side == Some(Side::After) {
             self.held.send_replace(true);
             return std::future::pending().await;
