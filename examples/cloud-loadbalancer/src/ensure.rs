@@ -128,7 +128,7 @@ impl LoadBalancers {
             request.claim(request.note.clone()).await?;
         }
         let note = Note {
-            creating: None,
+            creating: self.still_creating(request),
             mismatched: None,
             ..request.note.clone()
         };
@@ -202,7 +202,7 @@ impl LoadBalancers {
             request.claim(note).await?;
             return Ok(Break(Outcome::requeue_after(POLL)));
         };
-        note.creating = None;
+        note.creating = self.still_creating(request);
         let marks = Marks {
             id: Some(&id),
             hash: None,
@@ -297,9 +297,10 @@ impl LoadBalancers {
             request.normal("UpdatedLoadBalancer", "Ensure", text);
         }
         let period = if surplus { POLL } else { self.period(request) };
-        Ok(Outcome::requeue_after(
-            wait.map_or(period, |wait| wait.min(period)),
-        ))
+        let waits = [wait, self.unsettled(request, &request.note)]
+            .into_iter()
+            .flatten();
+        Ok(Outcome::requeue_after(waits.fold(period, Ord::min)))
     }
 }
 

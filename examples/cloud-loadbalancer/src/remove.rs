@@ -94,7 +94,7 @@ impl LoadBalancers {
     }
 
     /// The time until a search would show the load balancer of a creation of `note` whose result is not known.
-    fn unsettled(&self, request: &RequestContext, note: &Note) -> Option<Duration> {
+    pub(crate) fn unsettled(&self, request: &RequestContext, note: &Note) -> Option<Duration> {
         let window = self.provider.visible_within();
         self.recall.unsettled(&request.key, note, window)
     }

@@ -3,7 +3,11 @@
 //! A creation that a process sent before it ended can reach such a cloud after its successor searched, found nothing and created
 //! as well. The controller keeps the recorded one, or if none is recorded the one with the least id, and deletes the others.
 //! They carry the tags of the Service, so no one else made them.
+//!
+//! A creation stays in the note for [`visible_within`](crate::provider::Provider::visible_within), in which a late one turns up.
+//! Until then a deletion of the Service waits, and at the end everything is compared. Later ones show at the next full comparison.
 
+use jiff::Timestamp;
 use reeve_controller::reconcile;
 
 use crate::applier::Failures;
@@ -20,6 +24,19 @@ pub(crate) fn keep(ids: &[LbId]) -> Option<&LbId> {
 // === impl LoadBalancers ===
 
 impl LoadBalancers {
+    /// The time of a creation that a late one may follow. When that time is over, the next comparison is a full one.
+    pub(crate) fn still_creating(&self, request: &RequestContext) -> Option<Timestamp> {
+        let creating = request.note.creating?;
+        if self.provider.abilities().tokens {
+            return None;
+        }
+        if self.unsettled(request, &request.note).is_none() {
+            self.recall.compares(&request.key);
+            return None;
+        }
+        Some(creating)
+    }
+
     /// Deletes all own load balancers of the Service but `kept`, whose id is recorded. With tokens there are none. Returns
     /// whether some are still there.
     pub(crate) async fn remove_surplus(

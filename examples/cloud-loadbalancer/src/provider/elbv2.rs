@@ -33,6 +33,7 @@ mod signature;
 mod wire;
 mod xml;
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -220,13 +221,13 @@ impl Elbv2 {
         Err(wire::unreadable("list", reason))
     }
 
-    /// The tags of resources. One that is gone has none.
+    /// The tags of resources, by ARN. One that is gone has none.
     async fn tags<'a>(
         &self,
         arns: impl IntoIterator<Item = &'a str>,
-    ) -> Result<Vec<(String, Tags)>, Error> {
+    ) -> Result<HashMap<String, Tags>, Error> {
         let arns: Vec<&str> = arns.into_iter().collect();
-        let mut all = Vec::new();
+        let mut all = HashMap::new();
         for some in arns.chunks(TAGS_PER_CALL) {
             match present(self.some_tags(some).await)? {
                 Some(tags) => all.extend(tags),

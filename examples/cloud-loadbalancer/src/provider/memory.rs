@@ -52,7 +52,8 @@ pub struct Settings {
     pub balancers: usize,
     /// The largest number of calls in a second; unset, no limit.
     pub calls_per_second: Option<u32>,
-    /// What it can do. Only [`Abilities::longest_affinity`] is enforced.
+    /// What it can do. Only [`Abilities::longest_affinity`] and [`Abilities::tokens`] are enforced: without tokens a creation is
+    /// known by its name and identity.
     pub abilities: &'static Abilities,
     /// The first public address: a load balancer with the number n has the n-th after it.
     pub first_address: Ipv4Addr,

@@ -1,10 +1,10 @@
 //! A crash at every call of the cloud and at every write of a Service, before and after it took effect; then a fresh
 //! process. Always one load balancer, never without a finalizer, and none at the end.
 
-use cloud_loadbalancer::provider::{Error, Kind};
+use cloud_loadbalancer::provider::{Error, Kind, memory};
 use serde_json::json;
 
-use crate::world::{Phase, World, key, run_with_equal_names, targets, tcp};
+use crate::world::{Phase, World, equal_names, key, run_with, run_with_equal_names, targets, tcp};
 
 /// The calls without an effect: a crash after one is a crash before the next.
 const READS: [&str; 4] = ["find", "describe", "groups", "listeners"];
@@ -12,9 +12,19 @@ const READS: [&str; 4] = ["find", "describe", "groups", "listeners"];
 /// Runs `act` once for each effect and side, crashes the process there, and checks what holds in every case. Returns the
 /// number of effects of an undisturbed run.
 fn everywhere(creations: usize, prepare: impl AsyncFn(&World), act: impl AsyncFn(&World)) -> usize {
+    everywhere_in(equal_names(), creations, prepare, act)
+}
+
+/// The same in a cloud with these settings.
+pub(crate) fn everywhere_in(
+    cloud: memory::Settings,
+    creations: usize,
+    prepare: impl AsyncFn(&World),
+    act: impl AsyncFn(&World),
+) -> usize {
     let once = |number: usize, phase: Phase| {
         let (mut fired, mut names) = (false, Vec::new());
-        run_with_equal_names(async |world: World| {
+        run_with(cloud, async |world: World| {
             let steps = async {
                 prepare(&world).await;
                 world.effects.arm(number, phase);

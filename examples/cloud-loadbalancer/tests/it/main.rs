@@ -15,4 +15,5 @@ mod readme;
 mod reuse;
 mod rights;
 mod slb;
+mod surplus;
 mod sync;

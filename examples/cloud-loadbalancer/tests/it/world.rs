@@ -46,11 +46,15 @@ pub(crate) fn run(case: impl AsyncFnOnce(World)) {
 
 /// Runs one case with a cloud that has no rule for names: nothing but tokens and tags prevents a second load balancer.
 pub(crate) fn run_with_equal_names(case: impl AsyncFnOnce(World)) {
-    let cloud = memory::Settings {
+    run_with(equal_names(), case);
+}
+
+/// A cloud that has no rule for names.
+pub(crate) fn equal_names() -> memory::Settings {
+    memory::Settings {
         unique_names: false,
         ..memory::Settings::default()
-    };
-    run_with(cloud, case);
+    }
 }
 
 /// Runs one case with this cloud.

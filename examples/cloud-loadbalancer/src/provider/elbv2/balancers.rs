@@ -77,8 +77,7 @@ impl Elbv2 {
         let Some(summary) = self.summary(&arn).await? else {
             return Ok(None);
         };
-        let tags = self.tags([arn.as_str()]).await?;
-        let Some((_, tags)) = tags.into_iter().next() else {
+        let Some(tags) = self.tags([arn.as_str()]).await?.remove(&arn) else {
             return Ok(None);
         };
         self.complete(summary, tags).await
@@ -99,8 +98,7 @@ impl Elbv2 {
         all: Vec<Summary>,
         tags: &Tags,
     ) -> Result<Vec<(Summary, Tags)>, Error> {
-        let carried = self.tags(all.iter().map(|one| one.arn.as_str())).await?;
-        let mut carried: Attached = carried.into_iter().collect();
+        let mut carried = self.tags(all.iter().map(|one| one.arn.as_str())).await?;
         let its = all.into_iter().filter_map(|one| {
             let its = carried.remove(&one.arn)?;
             has_all(&its, tags).then_some((one, its))
@@ -193,6 +191,3 @@ impl Elbv2 {
         self.client.run(call).await
     }
 }
-
-/// Tags by ARN.
-pub(super) type Attached = std::collections::HashMap<String, Tags>;

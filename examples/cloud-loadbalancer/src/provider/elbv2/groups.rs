@@ -57,8 +57,7 @@ impl Elbv2 {
         let call = Call::new("DescribeTargetGroups");
         let mut all = self.pages(call, "TargetGroups", listed).await?;
         all.retain(|one| one.name.starts_with(&prefix));
-        let tags = self.tags(all.iter().map(|one| one.arn.as_str())).await?;
-        let mut tags: balancers::Attached = tags.into_iter().collect();
+        let mut tags = self.tags(all.iter().map(|one| one.arn.as_str())).await?;
         let own = all.into_iter().filter_map(|one| {
             let mut tags = tags.remove(&one.arn)?;
             let its = tags.get(BALANCER_TAG) == Some(&id.0);
@@ -108,10 +107,8 @@ impl Elbv2 {
         let wanted = tags(id, &group.name);
         if let Some(named) = named.into_iter().flatten().next() {
             let its = self.tags([named.arn.as_str()]).await?;
-            if its
-                .first()
-                .is_some_and(|(_, its)| balancers::has_all(its, &wanted))
-            {
+            let its = its.get(&named.arn);
+            if its.is_some_and(|its| balancers::has_all(its, &wanted)) {
                 return Ok(GroupId(named.arn));
             }
             let message = format!("another target group has the name {name}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::query::Call;
 use super::wire::{self, Attributes};
 use super::xml::Element;
-use super::{Elbv2, balancers, gone, present};
+use super::{Elbv2, gone, present};
 use crate::model::{
     GroupId, HealthCheck, LbId, Listener, ListenerKey, ListenerSettings, Probe, Protocol,
     Scheduler, Tags,
@@ -182,8 +182,7 @@ impl Elbv2 {
 
     pub(super) async fn listeners_of(&self, id: &LbId) -> Result<Vec<Listener>, Error> {
         let listed = self.listed(&self.arn(id).await?).await?;
-        let tags = self.tags(listed.iter().map(|one| one.arn.as_str())).await?;
-        let mut tags: balancers::Attached = tags.into_iter().collect();
+        let mut tags = self.tags(listed.iter().map(|one| one.arn.as_str())).await?;
         let mut listeners = Vec::new();
         for one in listed {
             let (Some(key), Some(mut tags)) = (one.key(), tags.remove(&one.arn)) else {

@@ -134,7 +134,8 @@ impl State {
         wanted: &Create,
         settings: &Settings,
     ) -> Result<LbId, Error> {
-        if let Some(used) = self.tokens.get(token) {
+        let known = self.tokens.get(token);
+        if let Some(used) = known.filter(|_| settings.abilities.tokens) {
             if used.wanted == *wanted {
                 return Ok(used.id.clone());
             }
@@ -144,6 +145,17 @@ impl State {
                 "IdempotentParameterMismatch",
                 message,
             ));
+        }
+        if !settings.abilities.tokens {
+            let mut named = self.balancers.values().map(|entry| &entry.is.about);
+            let earlier = named.find(|one| {
+                let mut identity = wanted.identity.iter();
+                one.name == wanted.name
+                    && identity.all(|(key, value)| one.tags.get(key) == Some(value))
+            });
+            if let Some(earlier) = earlier {
+                return Ok(earlier.id.clone());
+            }
         }
         self.check_name(&wanted.name, None, settings)?;
         if self.balancers.len() >= settings.balancers {
