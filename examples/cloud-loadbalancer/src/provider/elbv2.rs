@@ -17,7 +17,7 @@
 //!
 //! A deletion removes listeners, then target groups, then the load balancer: with the load balancer gone, nothing would lead to
 //! the rest. The cloud may need a moment to notice that a target group has no listener any more; the deletion then fails with
-//! [`Kind::InUse`](super::Kind::InUse) and goes on at the next attempt.
+//! [`Kind::InUse`] and goes on at the next attempt.
 //!
 //! The account in ARNs is not known at the start. The first answer with a load balancer shows it; an account without load
 //! balancers has none to describe.

@@ -117,7 +117,11 @@ impl Elbv2 {
             let own = self.with_tags(named, &wanted.identity).await?;
             let ids = own.into_iter().map(|(summary, _)| summary.id);
             return ids.min().ok_or_else(|| {
-                let message = format!("another load balancer has the name {}", wanted.name);
+                let message = format!(
+                    "another load balancer has the name {}; the annotation lb.reeve.dev/name selects \
+                     another name",
+                    wanted.name
+                );
                 Error::new(Kind::Duplicate, "DuplicateLoadBalancerName", message)
             });
         }

@@ -10,7 +10,7 @@ use super::{Elbv2, Keys, Place, Source};
 /// The options of `--provider=elbv2`. Keys are never flags: other users of the machine see those.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// The address of the API [default: https://elasticloadbalancing.REGION.amazonaws.com].
+    /// The address of the API. By default that of the region: elasticloadbalancing.REGION.amazonaws.com, by HTTPS.
     #[arg(long, value_name = "URL")]
     elbv2_endpoint: Option<String>,
     /// The region.
@@ -60,8 +60,7 @@ impl Options {
         }
         let region = needed(&self.elbv2_region, "elbv2-region")?;
         let endpoint = self.elbv2_endpoint.clone();
-        let endpoint = endpoint
-            .unwrap_or_else(|| format!("https://elasticloadbalancing.{region}.amazonaws.com"));
+        let endpoint = endpoint.unwrap_or_else(|| default_endpoint(&region));
         let keys = match &self.elbv2_key_file {
             Some(file) => Source::File(file.clone()),
             None => Source::Given(
@@ -82,6 +81,12 @@ impl Options {
         let authorities = authorities.transpose()?;
         Elbv2::new(place, keys, authorities.as_deref(), visible_within, clock)
     }
+}
+
+/// The endpoint of a region. The regions in China have a domain of their own; other partitions need the flag.
+fn default_endpoint(region: &str) -> String {
+    let end = if region.starts_with("cn-") { ".cn" } else { "" };
+    format!("https://elasticloadbalancing.{region}.amazonaws.com{end}")
 }
 
 #[cfg(test)]
@@ -119,6 +124,13 @@ mod tests {
         assert!(program(&["--provider", "slb"]).is_ok());
         let error = program(&ALL[..6]).unwrap_err();
         assert!(error.contains("--elbv2-subnets"), "{error}");
+    }
+
+    #[test]
+    fn a_region_has_its_endpoint() {
+        let domain = |region| default_endpoint(region).replace("https://elasticloadbalancing.", "");
+        assert_eq!(domain("eu-west-1"), "eu-west-1.amazonaws.com");
+        assert_eq!(domain("cn-north-1"), "cn-north-1.amazonaws.com.cn");
     }
 
     #[test]

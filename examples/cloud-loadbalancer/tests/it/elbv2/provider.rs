@@ -143,6 +143,12 @@ async fn what_only_this_cloud_refuses_is_invalid_at_moto() {
         let error = cloud.create(&token, &wanted).await.unwrap_err();
         assert_eq!(error.kind, Kind::Invalid, "{error}");
     }
+    let first = cloud.create(&token, &wanted("web", "u-1")).await;
+    assert!(first.is_ok(), "{first:?}");
+    let taken = cloud.create(&token, &wanted("web", "u-2")).await;
+    let taken = taken.unwrap_err();
+    assert_eq!(taken.kind, Kind::Duplicate);
+    assert!(taken.message.contains("lb.reeve.dev/name"), "{taken}");
 }
 
 #[tokio::test]
