@@ -11,6 +11,7 @@ mod drift;
 mod elbv2;
 mod faults;
 mod nodes;
+mod process;
 mod readme;
 mod reuse;
 mod rights;

@@ -3,131 +3,63 @@
 //! moto makes a second load balancer of the same name, so nothing but the controller prevents one.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use cloud_loadbalancer::identity::{ClusterId, FINALIZER};
 use cloud_loadbalancer::provider::Provider;
 use cloud_loadbalancer::provider::elbv2::Elbv2;
 use futures::{StreamExt, stream};
-use k8s_openapi::api::core::v1::{Node, Service};
 use kube_core::ResourceExt;
-use reeve_apiserver::{ApiServer, Serving};
-use reeve_controller::client::{Patch, optional};
-use reeve_controller::{Client, ObjectKey};
 use serde_json::json;
-use tokio::time::{Instant, sleep};
 
 use super::proxy::{Point, Side};
 use super::{Account, Moto, REGION};
+use crate::process::{self, Controller, Site};
 
-const PATIENCE: Duration = Duration::from_secs(120);
 /// The histories that run at once: they mostly wait.
 const AT_ONCE: usize = 4;
 /// The calls without an effect: a kill after one is a kill before the next.
 const READS: &str = "Describe";
-/// Numbers the folders of this process.
-static WORLDS: AtomicUsize = AtomicUsize::new(0);
-
-/// A controller process, killed when this is dropped.
-struct Controller(Child);
-
-impl Drop for Controller {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+/// The key of the controller. moto accepts any.
+const KEY: &str = "[default]\naws_access_key_id = id\naws_secret_access_key = secret\n";
 
 /// An API server, and an account of moto behind a proxy. The test reads through another proxy.
 struct World {
-    _api: ApiServer,
-    _serving: Serving,
+    site: Site,
     account: Account,
     cloud: Elbv2,
-    client: Client,
-    /// The kubeconfig and the access key of the controller.
-    folder: PathBuf,
     network: (String, String),
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
 }
 
 impl World {
     async fn new(moto: &Arc<Moto>, point: Option<Point>) -> Self {
-        let api = ApiServer::builder().start().await.unwrap();
-        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let serving = api.serve(any).await.unwrap();
-        let client = Client::new(api.client());
-        let number = WORLDS.fetch_add(1, Ordering::Relaxed);
         let mut account = moto.account(point).await;
-        let name = format!("elbv2-killed-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("kubeconfig"), serving.kubeconfig()).unwrap();
-        let key = "[default]\naws_access_key_id = id\naws_secret_access_key = secret\n";
-        std::fs::write(folder.join("key"), key).unwrap();
-        let world = Self {
-            folder,
+        Self {
+            site: Site::new(KEY, |number| format!("aws:///zone-1/i-{number}")).await,
             cloud: account.direct().await,
             network: account.network().await,
             account,
-            _api: api,
-            _serving: serving,
-            client,
-        };
-        for number in 1..=2 {
-            let node: Node = serde_json::from_value(json!({
-                "metadata": { "name": format!("n{number}") },
-                "spec": { "providerID": format!("aws:///zone-1/i-{number}") },
-            }))
-            .unwrap();
-            world.client.create(&node).await.unwrap();
         }
-        world
     }
 
     fn start(&self) -> Controller {
         let (vpc, subnet) = &self.network;
-        let child = Command::new(env!("CARGO_BIN_EXE_ccm"))
-            .args(["run", "--cluster-id", "test", "--provider", "elbv2"])
-            .args([
-                "--elbv2-endpoint",
-                &format!("http://{}", self.account.proxy.address),
-            ])
-            .args(["--elbv2-region", REGION, "--elbv2-vpc", vpc])
-            .args(["--elbv2-subnets", subnet, "--elbv2-visible-within", "1"])
-            .arg("--elbv2-key-file")
-            .arg(self.folder.join("key"))
-            .arg("--kubeconfig")
-            .arg(self.folder.join("kubeconfig"))
-            .args(["--drift-period", "10"])
-            .args([
-                "--metrics-bind-address",
-                "0",
-                "--health-probe-bind-address",
-                "0",
-            ])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        Controller(child.unwrap())
-    }
-
-    fn key() -> ObjectKey {
-        ObjectKey::namespaced("default", "web")
-    }
-
-    async fn service(&self) -> Option<Service> {
-        optional(self.client.get(&Self::key()).await).unwrap()
+        let endpoint = format!("http://{}", self.account.proxy.address);
+        self.site.start(&[
+            "--provider=elbv2",
+            "--elbv2-endpoint",
+            &endpoint,
+            "--elbv2-region",
+            REGION,
+            "--elbv2-vpc",
+            vpc,
+            "--elbv2-subnets",
+            subnet,
+            "--elbv2-visible-within=1",
+            "--elbv2-key-file",
+            "KEY",
+            "--drift-period=10",
+        ])
     }
 
     /// The number of load balancers of the cluster.
@@ -135,7 +67,7 @@ impl World {
         let cluster: ClusterId = "test".parse().unwrap();
         let found = self.cloud.find(&cluster.tags()).await.unwrap();
         if !found.is_empty() {
-            let service = self.service().await;
+            let service = self.site.service().await;
             let held = service.is_some_and(|one| one.finalizers().contains(&FINALIZER.to_owned()));
             assert!(held, "a load balancer whose Service has no finalizer");
         }
@@ -159,7 +91,7 @@ impl World {
             ports.push((listener.key.port, group.backends.len()));
         }
         ports.sort_unstable();
-        let status = self.service().await?.status;
+        let status = self.site.service().await?.status;
         let ingress = status.and_then(|status| status.load_balancer?.ingress);
         let names = ingress.into_iter().flatten().filter_map(|one| one.hostname);
         Some((ports, names.eq([one.address.to_string()])))
@@ -170,60 +102,33 @@ impl World {
         self.eventually(&format!("{ports:?}"), served).await;
     }
 
-    async fn eventually(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
-        let until = Instant::now() + PATIENCE;
-        while !holds().await {
-            assert!(
-                Instant::now() < until,
-                "not {what}: {:?} of {} load balancers, calls {:?}",
-                self.serves().await,
-                self.balancers().await,
-                self.account.proxy.actions()
-            );
-            sleep(Duration::from_millis(100)).await;
-        }
+    async fn eventually(&self, what: &str, holds: impl AsyncFnMut() -> bool) {
+        let state = async || {
+            let (serves, balancers) = (self.serves().await, self.balancers().await);
+            let calls = self.account.proxy.actions();
+            format!("{serves:?} of {balancers} load balancers, calls {calls:?}")
+        };
+        process::eventually(what, holds, state).await;
     }
 
     async fn create(&self) {
-        let service: Service = serde_json::from_value(json!({
-            "metadata": { "namespace": "default", "name": "web" },
-            "spec": {
-                "type": "LoadBalancer",
-                "selector": { "app": "web" },
-                "ports": [
-                    { "name": "a", "port": 80, "targetPort": 8080 },
-                    { "name": "b", "port": 81, "targetPort": 8081 },
-                ],
-            },
-        }))
-        .unwrap();
-        self.client.create(&service).await.unwrap();
+        self.site.create(json!({})).await;
         self.until(&[(80, 2), (81, 2)]).await;
     }
 
     async fn delete(&self) {
-        self.client
-            .delete::<Service>(&Self::key(), &Default::default())
-            .await
-            .unwrap();
-        self.eventually("gone", async || self.service().await.is_none())
-            .await;
+        self.site.delete().await;
+        let gone = async || self.site.service().await.is_none();
+        self.eventually("gone", gone).await;
         assert_eq!(self.balancers().await, 0, "a load balancer is left");
         assert_eq!(self.account.target_groups().await, 0);
     }
 
-    /// A Service from its creation to its end: two ports and two nodes, then a tag more, one port and one node less.
+    /// A Service from its creation to its end: two ports and two nodes at first, then one of each and a tag more.
     async fn life(&self) {
         self.create().await;
-        let node = ObjectKey::cluster("n2");
-        let gone = self.client.delete::<Node>(&node, &Default::default()).await;
-        gone.unwrap();
-        let patch = Patch::merge(json!({
-            "metadata": { "annotations": { "lb.reeve.dev/tags": "team=shop" } },
-            "spec": { "ports": [{ "name": "a", "port": 80, "targetPort": 8080 }] },
-        }));
-        let patched = self.client.patch::<Service>(&Self::key(), patch).await;
-        patched.unwrap();
+        let tag = json!({ "lb.reeve.dev/tags": "team=shop" });
+        self.site.shrink(tag).await;
         self.until(&[(80, 1)]).await;
         self.delete().await;
     }
@@ -336,7 +241,7 @@ async fn of_two_load_balancers_that_moto_made_for_one_service_one_is_left() {
     drop(controller);
     let controller = world.start();
     created.await;
-    let published = world.service().await.unwrap().status;
+    let published = world.site.service().await.unwrap().status;
     let proxy = &world.account.proxy;
     proxy.release().await;
     assert_eq!(proxy.count("CreateLoadBalancer"), 2);
@@ -344,7 +249,7 @@ async fn of_two_load_balancers_that_moto_made_for_one_service_one_is_left() {
     world.eventually("one load balancer again", one).await;
     // The one that was published stays.
     world.until(&[(80, 2), (81, 2)]).await;
-    assert_eq!(world.service().await.unwrap().status, published);
+    assert_eq!(world.site.service().await.unwrap().status, published);
     world.delete().await;
     drop(controller);
 }

@@ -1,118 +1,49 @@
 //! The controller as a process, killed with SIGKILL at each of its calls to the cloud, before and after the effect.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use cloud_loadbalancer::provider::slb::read_key;
 use futures::{StreamExt, stream};
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::{Node, Service};
-use reeve_apiserver::{ApiServer, Serving};
-use reeve_controller::client::{Patch, optional};
-use reeve_controller::{Client, ObjectKey};
-use serde_json::{Value, json};
+use serde_json::json;
 use slbd::server::{Fault, Rule, Server};
-use tokio::time::{Instant, sleep};
 
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::process::{self, Controller, Site};
+
 /// The histories that run at once: they mostly wait.
 const AT_ONCE: usize = 6;
-/// Numbers the folders of this process.
-static WORLDS: AtomicUsize = AtomicUsize::new(0);
 
-/// A controller process, killed when this is dropped.
-struct Controller(Child);
-
-impl Drop for Controller {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// An API server, a cloud, and a client of the first.
+/// An API server and a cloud.
 struct World {
-    _api: ApiServer,
-    _serving: Serving,
+    site: Site,
     cloud: Server,
-    client: Client,
-    /// The kubeconfig and the access key of the controller.
-    folder: PathBuf,
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
 }
 
 impl World {
     async fn new() -> Self {
-        let api = ApiServer::builder().start().await.unwrap();
-        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let serving = api.serve(any).await.unwrap();
-        let client = Client::new(api.client());
         // Searches lag behind: a new process cannot rely on them.
         let (lag, provision) = (
             SignedDuration::from_millis(300),
             SignedDuration::from_millis(50),
         );
-        let number = WORLDS.fetch_add(1, Ordering::Relaxed);
-        let name = format!("slb-killed-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("kubeconfig"), serving.kubeconfig()).unwrap();
-        std::fs::write(folder.join("key"), "id=secret\n").unwrap();
-        let world = Self {
-            folder,
+        Self {
+            site: Site::new("id=secret\n", |number| format!("sim://r1.i-{number}")).await,
             cloud: super::cloud(lag, provision),
-            _api: api,
-            _serving: serving,
-            client,
-        };
-        for number in 1..=2 {
-            let node: Node = serde_json::from_value(json!({
-                "metadata": { "name": format!("n{number}") },
-                "spec": { "providerID": format!("sim://r1.i-{number}") },
-            }))
-            .unwrap();
-            world.client.create(&node).await.unwrap();
         }
-        world
     }
 
     fn start(&self) -> Controller {
-        let child = Command::new(env!("CARGO_BIN_EXE_ccm"))
-            .args(["run", "--cluster-id", "test", "--provider", "slb"])
-            .args(["--slb-endpoint", &format!("http://{}", self.cloud.api())])
-            .args(["--slb-visible-within", "1", "--slb-region", "cn-loopback"])
-            .arg("--slb-key-file")
-            .arg(self.folder.join("key"))
-            .arg("--kubeconfig")
-            .arg(self.folder.join("kubeconfig"))
-            .args([
-                "--metrics-bind-address",
-                "0",
-                "--health-probe-bind-address",
-                "0",
-            ])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        Controller(child.unwrap())
-    }
-
-    fn key() -> ObjectKey {
-        ObjectKey::namespaced("default", "web")
-    }
-
-    async fn service(&self) -> Option<Service> {
-        optional(self.client.get(&Self::key()).await).unwrap()
+        let endpoint = format!("http://{}", self.cloud.api());
+        self.site.start(&[
+            "--provider=slb",
+            "--slb-endpoint",
+            &endpoint,
+            "--slb-region=cn-loopback",
+            "--slb-visible-within=1",
+            "--slb-key-file",
+            "KEY",
+        ])
     }
 
     /// The ports of the load balancer's running listeners, with the number of backends of each. `None` unless there is one.
@@ -136,7 +67,7 @@ impl World {
     /// Waits until the Service is published with these listeners.
     async fn until(&self, listeners: &[(u16, usize)]) {
         let published = async || {
-            let status = self.service().await.unwrap().status;
+            let status = self.site.service().await.unwrap().status;
             let ingress = status.and_then(|status| status.load_balancer?.ingress);
             let ready = self.listeners().as_deref() == Some(listeners);
             ready && ingress.is_some_and(|ingress| ingress.len() == 1)
@@ -144,63 +75,26 @@ impl World {
         self.eventually(&format!("{listeners:?}"), published).await;
     }
 
-    async fn eventually(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
-        let until = Instant::now() + PATIENCE;
-        while !holds().await {
-            let last: Vec<String> = self
-                .cloud
-                .world()
-                .calls()
-                .into_iter()
-                .rev()
-                .take(20)
-                .map(|call| format!("{} {:?}", call.action, call.refused))
-                .collect();
-            assert!(
-                Instant::now() < until,
-                "not {what}: {:?}, last {last:#?}",
-                self.listeners()
-            );
-            sleep(Duration::from_millis(20)).await;
-        }
+    async fn eventually(&self, what: &str, holds: impl AsyncFnMut() -> bool) {
+        let state = async || {
+            let calls = self.cloud.world().calls().into_iter().rev().take(20);
+            let last = calls.map(|call| format!("{} {:?}", call.action, call.refused));
+            let last: Vec<_> = last.collect();
+            format!("{:?}, last {last:#?}", self.listeners())
+        };
+        process::eventually(what, holds, state).await;
     }
 
     /// A Service from its creation to its end: two ports and two nodes at first, then one of each.
     async fn life(&self) {
-        let service: Service = serde_json::from_value(json!({
-            "metadata": { "namespace": "default", "name": "web" },
-            "spec": {
-                "type": "LoadBalancer",
-                "selector": { "app": "web" },
-                "loadBalancerSourceRanges": ["10.0.0.0/8"],
-                "ports": [
-                    { "name": "a", "port": 80, "targetPort": 8080 },
-                    { "name": "b", "port": 81, "targetPort": 8081 },
-                ],
-            },
-        }))
-        .unwrap();
-        self.client.create(&service).await.unwrap();
+        let sources = json!({ "loadBalancerSourceRanges": ["10.0.0.0/8"] });
+        self.site.create(sources).await;
         self.until(&[(80, 2), (81, 2)]).await;
-        self.client
-            .delete::<Node>(&ObjectKey::cluster("n2"), &Default::default())
-            .await
-            .unwrap();
-        let patch: Value = json!({
-            "spec": { "ports": [{ "name": "a", "port": 80, "targetPort": 8080 }] },
-        });
-        let patch = Patch::merge(patch);
-        self.client
-            .patch::<Service>(&Self::key(), patch)
-            .await
-            .unwrap();
+        self.site.shrink(json!({})).await;
         self.until(&[(80, 1)]).await;
-        self.client
-            .delete::<Service>(&Self::key(), &Default::default())
-            .await
-            .unwrap();
-        self.eventually("gone", async || self.service().await.is_none())
-            .await;
+        self.site.delete().await;
+        let gone = async || self.site.service().await.is_none();
+        self.eventually("gone", gone).await;
         let states = self.cloud.world().states();
         let state = Arc::clone(&states.borrow());
         assert!(
