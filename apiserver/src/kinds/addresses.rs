@@ -1,4 +1,4 @@
-//! The cluster addresses and node ports of Services.
+//! The cluster addresses, node ports and health check ports of Services.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use super::claims::{Choice, Claim};
 use super::service_rules;
-use super::services::{has_address, has_node_ports, node_port, node_ports};
+use super::services::{
+    has_address, has_node_ports, health_check_port, needs_health_check, node_port, node_ports,
+};
 use crate::core::Core;
 use crate::field::{FieldError, Path, quote};
 use crate::meta;
@@ -21,11 +23,12 @@ const FIRST_ADDRESS: u32 = 0x0a60_000a;
 const LAST_ADDRESS: u32 = 0x0a60_fffe;
 const NODE_PORTS: std::ops::RangeInclusive<u64> = 30_000..=32_767;
 
-/// Chooses missing addresses and node ports, and claims them with the given ones until the Service is stored, so that no
+/// Chooses missing addresses and ports of nodes, and claims them with the given ones until the Service is stored, so that no
 /// other write chooses the same.
 ///
 /// # Errors
-/// 422 for a value that another Service has or that no Service can have; 500 when none is left.
+/// 422 for a value that another Service has or that no Service can have; 500 for such a health check port, and when none is
+/// left.
 pub(crate) fn allocate<'a>(
     core: &'a Core,
     request: &Request,
@@ -43,6 +46,9 @@ pub(crate) fn allocate<'a>(
     }
     if has_node_ports(object) {
         allocate_node_ports(core, request, old, object, &mut choice)?;
+    }
+    if needs_health_check(object) && !old.is_some_and(needs_health_check) {
+        allocate_health_check_port(core, request, old, object, &mut choice)?;
     }
     Ok(choice.claim())
 }
@@ -143,7 +149,6 @@ fn allocate_node_ports(
     choice: &mut Choice<'_>,
 ) -> Result<(), Status> {
     let name = meta::text(object, "name").to_owned();
-    let key = request_key(request, &name);
     let own: BTreeSet<u64> = old.map(node_ports).unwrap_or_default();
     let named = node_ports(object);
     let chooses = object["spec"]["allocateLoadBalancerNodePorts"] != Value::Bool(false)
@@ -153,28 +158,14 @@ fn allocate_node_ports(
     if named.is_subset(&own) && !(missing && chooses) {
         return Ok(());
     }
-    let services = core.store.list("services", "").1;
-    let mut taken: BTreeSet<u64> = services
-        .iter()
-        .filter(|service| service.key() != key && has_node_ports(service.value()))
-        .flat_map(|service| node_ports(service.value()))
-        .chain(choice.ports())
-        .collect();
+    let mut taken = taken(core, request, &name, choice);
+    taken.extend(old.and_then(own_health_check_port));
     for (at, port) in ports.into_iter().flatten().enumerate() {
         let number = node_port(port);
         if number == 0 || own.contains(&number) {
             continue;
         }
-        // A dry run looks only for ports that are taken.
-        let why = if !NODE_PORTS.contains(&number) && !request.dry_run {
-            format!(
-                "provided port is not in the valid range. The range of valid ports is {}-{}",
-                NODE_PORTS.start(),
-                NODE_PORTS.end()
-            )
-        } else if taken.contains(&number) {
-            "provided port is already allocated".to_owned()
-        } else {
+        let Some(why) = refused(number.cast_signed(), &taken, request) else {
             continue;
         };
         let path = Path::new("spec").child("ports").index(at).child("nodePort");
@@ -188,6 +179,7 @@ fn allocate_node_ports(
         return Ok(());
     }
     taken.extend(named);
+    taken.extend(own_health_check_port(object));
     // Entries for one port, of several protocols, share a node port.
     let mut of_port: BTreeMap<u64, u64> = BTreeMap::new();
     if old.is_none() {
@@ -213,9 +205,7 @@ fn allocate_node_ports(
         let shared = of_port.get(&number).filter(|_| old.is_none()).copied();
         let free = match shared {
             Some(shared) => shared,
-            None => NODE_PORTS
-                .clone()
-                .find(|free| !taken.contains(free))
+            None => free_port(&taken)
                 .ok_or_else(|| Status::internal("failed to allocate a nodePort: range is full"))?,
         };
         taken.insert(free);
@@ -226,6 +216,83 @@ fn allocate_node_ports(
         port["nodePort"] = free.into();
     }
     Ok(())
+}
+
+/// Chooses or claims the port at which load balancers check nodes, of a Service that had none before.
+fn allocate_health_check_port(
+    core: &Core,
+    request: &Request,
+    old: Option<&Value>,
+    object: &mut Value,
+    choice: &mut Choice<'_>,
+) -> Result<(), Status> {
+    let mut taken = taken(core, request, meta::text(object, "name"), choice);
+    // What the update gives up is free after it.
+    taken.extend(old.map(node_ports).unwrap_or_default());
+    taken.extend(node_ports(object));
+    let wanted = health_check_port(object);
+    let problem = refused(wanted, &taken, request).filter(|_| wanted != 0);
+    if let Some(why) = problem {
+        return Err(Status::internal(format!(
+            "failed to allocate requested HealthCheck NodePort {wanted}: {why}"
+        )));
+    }
+    let number = match u64::try_from(wanted) {
+        Ok(0) => free_port(&taken).ok_or_else(|| {
+            Status::internal("failed to allocate a HealthCheck NodePort 0: range is full")
+        })?,
+        Ok(number) => number,
+        // Of a dry run: the check refuses it.
+        Err(_) => return Ok(()),
+    };
+    if !request.dry_run {
+        choice.add_ports([number]);
+    }
+    object["spec"]["healthCheckNodePort"] = number.into();
+    Ok(())
+}
+
+/// The ports of nodes that other Services have, or other writes have claimed.
+fn taken(core: &Core, request: &Request, name: &str, choice: &Choice<'_>) -> BTreeSet<u64> {
+    let key = request_key(request, name);
+    let services = core.store.list("services", "").1;
+    let others = services.iter().filter(|service| service.key() != key);
+    let others = others.map(|service| service.value());
+    let ports = others
+        .filter(|service| has_node_ports(service))
+        .flat_map(|service| {
+            let mut ports = node_ports(service);
+            ports.extend(own_health_check_port(service));
+            ports
+        });
+    ports.chain(choice.ports()).collect()
+}
+
+fn own_health_check_port(service: &Value) -> Option<u64> {
+    let number = health_check_port(service);
+    u64::try_from(number)
+        .ok()
+        .filter(|&number| number != 0 && needs_health_check(service))
+}
+
+/// Why a port that the request names is not to be had. A dry run looks only for ports that are taken.
+fn refused(number: i64, taken: &BTreeSet<u64>, request: &Request) -> Option<String> {
+    let port = u64::try_from(number)
+        .ok()
+        .filter(|port| NODE_PORTS.contains(port));
+    if port.is_none() && !request.dry_run {
+        return Some(format!(
+            "provided port is not in the valid range. The range of valid ports is {}-{}",
+            NODE_PORTS.start(),
+            NODE_PORTS.end()
+        ));
+    }
+    let taken = port.is_some_and(|port| taken.contains(&port));
+    taken.then(|| "provided port is already allocated".to_owned())
+}
+
+fn free_port(taken: &BTreeSet<u64>) -> Option<u64> {
+    NODE_PORTS.clone().find(|free| !taken.contains(free))
 }
 
 fn request_key(request: &Request, name: &str) -> Key {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::check::{self, one_of, port, port_number};
 use super::endpoints::reachable;
 use super::network_rules::network;
-use super::services::is_accessible;
+use super::services::{health_check_port, is_accessible, needs_health_check};
 use crate::field::{ErrorKind, Errors, FieldError, Path};
 use crate::labels::check_labels;
 use crate::names;
@@ -103,6 +103,17 @@ pub(crate) fn kept_address(object: &Value, old: &Value, errors: &mut Errors) {
         json!([new]),
         "may not change once set",
     ));
+}
+
+/// The port of health checks is immutable while there are some.
+pub(crate) fn kept_health_check_port(object: &Value, old: &Value, errors: &mut Errors) {
+    let both = needs_health_check(old) && needs_health_check(object);
+    if both && health_check_port(old) != health_check_port(object) {
+        errors.push(FieldError::forbidden(
+            &Path::new("spec").child("healthCheckNodePort"),
+            "field is immutable",
+        ));
+    }
 }
 
 fn external_name(spec: &Value, path: &Path, errors: &mut Errors) {
@@ -301,6 +312,18 @@ fn traffic(service: &Value, kind: &str, path: &Path, errors: &mut Errors) {
         )),
         _ if is_external => one_of(external, &at, &["Cluster", "Local"], errors),
         _ => {}
+    }
+    let (checked, number) = (needs_health_check(service), health_check_port(service));
+    let at = path.child("healthCheckNodePort");
+    match (checked, number) {
+        (true, 0) => errors.push(FieldError::required(&at, "")),
+        (true, number) => port_number(number, &at, errors),
+        (false, 0) => {}
+        (false, number) => errors.push(FieldError::invalid(
+            &at,
+            number,
+            "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'",
+        )),
     }
     if kind != "ExternalName" {
         one_of(

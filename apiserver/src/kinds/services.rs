@@ -36,6 +36,7 @@ const DEPENDENT: &[(Needs, &[&str])] = &[
     (has_address, &["internalTrafficPolicy"]),
     (is_load_balancer, &["allocateLoadBalancerNodePorts"]),
     (is_load_balancer, &["loadBalancerClass"]),
+    (needs_health_check, &["healthCheckNodePort"]),
     (is_accessible, &["externalTrafficPolicy"]),
 ];
 
@@ -73,6 +74,7 @@ impl Strategy for Services {
     fn validate(&self, _: &Context<'_>, service: &Value, old: Option<&Value>, errors: &mut Errors) {
         if let Some(old) = old {
             service_rules::kept_address(service, old, errors);
+            service_rules::kept_health_check_port(service, old, errors);
         }
         service_rules::validate(service, old, errors);
     }
@@ -187,6 +189,16 @@ pub(crate) fn is_accessible(service: &Value) -> bool {
     }
 }
 
+/// Whether the load balancer checks at a port of this Service which nodes have Pods of it.
+pub(super) fn needs_health_check(service: &Value) -> bool {
+    is_load_balancer(service) && service["spec"]["externalTrafficPolicy"] == "Local"
+}
+
+/// The port of these checks; 0 without one.
+pub(super) fn health_check_port(service: &Value) -> i64 {
+    service["spec"]["healthCheckNodePort"].as_i64().unwrap_or(0)
+}
+
 pub(super) fn has_node_ports(service: &Value) -> bool {
     matches!(
         service["spec"]["type"].as_str(),
@@ -204,7 +216,7 @@ pub(super) fn node_ports(service: &Value) -> BTreeSet<u64> {
 }
 
 /// Removes the fields that only the former type has and that the update did not change; an update that leaves out the
-/// addresses or the node ports keeps them.
+/// addresses, the node ports or the health check port keeps them.
 fn keep(old: &Value, new: &mut Value) {
     for (needs, fields) in DEPENDENT {
         let same = |field: &&str| old["spec"].get(*field) == new["spec"].get(*field);
@@ -222,6 +234,9 @@ fn keep(old: &Value, new: &mut Value) {
             }
         }
         _ => {}
+    }
+    if needs_health_check(old) && needs_health_check(new) && health_check_port(new) == 0 {
+        new["spec"]["healthCheckNodePort"] = health_check_port(old).into();
     }
     if has_address(old) && has_address(new) {
         keep_address(old, new);

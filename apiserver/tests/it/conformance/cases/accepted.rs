@@ -66,6 +66,9 @@ fn note(t: &mut Case, label: &str, answer: &Answer) {
             spec[field] = json!("given");
         }
     }
+    if !spec["healthCheckNodePort"].is_null() {
+        spec["healthCheckNodePort"] = json!("given");
+    }
     for port in spec
         .pointer_mut("/ports")
         .and_then(Value::as_array_mut)
@@ -77,6 +80,11 @@ fn note(t: &mut Case, label: &str, answer: &Answer) {
         }
     }
     t.note(label, json!([answer.code, spec]));
+}
+
+fn number(answer: &Answer, pointer: &str) -> u64 {
+    let number = answer.body.pointer(pointer).and_then(Value::as_u64);
+    number.unwrap_or_else(|| panic!("no number at {pointer} in {}", answer.body))
 }
 
 async fn account(t: &Case) {
@@ -209,6 +217,53 @@ cases! { "accepted";
         t.setup("PATCH", &format!("{path}/status"), json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}})).await;
         let answer = t.setup_any("PATCH", &path, &[("content-type", MERGE)], json!({"spec": {"type": "ClusterIP"}})).await;
         t.note("status", json!([answer.code, answer.body["status"]]));
+    }
+    ["K-4"] "a load balancer for local traffic has a port for its health checks, as long as it is one" => |t| {
+        let path = format!("{SERVICES}/a");
+        let local = service(&json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local"}));
+        let made = t.make(SERVICES, local.clone()).await;
+        note(t, "created", &made);
+        let (port, node_port) = (number(&made, "/spec/healthCheckNodePort"), number(&made, "/spec/ports/0/nodePort"));
+        t.note("chosen", json!([(30_000..=32_767).contains(&port), port != node_port]));
+        let answer = t.setup("PUT", &path, local).await;
+        t.note("an update that omits it", json!(number(&answer, "/spec/healthCheckNodePort") == port));
+        for patch in [
+            json!({"healthCheckNodePort": 31971}),
+            json!({"healthCheckNodePort": null, "ports": [{"port": 81}]}),
+            json!({"externalTrafficPolicy": "Cluster", "healthCheckNodePort": 31971}),
+            json!({"externalTrafficPolicy": "Cluster"}),
+            json!({"healthCheckNodePort": 31971}),
+            json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 80}),
+            json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": -1}),
+            json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 31971, "ports": [{"port": 80, "nodePort": 31971}]}),
+            json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 31971}),
+        ] {
+            let answer = t.setup_any("PATCH", &path, &[("content-type", MERGE)], json!({"spec": patch})).await;
+            note(t, &patch.to_string(), &answer);
+        }
+        let answer = t.setup("GET", &path, Value::Null).await;
+        t.note("requested", json!(number(&answer, "/spec/healthCheckNodePort")));
+        // Another Service has it when this one gives it up.
+        let other = |spec: Value| {
+            let mut other = service(&spec);
+            other["metadata"]["name"] = json!("b");
+            other
+        };
+        let health_check = other(json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 31971}));
+        let node_port = other(json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 31971}]}));
+        for body in [&health_check, &node_port] {
+            let answer = t.setup_any("POST", SERVICES, &[], body.clone()).await;
+            note(t, "taken", &answer);
+        }
+        let answer = t.setup_any("PATCH", &path, &[("content-type", MERGE)], json!({"spec": {"type": "NodePort"}})).await;
+        note(t, "not a load balancer", &answer);
+        for body in [&node_port, &health_check] {
+            let answer = t.setup_any("POST", SERVICES, &[], body.clone()).await;
+            note(t, "given up", &answer);
+            t.setup("DELETE", &format!("{SERVICES}/b"), Value::Null).await;
+        }
+        let answer = t.setup_any("POST", SERVICES, &[], node_port).await;
+        note(t, "deleted", &answer);
     }
     ["K-6"] "hosts of an Ingress in its rules and in its certificates" => |t| {
         for host in ["example.com", "*.example.com", "192.0.2.1", "", "A_", "*.*.example.com"] {
