@@ -13,9 +13,11 @@
 //! | simulated nodes with node ports, and Pod processes | [`nodesim`] |
 //! | a client with both signatures | [`client`] |
 //! | shares of the files that the process may open | [`files`] |
+//! | the texts of `slbctl` | [`ctl`] |
 
 pub mod client;
 pub mod cloud;
+pub mod ctl;
 pub mod dataplane;
 pub mod files;
 pub mod nodesim;
