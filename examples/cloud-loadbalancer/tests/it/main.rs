@@ -10,6 +10,7 @@ mod deletion;
 mod drift;
 mod elbv2;
 mod faults;
+mod kubectl;
 mod nodes;
 mod process;
 mod readme;
