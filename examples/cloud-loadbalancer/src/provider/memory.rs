@@ -38,7 +38,7 @@ use state::State;
 /// The behaviour of the cloud.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// The time of each call until it takes effect.
+    /// The time of each call until it takes effect; with zero a call takes effect at its first poll.
     pub latency: Duration,
     /// The time that a load balancer is pending, and deleting.
     pub provisioning: Duration,
@@ -172,7 +172,9 @@ impl Cloud {
         effect: impl FnOnce(&mut State, &Settings) -> Result<T, Error> + Send + 'a,
     ) -> Answer<'a, T> {
         Box::pin(async move {
-            sleep(self.0.settings.latency).await;
+            if !self.0.settings.latency.is_zero() {
+                sleep(self.0.settings.latency).await;
+            }
             let mut state = self.0.state.lock();
             state.advance();
             let request_id = state.next_request();

@@ -9,6 +9,7 @@ mod defects;
 mod deletion;
 mod drift;
 mod elbv2;
+mod explored;
 mod faults;
 mod kubectl;
 mod nodes;
