@@ -190,8 +190,9 @@ for n in 1 2 3; do
 done
 published() { ip=$(field service "$service" '.status.loadBalancer.ingress[0].ip') && [ -n "$ip" ]; }
 until_true "the Service has an address" published
-until_true "the load balancer answers" answers 3
 until_true "the Service is ensured" has_event EnsuredLoadBalancer
+in_turn() { [ "$(counted 9)" = $'3 node-1\n3 node-2\n3 node-3' ]; }
+until_true "the nodes answer in turn" in_turn
 shown kubectl get service "$service"
 shown_as "curl http://\$EXTERNAL_IP/ (9 times)" counted 9
 shown kubectl get service "$service" -o 'jsonpath={.metadata.finalizers}{.metadata.labels}{"\n"}'
@@ -222,6 +223,8 @@ wait "$loop"
 [ "$(wc -l <"$work/loop")" -ge 6 ] || fail "the loop made $(wc -l <"$work/loop") requests"
 failed=$(grep -cv '^node-[123]$' "$work/loop" || true)
 [ "$failed" = 0 ] || fail "$failed requests failed while the node was excluded: $(sort "$work/loop" | uniq -c)"
+in_turn() { [ "$(counted 8)" = $'4 node-1\n4 node-3' ]; }
+until_true "the two nodes answer in turn" in_turn
 shown_as "curl http://\$EXTERNAL_IP/ (8 times)" counted 8
 
 say "The cloud fails twice at a new name: a warning, and later the name is there"
@@ -236,10 +239,14 @@ shown_events EnsuredLoadBalancer
 
 say "With the Service the load balancer goes"
 shown kubectl delete service "$service"
-refused() { ! curl -sS --max-time 5 "http://$ip/" 2>"$work/refused"; }
+refused() {
+  local status=0
+  curl -sS --max-time 5 "http://$ip/" 2>"$work/refused" || status=$?
+  # The status of a connection that is refused.
+  ((status == 7))
+}
 until_true "connections are refused" refused
 refusal() { grep -o 'curl: ([0-9]*)' "$work/refused"; }
-# 7: the connection is refused.
 shown_as "curl http://\$EXTERNAL_IP/" refusal
 shown slbctl lb list
 [ -z "$(slbctl lb list)" ] || fail "a load balancer is left"
