@@ -7,10 +7,10 @@ use std::time::Duration;
 use cloud_loadbalancer::identity::{FINALIZER, SERVICE_TAG, UID_TAG};
 use cloud_loadbalancer::model::{
     Backend, Create, Group, GroupId, InstanceCharge, Internet, LbId, Listener, ListenerKey,
-    ListenerSettings, LoadBalancer, Tags,
+    ListenerSettings, LoadBalancer, NewGroup, Tags,
 };
 use cloud_loadbalancer::provider::memory::{self, Cloud, Snapshot};
-use cloud_loadbalancer::provider::{Answer, Error, Kind, Provider, Token};
+use cloud_loadbalancer::provider::{Abilities, Answer, Error, Kind, Provider, Token};
 use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Service;
 use kube_core::ResourceExt as _;
@@ -184,6 +184,10 @@ macro_rules! looks {
 }
 
 impl Provider for Explored {
+    fn abilities(&self) -> &'static Abilities {
+        &Abilities::ALL
+    }
+
     fn visible_within(&self) -> Duration {
         World::default().cloud.visible_within()
     }
@@ -223,7 +227,7 @@ impl Provider for Explored {
         set_modification_protection(on: bool) -> ();
         tag(tags: &'a Tags) -> ();
         untag(keys: &'a [String]) -> ();
-        create_group(name: &'a str) -> GroupId;
+        create_group(group: &'a NewGroup) -> GroupId;
         delete_group(group: &'a GroupId) -> ();
         add_backends(group: &'a GroupId, backends: &'a [Backend]) -> ();
         remove_backends(group: &'a GroupId, backends: &'a [Backend]) -> ();
