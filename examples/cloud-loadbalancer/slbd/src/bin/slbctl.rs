@@ -149,11 +149,13 @@ async fn run(arguments: Arguments) -> Result<String, Box<dyn Error>> {
             changes,
             last,
         } => {
-            let calls = admin.get("/calls").await?;
             if last {
-                format!("{}\n", ctl::last(&calls))
+                let newest = admin.get("/calls?limit=1").await?;
+                format!("{}\n", ctl::last(&newest))
             } else {
-                ctl::calls(&calls, after, changes)
+                // All that slbd remembers.
+                let path = format!("/calls?after={after}&limit=10000");
+                ctl::calls(&admin.get(&path).await?, after, changes)
             }
         }
         Command::Fault(Faults::Set { fault }) => {
