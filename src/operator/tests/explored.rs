@@ -173,6 +173,7 @@ async fn scenario(world: &World<Bans>) {
 fn a_ban_its_end_its_lift_by_hand_and_its_deletion_survive_every_fault() {
     explorer()
         .budget(usize::MAX, wall())
+        .clock_jumps()
         .spread()
         .check(scenario);
 }
