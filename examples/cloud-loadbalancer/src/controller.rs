@@ -24,8 +24,6 @@ use crate::settings::Settings;
 pub(crate) const BY_SERVICE: &str = "service";
 /// The wait for a state of the cloud.
 pub(crate) const POLL: Duration = Duration::from_secs(2);
-/// The wait after a decision on outdated state. The event with the new state usually comes earlier.
-pub(crate) const STALE: Duration = Duration::from_secs(1);
 
 /// Gives Services their load balancers.
 pub(crate) struct LoadBalancers {
@@ -147,9 +145,8 @@ impl Reconciler for LoadBalancers {
             return result;
         };
         let written = error.source().downcast_ref::<client::Error>();
-        if written.is_some_and(client::Error::is_conflict) {
-            return Ok(Outcome::requeue_after(STALE));
-        }
+        // A conflict is an outdated cache: the event with the new state comes, and if it does not, the wait between the attempts
+        // grows.
         if written.is_some_and(client::Error::is_not_found) {
             // The Service is gone, as it may be without a finalizer.
             return Ok(Outcome::done());
