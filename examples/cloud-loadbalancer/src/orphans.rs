@@ -145,7 +145,7 @@ impl Orphans {
             tracing::warn!(%id, service, "load balancer without a Service; delete it, or run with --gc-orphans");
             return;
         }
-        match self.delete(balancer).await {
+        match self.delete(&balancer.id).await {
             Ok(()) => tracing::info!(%id, service, "deleted load balancer without a Service"),
             Err(error) => {
                 tracing::warn!(%id, %error, "could not delete load balancer without a Service");
@@ -153,7 +153,18 @@ impl Orphans {
         }
     }
 
-    async fn delete(&self, balancer: &LoadBalancer) -> Result<(), provider::Error> {
+    /// Deletes a load balancer, unless it is preserved meanwhile: a search may be old, a description is not.
+    async fn delete(&self, id: &LbId) -> Result<(), provider::Error> {
+        let Some(balancer) = self.provider.describe(id).await? else {
+            return Ok(());
+        };
+        let tags = self.settings.cluster.tags();
+        if tags
+            .iter()
+            .any(|(key, value)| balancer.tags.get(key) != Some(value))
+        {
+            return Ok(());
+        }
         if balancer.delete_protection {
             self.provider
                 .set_delete_protection(&balancer.id, false)

@@ -30,11 +30,6 @@ impl LoadBalancers {
         let (annotations, _) = Annotations::parse(&request.service);
         let recorded = request.recorded();
         let mut reused = request.note.reused.clone();
-        reused.extend(
-            annotations
-                .reuse
-                .filter(|id| !request.note.reused.contains(id)),
-        );
         let own = self
             .owned(
                 request,
@@ -42,6 +37,10 @@ impl LoadBalancers {
                 &reused,
             )
             .await?;
+        // An annotation does not make an own load balancer one of others.
+        reused.extend(annotations.reuse.filter(|id| {
+            !request.note.reused.contains(id) && !own.iter().any(|own| own.id == *id)
+        }));
         if rest == Rest::FinalizerIfFound && own.is_empty() {
             return Ok(Outcome::done());
         }

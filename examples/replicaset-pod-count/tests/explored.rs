@@ -1,4 +1,4 @@
-//! The count under every fault that the explorer tries: `REEVE_EXPLORE_SECONDS` is how long, by default 10.
+//! The count under every fault that the explorer tries: `REEVE_EXPLORE_SECONDS` is how long, by default 5.
 
 use std::time::Duration;
 

@@ -45,7 +45,7 @@ pub use options::Options;
 use super::{Abilities, Answer, Error, Kind, Lack, Provider, Token, Turns};
 use crate::model::{
     Backend, Create, Group, GroupId, HealthCheck, InstanceCharge, Internet, LbId, Listener,
-    ListenerKey, ListenerSettings, LoadBalancer, NewGroup, Protocol, Tags,
+    ListenerKey, ListenerSettings, LoadBalancer, NewGroup, Probe, Protocol, Tags,
 };
 use query::{Call, Client};
 
@@ -122,7 +122,10 @@ const fn lack(annotation: &'static str, reason: &'static str) -> Lack {
 fn health_check(wanted: &HealthCheck) -> HealthCheck {
     let seconds = Duration::from_secs;
     let timeout = wanted.timeout.clamp(seconds(2), seconds(120));
+    // The port of kube-proxy is the one without another.
+    let proxy = wanted.probe == Probe::Udp && wanted.port == Some(listeners::PROXY_PORT);
     HealthCheck {
+        port: wanted.port.filter(|_| !proxy),
         timeout,
         interval: wanted.interval.clamp(seconds(5), seconds(300)).max(timeout),
         healthy: wanted.healthy.clamp(2, 10),

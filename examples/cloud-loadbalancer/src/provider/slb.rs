@@ -38,6 +38,7 @@ const ABILITIES: Abilities = Abilities {
             Protocol::Http | Protocol::Https => 86_400,
         })
     },
+    protocols: &[Protocol::Tcp, Protocol::Udp, Protocol::Http],
     ..Abilities::ALL
 };
 

@@ -175,6 +175,21 @@ fn a_load_balancer_of_another_service_is_not_reused() {
 }
 
 #[test]
+fn an_own_load_balancer_that_is_named_for_reuse_goes_with_its_service() {
+    run(async |world: World| {
+        let running = world.start().await;
+        world.service("web", json!({})).await;
+        let made = world.until_served("web", &[80]).await;
+        world.patch("web", reuse(&made.about.id)).await;
+        world.until_reason("web", "SyncLoadBalancerFailed").await;
+        world.delete::<Service>(&key("web")).await;
+        world.until_absent("web").await;
+        assert!(world.cloud.all().is_empty());
+        running.end().await;
+    });
+}
+
+#[test]
 fn a_reused_load_balancer_that_got_the_tags_of_its_service_is_not_deleted_with_it() {
     run(async |world: World| {
         let id = by_hand(&world, "shared", IpVersion::Ipv4).await;

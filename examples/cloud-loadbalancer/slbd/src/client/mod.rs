@@ -112,6 +112,12 @@ pub enum Error {
     },
 }
 
+/// A signed request is sent once, and to its endpoint.
+fn builder() -> reqwest::ClientBuilder {
+    let redirects = reqwest::redirect::Policy::none();
+    reqwest::Client::builder().no_proxy().redirect(redirects)
+}
+
 // === impl Client ===
 
 impl Client {
@@ -136,7 +142,7 @@ impl Client {
             None => host.to_owned(),
         };
         Ok(Self {
-            http: reqwest::Client::builder().no_proxy().build()?,
+            http: builder().build()?,
             endpoint: format!("{}://{host}/", url.scheme()),
             host,
             access_key: access_key.to_owned(),
@@ -164,8 +170,7 @@ impl Client {
         if authorities.is_empty() {
             return Err(named("there is no certificate".to_owned()).into());
         }
-        let http = reqwest::Client::builder().no_proxy();
-        self.http = http.tls_certs_only(authorities).build()?;
+        self.http = builder().tls_certs_only(authorities).build()?;
         Ok(self)
     }
 

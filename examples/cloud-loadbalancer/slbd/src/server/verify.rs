@@ -172,7 +172,12 @@ fn version_1(
     let hash = hash.ok_or_else(|| Refusal::invalid("SignatureMethod"))?;
     let calculated = signature::sign(hash, method, parameters, secret);
     if !signature::equal(&calculated, get("Signature")?) {
-        return Err(mismatch(&signature::string_to_sign(method, parameters)));
+        // An answer ends in logs.
+        let mut shown = parameters.clone();
+        if let Some(key) = shown.get_mut("PrivateKey") {
+            *key = "HIDDEN".to_owned();
+        }
+        return Err(mismatch(&signature::string_to_sign(method, &shown)));
     }
     nonces.take(now, get("Timestamp")?, get("SignatureNonce")?)
 }

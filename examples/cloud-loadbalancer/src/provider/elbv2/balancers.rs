@@ -22,6 +22,7 @@ impl Elbv2 {
     /// A list of load balancers. It shows the account, if it shows anything.
     async fn summaries(&self, call: Call) -> Result<Vec<Summary>, Error> {
         let all = self.pages(call, "LoadBalancers", wire::summary).await?;
+        let all: Vec<Summary> = all.into_iter().flatten().collect();
         self.see(all.first());
         Ok(all)
     }
@@ -149,8 +150,8 @@ impl Elbv2 {
             members.map(wire::summary).collect::<Result<Vec<_>, _>>()
         };
         let made = self.client.call(call, read).await?;
-        self.see(made.first());
-        let made = made.into_iter().next();
+        let made = made.into_iter().flatten().next();
+        self.see(made.as_ref());
         made.map(|made| made.id)
             .ok_or_else(|| wire::unreadable("answer", "it has no load balancer"))
     }

@@ -17,7 +17,7 @@ pub(super) const AFFINITY: Duration = Duration::from_secs(10_800);
 /// The tag with the name of the listener in the model.
 const NAME_TAG: &str = "reeve.dev/listener";
 /// The port and the path of kube-proxy's health, which says whether its node forwards traffic.
-const PROXY_PORT: u16 = 10_256;
+pub(super) const PROXY_PORT: u16 = 10_256;
 const PROXY_PATH: &str = "/healthz";
 /// The port of a check that means the target's own.
 const OWN_PORT: &str = "traffic-port";
@@ -408,6 +408,11 @@ mod tests {
             // At a TCP port it is what it looks like.
             assert_ne!(from_cloud(Protocol::Tcp, to_cloud(&check)), check);
         }
+        // The port of kube-proxy is none of its own, and is wanted as that.
+        let mut check = wanted().health_check;
+        (check.probe, check.port) = (Probe::Udp, Some(PROXY_PORT));
+        let check = super::super::health_check(&check);
+        assert_eq!(from_cloud(Protocol::Udp, to_cloud(&check)), check);
     }
 
     #[test]

@@ -104,8 +104,15 @@ pub(super) fn unreadable(what: &str, value: impl Display) -> Error {
     Error::new(Kind::Unavailable, "Unreadable", message)
 }
 
-/// A load balancer of a list.
-pub(super) fn summary(member: Element<'_>) -> Result<Summary, Error> {
+/// The load balancers of a list. Gateway load balancers are left out: they have no address, and no Service has one.
+pub(super) fn summary(member: Element<'_>) -> Result<Option<Summary>, Error> {
+    if member.text("Type") == "gateway" {
+        return Ok(None);
+    }
+    one(member).map(Some)
+}
+
+fn one(member: Element<'_>) -> Result<Summary, Error> {
     let arn = member.needed("LoadBalancerArn")?;
     let id = names::id(arn).ok_or_else(|| unreadable("ARN", arn))?;
     let zones = member.members("AvailabilityZones");
@@ -262,7 +269,14 @@ mod tests {
     }
 
     fn member(text: &str) -> Result<Summary, Error> {
-        xml::read(&format!("<member>{text}</member>"), summary)
+        let found = xml::read(&format!("<member>{text}</member>"), summary)?;
+        Ok(found.expect("a network load balancer"))
+    }
+
+    #[test]
+    fn a_gateway_load_balancer_of_the_account_is_left_out() {
+        let text = format!("<member>{ARN}<Type>gateway</Type></member>");
+        assert!(xml::read(&text, summary).unwrap().is_none());
     }
 
     const ARN: &str = "<LoadBalancerArn>arn:aws:elasticloadbalancing:r:1:loadbalancer/net/web/50dc</LoadBalancerArn>";

@@ -1,6 +1,7 @@
 //! Listeners, and the access control lists of their sources.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -36,6 +37,12 @@ const LISTS: &str = "reeve.dev/sources/";
 /// The name of the access control list of a listener. Those of a load balancer begin with [`list_prefix`].
 fn list_name(id: &LbId, key: ListenerKey) -> String {
     format!("{}{}/{}", list_prefix(id), key.protocol, key.port)
+}
+
+/// The network of an entry, which may be one address.
+fn network(entry: &str) -> Option<IpNet> {
+    let address = || entry.parse::<IpAddr>().ok().map(IpNet::from);
+    entry.parse().ok().or_else(address)
 }
 
 fn list_prefix(id: &LbId) -> String {
@@ -81,8 +88,8 @@ impl Slb {
         };
         let mut sources = Vec::new();
         for entry in list.entries() {
-            let network = entry.network.parse();
-            sources.push(network.map_err(|_| wire::unreadable("network", &entry.network))?);
+            let network = network(&entry.network);
+            sources.push(network.ok_or_else(|| wire::unreadable("network", &entry.network))?);
         }
         sources.sort();
         Ok(sources)
@@ -173,32 +180,41 @@ impl Slb {
         };
         let missing = sources.iter().filter(|source| !has.contains(source));
         let missing: Vec<IpNet> = missing.copied().collect();
-        self.change_entries("AddAccessControlListEntry", &id, &missing)
-            .await?;
         let others = has.into_iter().filter(|source| !sources.contains(source));
         let others: Vec<IpNet> = others.collect();
-        self.change_entries("RemoveAccessControlListEntry", &id, &others)
-            .await?;
-        Ok(id)
+        // In turn, so that a full list is replaced as well.
+        let mut missing = missing.chunks(ENTRIES_PER_CALL);
+        let mut others = others.chunks(ENTRIES_PER_CALL);
+        loop {
+            let (more, fewer) = (missing.next(), others.next());
+            if let Some(more) = more {
+                self.change_entries("AddAccessControlListEntry", &id, more)
+                    .await?;
+            }
+            if let Some(fewer) = fewer {
+                self.change_entries("RemoveAccessControlListEntry", &id, fewer)
+                    .await?;
+            }
+            if more.is_none() && fewer.is_none() {
+                return Ok(id);
+            }
+        }
     }
 
     async fn entries(&self, id: &str) -> Result<BTreeSet<IpNet>, Error> {
         let list = self.client.access_list(id).await.map_err(wire::error)?;
         let entries = list.entries().iter();
         Ok(entries
-            .filter_map(|entry| entry.network.parse().ok())
+            .filter_map(|entry| network(&entry.network))
             .collect())
     }
 
     async fn change_entries(&self, action: &str, id: &str, entries: &[IpNet]) -> Result<(), Error> {
-        for some in entries.chunks(ENTRIES_PER_CALL) {
-            let entries = some.iter().map(|network| json!({ "entry": network }));
-            let call = Parameters::action(action)
-                .with("AclId", id)
-                .with("AclEntrys", Value::Array(entries.collect()));
-            self.run(call).await?;
-        }
-        Ok(())
+        let entries = entries.iter().map(|network| json!({ "entry": network }));
+        let call = Parameters::action(action)
+            .with("AclId", id)
+            .with("AclEntrys", Value::Array(entries.collect()));
+        self.run(call).await
     }
 
     async fn delete_list(&self, name: &str) -> Result<(), Error> {

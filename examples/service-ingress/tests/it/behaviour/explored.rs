@@ -1,4 +1,4 @@
-//! Both forms under every fault that the explorer tries: `REEVE_EXPLORE_SECONDS` is how long for each, by default 10.
+//! Both forms under every fault that the explorer tries: `REEVE_EXPLORE_SECONDS` is how long for each, by default 5.
 
 use std::time::Duration;
 
