@@ -51,6 +51,12 @@ impl Template {
         (Registry::of(Arc::clone(&self.0.served)), definitions)
     }
 
+    /// The version of the last write before it was made.
+    #[must_use]
+    pub fn resource_version(&self) -> u64 {
+        self.0.objects.revision()
+    }
+
     /// A clock whose uids are not those of the template's objects, though both servers may have one seed.
     pub(crate) fn clock(&self, clock: &Clock) -> Clock {
         clock.branch(self.0.objects.revision())

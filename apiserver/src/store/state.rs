@@ -235,7 +235,7 @@ impl State {
 
 impl Ages {
     /// Records that the object was written now, or removed.
-    pub(super) fn note(&mut self, key: &Key, stays: bool) {
+    fn note(&mut self, key: &Key, stays: bool) {
         if let Some(time) = self.times.remove(key) {
             self.by_time.remove(&(time, key.clone()));
         }

@@ -171,7 +171,16 @@ impl Core {
             return (point, Fate::Stuck);
         }
         let mut faults = state.faults.iter();
-        let found = faults.position(|fault| !fault.is_of_event() && *fault.at() == point);
+        let found = faults.position(|fault| {
+            let known = match fault {
+                // An event that was not seen is a point that is not reached.
+                Fault::Stale { before, .. } => {
+                    state.versions.contains_key(&(process, before.clone()))
+                }
+                _ => true,
+            };
+            known && !fault.is_of_event() && *fault.at() == point
+        });
         let fault = found.map(|found| state.faults.remove(found));
         let fate = match &fault {
             None | Some(Fault::Hold(_) | Fault::HoldOn(_)) => Fate::Passes,
@@ -193,7 +202,8 @@ impl Core {
             Some(Fault::LateOn(_)) => Fate::Late(2),
             Some(Fault::Stale { before, .. }) => {
                 let version = state.versions.get(&(process, before.clone()));
-                version.map_or(Fate::CrashAfter, |version| Fate::Stale(version - 1))
+                let version = version.copied().unwrap_or_default();
+                Fate::Stale(version.saturating_sub(1))
             }
         };
         if let Some(fault) = fault {

@@ -40,8 +40,8 @@
 //! | it comes to rest | writes that cause themselves, retries without end |
 //! | the end is that of a run without faults | what is missing, left over, or different |
 //! | nothing is deleted that stays without faults | data that is gone, though an object of its name is there again |
-//! | a restart changes nothing | state that is in memory only |
-//! | no process panics, no step of the scenario panics | what a program or a user does not expect |
+//! | a restart after a run without faults changes nothing | state that is in memory only |
+//! | no process panics, no step of the scenario panics | what a program or a user does not expect; a reconcile that panics is tried again, as an error is |
 //! | [`Explorer::always`], [`Explorer::at_rest`] | what the program promises |
 //!
 //! A failure names the smallest plan, the rule, and what happened in which order. `REEVE_PLAN='crash-after P1 create secrets
@@ -107,6 +107,8 @@ pub struct Explorer<S = ()> {
     definitions: Vec<CustomResourceDefinition>,
     given: Vec<Given>,
     template: OnceLock<Template>,
+    /// The collections that a run without faults writes to.
+    known: OnceLock<BTreeSet<String>>,
     processes: usize,
     always: Always<S>,
     at_rest: AtRest<S>,
@@ -151,7 +153,7 @@ pub struct Broken {
     pub plan: Plan,
     /// The rule that it breaks.
     pub wrong: Wrong,
-    /// The number of plans that were tried before it.
+    /// The number of plans that were tried, with it.
     pub tried: usize,
     /// What happened.
     pub timeline: Trace,
@@ -205,6 +207,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
             definitions: Vec::new(),
             given: Vec::new(),
             template: OnceLock::new(),
+            known: OnceLock::new(),
             processes: 1,
             always: Arc::default(),
             at_rest: Vec::new(),
@@ -364,7 +367,14 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
             "the budget ended before the first plan: nothing was tried ({report})"
         );
         if let Some(broken) = report.failures.first() {
-            panic!("{broken}");
+            let others: String = report.failures[1..]
+                .iter()
+                .map(|other| {
+                    let (rule, how) = (&other.wrong.rule, &other.wrong.how);
+                    format!("\nalso {}: {rule}: {how}", other.plan)
+                })
+                .collect();
+            panic!("{broken}{others}");
         }
     }
 
@@ -421,7 +431,9 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         let mut known = BTreeSet::new();
         let mut next = 0;
         let mut drawn = 0..if alone { 0 } else { self.drawn };
-        while report.runs < self.most && started.elapsed() < self.wall {
+        // The runs without faults are no part of the budget.
+        let began = real_time();
+        while next < self.most && began.elapsed() < self.wall {
             if next == plans.len() {
                 let Some(seed) = drawn.next() else { break };
                 plans.push(search::drawn(&singles, seed));

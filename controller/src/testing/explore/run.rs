@@ -22,6 +22,8 @@ use crate::testing::{Server, Setup};
 pub(super) struct Ran {
     pub(super) trace: Trace,
     pub(super) state: State,
+    /// The collections that it wrote to.
+    collections: BTreeSet<String>,
     /// The objects at each rest.
     rests: Vec<State>,
     /// What deletions found.
@@ -97,6 +99,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         Ran {
             trace: core.as_ref().map(Core::trace).unwrap_or_default(),
             state: State::default(),
+            collections: BTreeSet::new(),
             rests: Vec::new(),
             deletions: HashMap::new(),
             unguarded: BTreeSet::new(),
@@ -159,6 +162,8 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                     (self.quiet, self.limit),
                 );
                 world.keeps_rests = plan.0.is_empty();
+                world.known = self.known.get().cloned().unwrap_or_default();
+                world.prepared = self.template().resource_version();
                 world.start(self.processes);
                 world.settle().await;
                 scenario(&world).await;
@@ -174,7 +179,8 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                     again = effects.next().map(|(point, _)| point.what.clone());
                 }
                 let mut state = world.state().await;
-                state.outside = serde_json::to_value(&*outside.lock()).unwrap_or(Value::Null);
+                state.outside = serde_json::to_value(&*outside.lock())
+                    .expect("the state of the world outside as JSON");
                 let wrong = broken.lock().take();
                 let wrong = wrong.or_else(|| {
                     world.is_restless().then(|| Wrong {
@@ -202,6 +208,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                 *out.lock() = Some(Ran {
                     unreached: core.unreached(),
                     trace: core.trace(),
+                    collections: core.collections(),
                     rests: world.rests(),
                     deletions: core.deletions(),
                     unguarded: core.unguarded(),
@@ -242,6 +249,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         scenario: &impl AsyncFn(&World<S>),
     ) -> Result<Reference, Box<(Ran, Wrong)>> {
         let ran = self.once(&Plan::default(), SEED, false, scenario);
+        self.known.get_or_init(|| ran.collections.clone());
         let other = self.once(&Plan::default(), SEED + 1, true, scenario);
         for one in [&ran, &other] {
             if let Some(wrong) = one.wrong.clone() {

@@ -37,11 +37,17 @@ pub(super) struct Mask(pub(super) BTreeSet<String>);
 // === impl State ===
 
 impl State {
-    pub(super) fn add(&mut self, collection: &str, mut list: Value) {
+    /// Adds the objects of a list that were written after the version `since`.
+    pub(super) fn add(&mut self, collection: &str, mut list: Value, since: u64) {
         let resource = collection.rsplit('/').next().unwrap_or_default();
         let items = list["items"].as_array_mut().map(std::mem::take);
-        self.objects
-            .insert(resource.to_owned(), items.unwrap_or_default());
+        let version = |item: &Value| {
+            let text = item["metadata"]["resourceVersion"].as_str();
+            text.and_then(|text| text.parse::<u64>().ok())
+        };
+        let mut items = items.unwrap_or_default();
+        items.retain(|item| version(item).is_none_or(|version| version > since));
+        self.objects.insert(resource.to_owned(), items);
     }
 
     /// The objects of a resource, such as `secrets`, as the server has them.
@@ -214,7 +220,7 @@ mod tests {
 
     fn state(items: Value) -> State {
         let mut state = State::default();
-        state.add("/api/v1/secrets", json!({ "items": items }));
+        state.add("/api/v1/secrets", json!({ "items": items }), 0);
         state
     }
 

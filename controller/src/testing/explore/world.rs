@@ -1,6 +1,7 @@
 //! One run: an API server, the processes, and the scenario's hands on them.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,6 +55,10 @@ pub struct World<S> {
     quiet: Duration,
     limit: Duration,
     restless: Mutex<bool>,
+    /// The collections that a run without faults writes to: they are read, too.
+    pub(super) known: BTreeSet<String>,
+    /// The version of the server's first state. What was there before counts in the known collections only.
+    pub(super) prepared: u64,
     /// Whether the state at each rest is kept, for comparison.
     pub(super) keeps_rests: bool,
     rests: Mutex<Vec<State>>,
@@ -131,6 +136,8 @@ impl<S> World<S> {
             quiet,
             limit,
             restless: Mutex::new(false),
+            known: BTreeSet::new(),
+            prepared: 0,
             keeps_rests: false,
             rests: Mutex::default(),
         }
@@ -358,12 +365,18 @@ impl<S> World<S> {
     /// The objects of every resource that was written to.
     pub(super) async fn state(&self) -> State {
         let mut state = State::default();
-        for collection in self.core.collections() {
-            let request = http::Request::get(&collection).body(Vec::new());
+        let written = self.core.collections();
+        for collection in written.union(&self.known) {
+            let request = http::Request::get(collection).body(Vec::new());
             let kube = self.cluster.kube();
             let Ok(request) = request else { continue };
             if let Ok(list) = kube.request::<Value>(request).await {
-                state.add(&collection, list);
+                let since = if self.known.contains(collection) || self.known.is_empty() {
+                    0
+                } else {
+                    self.prepared
+                };
+                state.add(collection, list, since);
             }
         }
         state
