@@ -14,7 +14,7 @@ use crate::server::{Fault, Rule};
 )]
 pub struct NotAFault(String);
 
-/// A fault, as `ACTION=WHAT` or `ACTION=WHATxTIMES`. `ACTION` is `*` for all; `WHAT` is a status from 400 to 599, `delay:MILLIS`, or
+/// A fault, as `ACTION=WHAT`, and `xTIMES` after it for so many calls. `ACTION` is `*` for all; `WHAT` is a status from 400 to 599, `delay:MILLIS`, or
 /// the name of a fault without settings, such as `throttle`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shorthand(pub Rule);
