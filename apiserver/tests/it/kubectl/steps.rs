@@ -188,7 +188,7 @@ impl Watching {
     async fn until_lines(&self, lines: usize) {
         for _ in 0..200 {
             let text = std::fs::read_to_string(&self.file).unwrap_or_default();
-            if text.lines().count() >= lines {
+            if text.matches('\n').count() >= lines {
                 return;
             }
             sleep(Duration::from_millis(50)).await;
