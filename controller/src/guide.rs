@@ -34,7 +34,7 @@ pub mod small_programs {}
 pub mod sharing_caches {}
 
 #[cfg(feature = "testing")]
-#[doc = "[Explorer]: crate::testing::explore::Explorer\n[first]: crate::testing::explore::Explorer::first\n\n"]
+#[doc = "[Explorer]: crate::testing::explore::Explorer\n[first]: crate::testing::explore::Explorer::first\n[remember]: crate::testing::explore::Explorer::remember\n\n"]
 #[doc = include_str!("../guide/find-the-bug.md")]
 pub mod find_the_bug {}
 

@@ -78,9 +78,10 @@ pub(super) fn explored(shape: &str, bugs: &[Bug]) {
         let kind = kinds.split(' ').next().unwrap_or_default();
         let like = if bug.like.is_empty() { "–" } else { bug.like };
         println!(
-            "| {shape} | {} | {like} | {} | {} | `{}` |",
+            "| {shape} | {} | {like} | {} | {:.2} | {} | `{}` |",
             bug.name,
             found.tried,
+            wrong.took.as_secs_f64(),
             found.plan.0.len(),
             found.plan,
         );
