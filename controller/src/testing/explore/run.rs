@@ -199,6 +199,8 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                     })
                 });
                 let wrong = wrong.or_else(|| self.judge_rest(&state, &outside.lock()));
+                // The end of the processes is no part of the run.
+                let trace = core.trace();
                 world.finish().await;
                 let panicked = world.panicked().map(|how| Wrong {
                     rule: "no process panics".into(),
@@ -207,7 +209,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                 let wrong = panicked.or(wrong);
                 *out.lock() = Some(Ran {
                     unreached: core.unreached(),
-                    trace: core.trace(),
+                    trace,
                     collections: core.collections(),
                     rests: world.rests(),
                     deletions: core.deletions(),
