@@ -322,7 +322,7 @@ impl<R: RequestKey> WorkerPool<R> {
             },
         };
         caught.unwrap_or_else(|panic| {
-            self.metrics.panics.inc();
+            self.metrics.panicked();
             if !self.recover_panic {
                 // Unwinding drops the item, which counts as a failure.
                 std::panic::resume_unwind(panic);

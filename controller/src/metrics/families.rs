@@ -43,6 +43,8 @@ pub(super) struct Families {
     pub(super) errors: Family<ControllerLabel, Counter>,
     pub(super) terminal_errors: Family<ControllerLabel, Counter>,
     pub(super) panics: Family<ControllerLabel, Counter>,
+    /// The same of all controllers, also of those that ended. It is not registered.
+    pub(super) all_panics: Counter,
     pub(super) timeouts: Family<ControllerLabel, Counter>,
     pub(super) given_up: Family<ControllerLabel, Counter>,
     pub(super) unavailable: Family<UnavailableLabels, Gauge>,
@@ -87,6 +89,7 @@ impl Families {
             errors: Family::default(),
             terminal_errors: Family::default(),
             panics: Family::default(),
+            all_panics: Counter::default(),
             timeouts: Family::default(),
             given_up: Family::default(),
             unavailable: Family::default(),

@@ -129,6 +129,12 @@ impl Metrics {
         ControllerMetrics::new(&self.families, name)
     }
 
+    /// The reconciles that panicked, of all controllers that counted into this set.
+    #[cfg(feature = "testing")]
+    pub(crate) fn reconcile_panics(&self) -> u64 {
+        self.families.all_panics.get()
+    }
+
     /// Removes the series of the controller `name` when it is dropped. Those of its queue end with the queue.
     pub(crate) fn series(&self, name: &str) -> Series {
         Series::of_controller(&self.families, name)

@@ -18,6 +18,7 @@ pub(crate) struct ControllerMetrics {
     pub(crate) errors: Counter,
     pub(crate) terminal_errors: Counter,
     pub(crate) panics: Counter,
+    all_panics: Counter,
     pub(crate) timeouts: Counter,
     pub(crate) given_up: Counter,
     pub(crate) watch_panics: Counter,
@@ -57,6 +58,7 @@ impl ControllerMetrics {
             errors: families.errors.get_or_create_owned(&label),
             terminal_errors: families.terminal_errors.get_or_create_owned(&label),
             panics: families.panics.get_or_create_owned(&label),
+            all_panics: families.all_panics.clone(),
             timeouts: families.timeouts.get_or_create_owned(&label),
             given_up: families.given_up.get_or_create_owned(&label),
             watch_panics: families.watch_panics.get_or_create_owned(&label),
@@ -66,6 +68,12 @@ impl ControllerMetrics {
             own_write_waits: families.own_write_waits.get_or_create_owned(&label),
             own_write_timeouts: families.own_write_timeouts.get_or_create_owned(&label),
         }
+    }
+
+    /// Counts a reconcile that panicked.
+    pub(crate) fn panicked(&self) {
+        self.panics.inc();
+        self.all_panics.inc();
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::plan::{Counts, Fault, Plan, Point};
 use super::trace::{Entry, Happened, Trace};
+use crate::metrics::Metrics;
 
 /// The process of the scenario itself.
 pub(super) const SCENARIO: usize = 0;
@@ -57,6 +58,14 @@ struct State {
     late: HashMap<Point, u8>,
     /// Of the latest event of each process and object.
     versions: HashMap<(usize, Point), u64>,
+    /// Of the latest event of each process.
+    latest: HashMap<usize, u64>,
+    /// Effects that have begun and are not done.
+    in_flight: usize,
+    /// Effects before which a crash is one after the effect before.
+    follow: BTreeSet<Point>,
+    /// The metrics of the managers.
+    metrics: Vec<Metrics>,
 }
 
 #[derive(Debug, Default)]
@@ -163,6 +172,11 @@ impl Core {
         let mut state = self.0.state.lock();
         let point = state.counts.next(process, what);
         state.activity += 1;
+        let now = self.0.started.elapsed();
+        if state.in_flight == 0 && state.trace.ends_with_effect(process, now) {
+            state.follow.insert(point.clone());
+        }
+        state.in_flight += 1;
         if process == SCENARIO {
             return (point, Fate::Passes);
         }
@@ -177,6 +191,7 @@ impl Core {
                 Fault::Stale { before, .. } => {
                     state.versions.contains_key(&(process, before.clone()))
                 }
+                Fault::Behind(_) => state.latest.contains_key(&process),
                 _ => true,
             };
             known && !fault.is_of_event() && *fault.at() == point
@@ -204,6 +219,9 @@ impl Core {
                 let version = state.versions.get(&(process, before.clone()));
                 let version = version.copied().unwrap_or_default();
                 Fate::Stale(version.saturating_sub(1))
+            }
+            Some(Fault::Behind(_)) => {
+                Fate::Stale(state.latest.get(&process).copied().unwrap_or_default())
             }
         };
         if let Some(fault) = fault {
@@ -237,6 +255,7 @@ impl Core {
     pub(super) fn done(&self, point: Point, outcome: String) {
         let mut state = self.0.state.lock();
         let process = point.process;
+        state.in_flight = state.in_flight.saturating_sub(1);
         state.note(self.0.started, process, Happened::Effect { point, outcome });
     }
 
@@ -336,6 +355,8 @@ impl Core {
             state
                 .versions
                 .insert((incarnation.process, point.clone()), version);
+            let latest = state.latest.entry(incarnation.process).or_default();
+            *latest = version.max(*latest);
         }
         self.deliverable(incarnation, resource).await;
         let mut state = self.0.state.lock();
@@ -403,6 +424,23 @@ impl Core {
             self.0.released.notify_waiters();
         }
         ended
+    }
+
+    /// The effects that begin when nothing else happened since the effect before: a crash before one of these is a crash after
+    /// that.
+    pub(super) fn follow(&self) -> BTreeSet<Point> {
+        self.0.state.lock().follow.clone()
+    }
+
+    /// Counts the panics of reconciles of a manager, too.
+    pub(super) fn count_panics(&self, metrics: &Metrics) {
+        self.0.state.lock().metrics.push(metrics.clone());
+    }
+
+    /// The reconciles that panicked.
+    pub(super) fn reconcile_panics(&self) -> u64 {
+        let state = self.0.state.lock();
+        state.metrics.iter().map(Metrics::reconcile_panics).sum()
     }
 
     /// The faults of the plan whose points were not reached.

@@ -41,7 +41,9 @@
 //! | the end is that of a run without faults | what is missing, left over, or different |
 //! | nothing is deleted that stays without faults | data that is gone, though an object of its name is there again |
 //! | a restart after a run without faults changes nothing | state that is in memory only |
-//! | no process panics, no step of the scenario panics | what a program or a user does not expect; a reconcile that panics is tried again, as an error is |
+//! | no process panics, no reconcile panics, no step of the scenario panics | what a program or a user does not expect |
+//! | [`Explorer::at_most_once`] | effects that are no state, such as messages, twice |
+//! | [`Explorer::conflicts`], [`Explorer::settles_within`] | writers that disturb each other, programs that wait too long after a fault |
 //! | [`Explorer::always`], [`Explorer::at_rest`] | what the program promises |
 //!
 //! A failure names the smallest plan, the rule, and what happened in which order. `REEVE_PLAN='crash-after P1 create secrets
@@ -50,6 +52,8 @@
 mod core;
 mod outside;
 mod plan;
+mod report;
+mod rules;
 mod run;
 mod search;
 mod state;
@@ -78,6 +82,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use outside::{Failure, Outside};
 pub use plan::{Fault, NotAPlan, Plan, Point};
+pub use report::{Broken, Report};
 pub use run::Wrong;
 pub use state::State;
 pub use trace::{Entry, Happened, Trace};
@@ -87,6 +92,7 @@ use crate::client::Object;
 use crate::controller::Controller;
 use crate::manager::Manager;
 use crate::testing::Cluster;
+use rules::Rules;
 use run::{Ran, Reference};
 use world::Factory;
 
@@ -112,6 +118,7 @@ pub struct Explorer<S = ()> {
     processes: usize,
     always: Always<S>,
     at_rest: AtRest<S>,
+    rules: Rules,
     mask: BTreeSet<String>,
     quiet: Duration,
     limit: Duration,
@@ -125,38 +132,6 @@ pub struct Explorer<S = ()> {
     jumps: bool,
     drawn: u64,
     remembered: Option<PathBuf>,
-}
-
-/// What an exploration found.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// The number of runs.
-    pub runs: usize,
-    /// The number of plans that were made from the runs without faults, and of those of two faults.
-    pub plans: usize,
-    /// The number of plans that were tried.
-    pub tried: usize,
-    /// The number of plans with a fault whose point the run did not reach, so that it did not happen.
-    pub unreached: usize,
-    /// The real time of all runs.
-    pub took: Duration,
-    /// What a run without faults does that goes wrong under faults or load: deletions by name alone, conflicts.
-    pub notes: Vec<String>,
-    /// What went wrong, each under its smallest plan. One at most, unless [`Explorer::every_failure`] is set.
-    pub failures: Vec<Broken>,
-}
-
-/// A plan under which the program goes wrong.
-#[derive(Clone, Debug)]
-pub struct Broken {
-    /// The plan.
-    pub plan: Plan,
-    /// The rule that it breaks.
-    pub wrong: Wrong,
-    /// The number of plans that were tried, with it.
-    pub tried: usize,
-    /// What happened.
-    pub timeline: Trace,
 }
 
 // === impl Explorer ===
@@ -188,10 +163,13 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         manager: impl Fn(Process<S>) -> BoxFuture<'static, Manager> + Send + Sync + 'static,
     ) -> Self {
         Self::of_program(move |process| {
+            let core = process.core.clone();
             let manager = manager(process);
             async move {
+                let manager = manager.await;
+                core.count_panics(manager.metrics());
                 // One that ends starts again, as a Pod does.
-                let _ = manager.await.run(CancellationToken::new()).await;
+                let _ = manager.run(CancellationToken::new()).await;
             }
             .boxed()
         })
@@ -211,6 +189,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
             processes: 1,
             always: Arc::default(),
             at_rest: Vec::new(),
+            rules: Rules::default(),
             mask: BTreeSet::new(),
             quiet: Duration::from_secs(60),
             limit: Duration::from_secs(1800),
@@ -278,6 +257,30 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         self
     }
 
+    /// A rule about effects that happen once at most: `key` names what an effect does once, and no two effects that were
+    /// applied have one name. `effect` is such as `create pods default/a`, or `call NAME` of the world outside.
+    pub fn at_most_once(
+        mut self,
+        rule: &str,
+        key: impl Fn(&str) -> Option<String> + 'static,
+    ) -> Self {
+        self.rules.once.push((rule.to_owned(), Box::new(key)));
+        self
+    }
+
+    /// The number of conflicts (409 of an update, a patch or a deletion) that a run may meet, with and without faults. Default: any number.
+    pub fn conflicts(mut self, most: usize) -> Self {
+        self.rules.conflicts = Some(most);
+        self
+    }
+
+    /// The virtual time from a step of the scenario, or from the last fault after it, to the last effect of a process. Default: the
+    /// [limit](Explorer::limit) alone.
+    pub fn settles_within(mut self, time: Duration) -> Self {
+        self.rules.within = Some(time);
+        self
+    }
+
     /// A leaf that may differ from a run without faults, such as `secrets default/a/data/token`, or a field with all below it,
     /// such as `secrets default/a/data`. Leaves that differ between two runs without faults are found without this.
     pub fn mask(mut self, field: &str) -> Self {
@@ -297,7 +300,8 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         self
     }
 
-    /// The number of plans, and the real time, after which no other plan is tried. Default: 5,000 and 20 s.
+    /// The number of plans, and the real time, after which no other plan is tried. Default: 5,000 and 20 s. The plans of
+    /// [`Explorer::first`] and [`Explorer::remember`], and at least one plan, are tried whatever the time.
     pub fn budget(mut self, plans: usize, wall: Duration) -> Self {
         (self.most, self.wall) = (plans, wall);
         self
@@ -404,16 +408,21 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                     tried: 0,
                     timeline: ran.trace,
                 });
+                report.took = started.elapsed();
                 return report;
             }
         };
-        report.notes = reference.ran.notes();
+        report.notes = reference.notes();
         let mut singles = Vec::new();
+        // Plans that are tried whatever the time.
+        let mut certain = 1;
         let mut plans: Vec<Plan> = match only {
             Some(plan) => vec![plan],
             None => {
                 let trace = &reference.ran.trace;
-                let mut faults = search::singles(trace, self.processes);
+                let follow = &reference.ran.follow;
+                report.pruned = follow.len();
+                let mut faults = search::singles(trace, follow, self.processes);
                 if self.jumps {
                     faults.extend(search::jumps(trace));
                 }
@@ -424,8 +433,10 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                 };
                 singles = faults;
                 let plans = singles.iter().cloned().map(|fault| Plan(vec![fault]));
-                let first = self.remembered().into_iter().chain(self.first.clone());
-                first.chain(plans).collect()
+                let mut first = self.remembered();
+                first.extend(self.first.clone());
+                certain = certain.max(first.len());
+                first.into_iter().chain(plans).collect()
             }
         };
         let mut known = BTreeSet::new();
@@ -433,7 +444,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         let mut drawn = 0..if alone { 0 } else { self.drawn };
         // The runs without faults are no part of the budget.
         let began = real_time();
-        while next < self.most && began.elapsed() < self.wall {
+        while next < self.most && (next < certain || began.elapsed() < self.wall) {
             if next == plans.len() {
                 let Some(seed) = drawn.next() else { break };
                 plans.push(search::drawn(&singles, seed));
@@ -449,6 +460,11 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                     "the run does not reach the point of the fault: {fault}"
                 );
                 report.unreached += 1;
+                if self.remembered.is_some() && next <= self.remembered().len() {
+                    let note =
+                        format!("the remembered plan {plan} is not reached any more: {fault}");
+                    report.notes.push(note);
+                }
             }
             let Some(wrong) = judged else {
                 if self.pairs && !alone && plan.0.len() == 1 {
@@ -570,49 +586,5 @@ impl<S> fmt::Debug for Explorer<S> {
         f.debug_struct("Explorer")
             .field("processes", &self.processes)
             .finish_non_exhaustive()
-    }
-}
-
-// === impl Report ===
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rate = self.runs as f64 / self.took.as_secs_f64().max(1e-9);
-        let (runs, tried, plans) = (self.runs, self.tried, self.plans);
-        let took = self.took.as_secs_f64();
-        write!(
-            f,
-            "{tried} of {plans} plans in {runs} runs and {took:.1} s, {rate:.0} runs a second; "
-        )?;
-        if self.unreached > 0 {
-            write!(
-                f,
-                "{} had a fault whose point was not reached; ",
-                self.unreached
-            )?;
-        }
-        match self.failures.len() {
-            0 => f.write_str("nothing goes wrong")?,
-            count => write!(f, "{count} plans go wrong")?,
-        }
-        self.notes.iter().try_for_each(|note| write!(f, "; {note}"))
-    }
-}
-
-// === impl Broken ===
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            plan,
-            wrong,
-            tried,
-            timeline,
-        } = self;
-        writeln!(f, "plan {tried} goes wrong: {plan}")?;
-        writeln!(f, "  rule:  {}", wrong.rule)?;
-        writeln!(f, "  found: {}", wrong.how)?;
-        write!(f, "{timeline}")?;
-        write!(f, "run it again with {PLAN_VARIABLE}='{plan}'")
     }
 }

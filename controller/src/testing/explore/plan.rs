@@ -44,6 +44,9 @@ pub enum Fault {
         /// The event.
         before: Point,
     },
+    /// The process is killed after the effect, and reads all that it has seen so far and not the effect when it starts again,
+    /// until nothing happens any more.
+    Behind(Point),
     /// At the effect, the wall clock is set forward by an hour, until nothing happens any more.
     Ahead(Point),
     /// At the effect, the wall clock is set back by an hour, until nothing happens any more.
@@ -123,6 +126,7 @@ impl Fault {
             Self::Hold(_) => "hold",
             Self::HoldOn(_) => "hold-on",
             Self::Stale { .. } => "stale",
+            Self::Behind(_) => "behind",
             Self::Ahead(_) => "ahead",
             Self::Back(_) => "back",
         }
@@ -140,6 +144,7 @@ impl Fault {
             | Self::LateOn(at)
             | Self::Hold(at)
             | Self::HoldOn(at)
+            | Self::Behind(at)
             | Self::Ahead(at)
             | Self::Back(at)
             | Self::Stale { after: at, .. } => at,
@@ -179,6 +184,7 @@ impl FromStr for Fault {
             "late-on" => Ok(Self::LateOn(at)),
             "hold" => Ok(Self::Hold(at)),
             "hold-on" => Ok(Self::HoldOn(at)),
+            "behind" => Ok(Self::Behind(at)),
             "ahead" => Ok(Self::Ahead(at)),
             "back" => Ok(Self::Back(at)),
             _ => Err(wrong()),
@@ -257,6 +263,7 @@ mod tests {
                 after: effect(),
                 before: event(),
             },
+            Fault::Behind(effect()),
             Fault::Ahead(effect()),
             Fault::Back(effect()),
         ]);

@@ -30,6 +30,8 @@ pub(super) struct Ran {
     deletions: HashMap<Point, Value>,
     /// Its deletions by name alone.
     pub(super) unguarded: BTreeSet<String>,
+    /// Effects before which a crash is one after the effect before.
+    pub(super) follow: BTreeSet<Point>,
     /// The faults of the plan whose points the run did not reach.
     pub(super) unreached: Vec<Fault>,
     /// The first thing that is wrong whatever other runs do.
@@ -49,6 +51,8 @@ pub struct Wrong {
 #[derive(Clone, Debug)]
 pub(super) struct Reference {
     pub(super) ran: Ran,
+    /// The effects of the two runs that are not the same ones.
+    unlike: Vec<String>,
     pub(super) mask: Mask,
 }
 
@@ -103,6 +107,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
             rests: Vec::new(),
             deletions: HashMap::new(),
             unguarded: BTreeSet::new(),
+            follow: BTreeSet::new(),
             unreached: core.as_ref().map(Core::unreached).unwrap_or_default(),
             wrong: Some(Wrong {
                 rule: "no step of the scenario panics".into(),
@@ -169,12 +174,12 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                 scenario(&world).await;
                 core.step("the scenario is over");
                 world.rest(true).await;
-                let mut again = None;
+                let (mut again, mut trace) = (None, core.trace());
                 if restarts {
                     let before = core.trace().effects().count();
                     core.step("all processes start again");
                     world.restart().await;
-                    let trace = core.trace();
+                    trace = core.trace();
                     let mut effects = trace.effects().skip(before);
                     again = effects.next().map(|(point, _)| point.what.clone());
                 }
@@ -198,9 +203,17 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                         how: format!("after all was done and the processes started again: {what}"),
                     })
                 });
+                let wrong = wrong.or_else(|| self.rules.broken(&trace));
                 let wrong = wrong.or_else(|| self.judge_rest(&state, &outside.lock()));
+                let wrong = wrong.or_else(|| {
+                    let panics = core.reconcile_panics();
+                    (panics > 0).then(|| Wrong {
+                        rule: "no reconcile panics".into(),
+                        how: format!("{panics} did; the log has what they say"),
+                    })
+                });
                 // The end of the processes is no part of the run.
-                let trace = core.trace();
+                let follow = core.follow();
                 world.finish().await;
                 let panicked = world.panicked().map(|how| Wrong {
                     rule: "no process panics".into(),
@@ -214,6 +227,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                     rests: world.rests(),
                     deletions: core.deletions(),
                     unguarded: core.unguarded(),
+                    follow,
                     state,
                     wrong,
                 });
@@ -260,13 +274,45 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         }
         let mut mask = Mask(self.mask.clone());
         mask.learn(&ran.state, &other.state);
-        Ok(Reference { mask, ran })
+        let unlike = unlike(&ran.trace, &other.trace);
+        Ok(Reference { mask, ran, unlike })
     }
+}
+
+/// The effects of two runs that differ in their seed alone, where there are more of them in one of the runs. Something that the
+/// reconciles do not read decides about them: randomness, the clock, the order of a map.
+fn unlike(one: &Trace, other: &Trace) -> Vec<String> {
+    let count = |trace: &Trace| {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for (point, _) in trace.effects() {
+            *counts.entry(point.what.clone()).or_default() += 1;
+        }
+        counts
+    };
+    let (one, other) = (count(one), count(other));
+    let all: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+    let of = |counts: &BTreeMap<String, usize>, what| counts.get(what).copied().unwrap_or_default();
+    all.into_iter()
+        .map(|what| (what, of(&one, what), of(&other, what)))
+        .filter(|(_, one, other)| one != other)
+        .map(|(what, one, other)| {
+            format!(
+                "{what} happens {one} times in one run without faults and {other} times in another"
+            )
+        })
+        .collect()
 }
 
 // === impl Reference ===
 
 impl Reference {
+    /// What is no failure, and may become one.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes = self.ran.notes();
+        notes.extend(self.unlike.iter().cloned());
+        notes
+    }
+
     /// What is wrong with a run.
     pub(super) fn judge(&self, ran: &Ran) -> Option<Wrong> {
         if let Some(wrong) = &ran.wrong {

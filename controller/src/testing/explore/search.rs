@@ -7,13 +7,16 @@ use reeve_clock::Random;
 use super::plan::{Counts, Fault, Plan, Point};
 use super::trace::{Happened, Trace};
 
-/// Plans with one fault each, for the effects and events of `trace`.
-pub(super) fn singles(trace: &Trace, processes: usize) -> Vec<Fault> {
+/// Plans with one fault each, for the effects and events of `trace`. A crash before one of `follow` is left out: the one after
+/// the effect before is the same.
+pub(super) fn singles(trace: &Trace, follow: &BTreeSet<Point>, processes: usize) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (point, _) in trace.effects() {
         let at = || point.clone();
         faults.push(Fault::CrashAfter(at()));
-        faults.push(Fault::CrashBefore(at()));
+        if !follow.contains(point) {
+            faults.push(Fault::CrashBefore(at()));
+        }
         faults.push(Fault::Lose(at()));
         faults.push(Fault::Refuse(at()));
         if processes > 1 {
@@ -107,6 +110,7 @@ fn stale(trace: &Trace) -> Vec<Fault> {
         match &entry.happened {
             Happened::Seen(what) => seen.push(counts.next(entry.process, what)),
             Happened::Effect { point, .. } if entry.process > 0 => {
+                faults.push(Fault::Behind(point.clone()));
                 // The last ones first: a server is seldom far behind.
                 let earlier = seen
                     .iter()

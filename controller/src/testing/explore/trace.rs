@@ -68,6 +68,18 @@ impl Trace {
         })
     }
 
+    /// Whether the last thing that happened, beside what `process` has seen, is an effect of `process` at this very time.
+    pub(super) fn ends_with_effect(&self, process: usize, now: Duration) -> bool {
+        let seen = |entry: &&Entry| {
+            entry.process == process && matches!(entry.happened, Happened::Seen(_))
+        };
+        let last = self.0.iter().rev().find(|entry| !seen(entry));
+        last.is_some_and(|entry| {
+            let effect = matches!(entry.happened, Happened::Effect { .. });
+            effect && process > 0 && entry.process == process && entry.at == now
+        })
+    }
+
     /// The deletions by processes that succeeded: the number of rests before each, and the effect.
     pub(super) fn deletions(&self) -> Vec<(usize, Point)> {
         let mut deletions = Vec::new();

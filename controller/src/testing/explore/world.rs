@@ -36,6 +36,7 @@ pub struct Process<S> {
     pub(super) clock: Clock,
     pub(super) outside: Outside<S>,
     pub(super) incarnation: Incarnation,
+    pub(super) core: Core,
 }
 
 /// The life of a process.
@@ -338,6 +339,7 @@ impl<S> World<S> {
                 Arc::clone(&self.check),
             ),
             incarnation,
+            core: self.core.clone(),
         });
         let ended = Ended {
             core: self.core.clone(),

@@ -16,6 +16,7 @@ mod names;
 mod progress;
 mod recreations;
 mod reports;
+mod rules;
 mod surplus;
 mod timers;
 mod toggles;
