@@ -13,7 +13,7 @@ use reeve_controller::{Outcome, finalizer, reconcile};
 use serde_json::json;
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use crate::annotations::Annotations;
+use crate::annotations::{Annotations, Problem};
 use crate::applier::{Failures, apply};
 use crate::backends::Sources;
 use crate::context::{Marks, RequestContext};
@@ -22,8 +22,8 @@ use crate::desired::Wanted;
 use crate::diff::{Remote, diff};
 use crate::find::{self, Found, Reused};
 use crate::hash;
-use crate::identity::{FINALIZER, Note};
-use crate::model::{Address, LbId, LoadBalancer, Protocol};
+use crate::identity::{FINALIZER, Note, PREFIX};
+use crate::model::{Address, LbId, LoadBalancer, Protocol, State};
 use crate::provider::Kind;
 use crate::surplus;
 
@@ -42,34 +42,62 @@ impl LoadBalancers {
         let wanted = Wanted::of(&request.owner, &request.service, sources, readiness, None)
             .fit(&request.service, self.provider.abilities());
         let step = match &wanted.reuse {
-            Some(id) => self.reused(request, id).await?,
+            Some(id) => {
+                let found = find::reused(&*self.provider, id).await;
+                match found.map_err(Failures::into_error)? {
+                    Reused::Usable(balancer) => self.reused(request, balancer).await?,
+                    Reused::Missing => {
+                        let message = format!("there is no load balancer {id} to reuse");
+                        let error = reconcile::Error::message(message.clone());
+                        return self.not_reused(request, sources, message, error).await;
+                    }
+                    Reused::Managed => {
+                        let message = format!(
+                            "can not reuse load balancer {id}: a controller created it for a Service"
+                        );
+                        let error = reconcile::Error::terminal(message.clone());
+                        return self.not_reused(request, sources, message, error).await;
+                    }
+                }
+            }
             None => self.own(request, &wanted).await?,
         };
         match step {
             Break(outcome) => Ok(outcome),
             Continue(balancer) => match self.waits_for(request, &balancer) {
                 Some(wait) => Ok(Outcome::requeue_after(wait)),
-                None => self.compare(request, &balancer, sources).await,
+                None => self.compare(request, &balancer, sources, None).await,
             },
         }
     }
 
+    /// The Service asks for a load balancer that it cannot have. The one that it has goes on serving, with the backends of the
+    /// day.
+    async fn not_reused(
+        &self,
+        request: &mut RequestContext,
+        sources: Sources<'_>,
+        message: String,
+        error: reconcile::Error,
+    ) -> Result<Outcome, reconcile::Error> {
+        if let Some(id) = request.recorded() {
+            let described = find::describe(&*self.provider, &id).await;
+            let its = |one: &LoadBalancer| {
+                let its = request.owner.owns(one) || request.note.reused.contains(&one.id);
+                its && matches!(one.state, State::Active | State::Locked)
+            };
+            if let Some(balancer) = described.map_err(Failures::into_error)?.filter(its) {
+                let problem = Problem::new(format!("{PREFIX}reuse"), message);
+                let compared = self.compare(request, &balancer, sources, Some(problem));
+                compared.await.map(drop)?;
+            }
+        }
+        Err(error)
+    }
+
     /// The load balancer that this Service reuses. It is in the note before anything on it changes.
-    async fn reused(&self, request: &mut RequestContext, id: &LbId) -> Step {
-        let found = find::reused(&*self.provider, id).await;
-        let balancer = match found.map_err(Failures::into_error)? {
-            Reused::Usable(balancer) => balancer,
-            Reused::Missing => {
-                let message = format!("there is no load balancer {id} to reuse");
-                return Err(reconcile::Error::message(message));
-            }
-            Reused::Managed => {
-                let message = format!(
-                    "can not reuse load balancer {id}: a controller created it for a Service"
-                );
-                return Err(reconcile::Error::terminal(message));
-            }
-        };
+    async fn reused(&self, request: &mut RequestContext, balancer: Box<LoadBalancer>) -> Step {
+        let id = &balancer.id;
         let recorded = request.recorded();
         let mut note = request.note.clone();
         if !note.reused.contains(id) {
@@ -214,18 +242,20 @@ impl LoadBalancers {
         })
     }
 
-    /// Brings an active load balancer to the wanted state, and stores the result.
+    /// Brings an active load balancer to the wanted state, and stores the result. With `misfit` the Service asks for another
+    /// load balancer, which it cannot have.
     async fn compare(
         &self,
         request: &mut RequestContext,
         balancer: &LoadBalancer,
         sources: Sources<'_>,
+        misfit: Option<Problem>,
     ) -> Result<Outcome, reconcile::Error> {
         let (provider, id) = (&*self.provider, &balancer.id);
         let readiness = self.settings.readiness;
         let cluster = json!({"cluster": self.settings.cluster.as_str()});
         let hash = hash::of(&request.service, &cluster);
-        let wanted = Wanted::of(
+        let mut wanted = Wanted::of(
             &request.owner,
             &request.service,
             sources,
@@ -233,6 +263,8 @@ impl LoadBalancers {
             Some(balancer),
         )
         .fit(&request.service, provider.abilities());
+        let stays = misfit.is_some();
+        wanted.problems.extend(misfit);
         let failed = |call| move |error| Failures::one(call, error).into_error();
         let groups = provider.groups(id).await.map_err(failed("groups"))?;
         let group_missing = wanted
@@ -242,7 +274,7 @@ impl LoadBalancers {
         let applied = request.hash() == Some(&hash);
         let due = self.recall.is_due(&request.key, self.settings.drift_period);
         let full = !applied || group_missing || due;
-        let surplus = full && self.remove_surplus(request, balancer).await?;
+        let surplus = full && !stays && self.remove_surplus(request, balancer).await?;
         let listeners = if full {
             Some(provider.listeners(id).await.map_err(failed("listeners"))?)
         } else {
@@ -277,7 +309,11 @@ impl LoadBalancers {
         } else {
             stored.clone()
         };
-        let (note, wait) = self.retire(request, wanted.reuse.as_ref(), full).await?;
+        let (note, wait) = if stays {
+            (request.note.clone(), None)
+        } else {
+            self.retire(request, wanted.reuse.as_ref(), full).await?
+        };
         if next != stored || note != request.note {
             let marks = Marks {
                 id: Some(id),

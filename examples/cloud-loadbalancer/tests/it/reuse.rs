@@ -207,6 +207,50 @@ fn a_reused_load_balancer_that_got_the_tags_of_its_service_is_not_deleted_with_i
 }
 
 #[test]
+fn a_service_that_asks_for_a_load_balancer_it_cannot_have_is_served_by_its_own_with_the_nodes_of_the_day()
+ {
+    run(async |world: World| {
+        let running = world.start().await;
+        world.service("other", json!({})).await;
+        let others = world.until_served("other", &[80]).await.about.id;
+        world.service("web", json!({})).await;
+        let own = world.until_served("web", &[80]).await.about.id;
+        for (id, number) in [("lb-none".into(), 4), (others.clone(), 5)] {
+            world.annotate("web", json!({"reuse": id})).await;
+            world.until_reason("web", "SyncLoadBalancerFailed").await;
+            world.quiet().await;
+            world.node(&format!("n{number}"), json!({})).await;
+            let instance = format!("i-{number}");
+            let what = format!("{instance} is a backend of {own}");
+            world
+                .cluster
+                .eventually(&what, async || {
+                    let own = world.balancer(&own).unwrap();
+                    targets(&own).contains(&instance)
+                })
+                .await;
+        }
+        let own_now = world.balancer(&own).unwrap();
+        assert_eq!(
+            world.addresses("web").await,
+            [own_now.about.address.to_string()]
+        );
+        // A listener is not added: the Service has a mistake.
+        world
+            .patch(
+                "web",
+                json!({"spec": {"ports": [{"name": "http", "port": 80}, {"name": "b", "port": 81}]}}),
+            )
+            .await;
+        world.quiet().await;
+        assert_eq!(ports(&world, &own), [80]);
+        world.annotate("web", json!({"reuse": null})).await;
+        until_ports(&world, &own, &[80, 81]).await;
+        running.end().await;
+    });
+}
+
+#[test]
 fn a_missing_load_balancer_is_reused_when_it_appears() {
     run(async |world: World| {
         let running = world.start().await;
