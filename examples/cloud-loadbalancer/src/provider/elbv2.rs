@@ -391,6 +391,15 @@ impl Provider for Elbv2 {
         Box::pin(self.delete_listeners_at(id, key))
     }
 
+    fn leftovers(&self) -> Answer<'_, Vec<String>> {
+        Box::pin(self.abandoned_groups())
+    }
+
+    fn delete_leftover<'a>(&'a self, id: &'a str) -> Answer<'a, ()> {
+        let group = GroupId(id.to_owned());
+        Box::pin(async move { self.delete_one_group(&group).await })
+    }
+
     fn set_domain<'a>(
         &'a self,
         _: &'a LbId,

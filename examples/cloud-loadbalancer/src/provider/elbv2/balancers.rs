@@ -20,7 +20,7 @@ fn not_found(id: &LbId) -> Error {
 
 impl Elbv2 {
     /// A list of load balancers. It shows the account, if it shows anything.
-    async fn summaries(&self, call: Call) -> Result<Vec<Summary>, Error> {
+    pub(super) async fn summaries(&self, call: Call) -> Result<Vec<Summary>, Error> {
         let all = self.pages(call, "LoadBalancers", wire::summary).await?;
         let all: Vec<Summary> = all.into_iter().flatten().collect();
         self.see(all.first());

@@ -3,6 +3,8 @@
 //! They belong to the account, and to a load balancer only while a listener forwards to them. Their names begin with a hash of
 //! the load balancer's id, so that the list of the account shows which ones may be its, and their tags show which ones are.
 
+use std::collections::HashSet;
+
 use super::query::Call;
 use super::xml::Element;
 use super::{Elbv2, balancers, gone, names, present, wire};
@@ -65,6 +67,23 @@ impl Elbv2 {
             Some((one, name))
         });
         Ok(own.collect())
+    }
+
+    /// The target groups whose load balancer is gone: it was deleted by hand, and no other one will use them.
+    pub(super) async fn abandoned_groups(&self) -> Result<Vec<String>, Error> {
+        let call = Call::new("DescribeTargetGroups");
+        let mut all = self.pages(call, "TargetGroups", listed).await?;
+        all.retain(|one| names::is_group(&one.name));
+        let arns = all.iter().map(|one| one.arn.as_str());
+        let tags = self.tags(arns).await?;
+        // Read last: a load balancer is there before its groups.
+        let balancers = self.summaries(Call::new("DescribeLoadBalancers")).await?;
+        let balancers: HashSet<&str> = balancers.iter().map(|one| &*one.id.0).collect();
+        all.retain(|one| {
+            let its = tags.get(&one.arn).and_then(|tags| tags.get(BALANCER_TAG));
+            its.is_some_and(|id| !balancers.contains(&**id))
+        });
+        Ok(all.into_iter().map(|one| one.arn).collect())
     }
 
     pub(super) async fn groups_of(&self, id: &LbId) -> Result<Vec<Group>, Error> {

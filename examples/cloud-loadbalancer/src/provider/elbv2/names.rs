@@ -11,6 +11,8 @@ use sha2::{Digest, Sha256};
 use crate::identity::{Owner, hex};
 use crate::model::{LbId, NewGroup, Targets};
 
+/// The beginning of all names.
+const PREFIX: &str = "k8s-";
 /// The longest part of a namespace and of a Service's name in the name of a load balancer.
 const LONGEST_PART: usize = 8;
 /// The digits of a hash in a name.
@@ -22,7 +24,7 @@ const BALANCER: &str = ":loadbalancer/";
 pub(super) fn balancer(owner: &Owner) -> String {
     let (namespace, name) = owner.name.split_once('/').unwrap_or_default();
     let hash = digits(&[owner.cluster.as_str(), &owner.uid]);
-    format!("k8s-{}-{}-{hash}", part(namespace), part(name))
+    format!("{PREFIX}{}-{}-{hash}", part(namespace), part(name))
 }
 
 fn part(text: &str) -> String {
@@ -42,9 +44,14 @@ fn digits(parts: &[&str]) -> String {
     digits
 }
 
+/// Whether a target group of this name may be one of a load balancer here.
+pub(super) fn is_group(name: &str) -> bool {
+    name.starts_with(PREFIX)
+}
+
 /// The beginning of the names of all target groups of a load balancer.
 pub(super) fn group_prefix(id: &LbId) -> String {
-    format!("k8s-{}-", digits(&[&id.0]))
+    format!("{PREFIX}{}-", digits(&[&id.0]))
 }
 
 /// The name of a target group.

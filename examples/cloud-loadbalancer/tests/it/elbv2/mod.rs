@@ -105,6 +105,14 @@ impl Account {
         (part("vpcId"), part("subnetId"))
     }
 
+    /// The ARN of a load balancer.
+    async fn arn_of(&self, name: &str) -> String {
+        let form = format!("Action=DescribeLoadBalancers&Version=2015-12-01&Names.member.1={name}");
+        let text = self.raw("elasticloadbalancing", &form).await;
+        let (_, rest) = text.split_once("<LoadBalancerArn>").expect(&text);
+        rest.split_once('<').unwrap().0.to_owned()
+    }
+
     /// The number of target groups, whatever their tags.
     async fn target_groups(&self) -> usize {
         let form = "Action=DescribeTargetGroups&Version=2015-12-01";

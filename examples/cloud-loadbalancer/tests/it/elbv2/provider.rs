@@ -128,6 +128,40 @@ async fn a_group_of_moto_is_found_again_and_takes_one_kind_of_servers() {
 }
 
 #[tokio::test]
+async fn the_groups_of_a_load_balancer_that_was_deleted_by_hand_are_leftovers_and_no_others() {
+    let Some(moto) = Moto::start().await else {
+        return;
+    };
+    let account = moto.account(None).await;
+    let cloud = account.provider().await;
+    let new = NewGroup {
+        name: "k8s/80/tcp/u-1/c".to_owned(),
+        protocol: Protocol::Tcp,
+        targets: Targets::Instances,
+    };
+    let token = Token::new("t");
+    let kept = cloud.create(&token, &wanted("kept", "u-1")).await.unwrap();
+    let gone = cloud.create(&token, &wanted("gone", "u-2")).await.unwrap();
+    cloud.create_group(&kept, &new).await.unwrap();
+    let left = cloud.create_group(&gone, &new).await.unwrap();
+    // People have groups, too, and name them as they like.
+    let (vpc, _) = account.network().await;
+    let other = format!(
+        "Action=CreateTargetGroup&Version=2015-12-01&Name=k8s-other&Protocol=TCP&Port=1&VpcId={vpc}"
+    );
+    account.raw("elasticloadbalancing", &other).await;
+    assert_eq!(cloud.leftovers().await.unwrap(), [] as [String; 0]);
+    let arn = account.arn_of("gone").await;
+    let delete = format!("Action=DeleteLoadBalancer&Version=2015-12-01&LoadBalancerArn={arn}");
+    account.raw("elasticloadbalancing", &delete).await;
+    assert_eq!(cloud.leftovers().await.unwrap(), [&*left.0]);
+    cloud.delete_leftover(&left.0).await.unwrap();
+    cloud.delete_leftover(&left.0).await.unwrap();
+    assert_eq!(account.target_groups().await, 2);
+    assert_eq!(cloud.leftovers().await.unwrap(), [] as [String; 0]);
+}
+
+#[tokio::test]
 async fn what_only_this_cloud_refuses_is_invalid_at_moto() {
     let Some(moto) = Moto::start().await else {
         return;
