@@ -47,6 +47,8 @@ impl Wanted {
         }
         self.check_protocols(abilities);
         self.check_sources(abilities);
+        self.check_proxy_protocol(abilities);
+        self.fit_draining(abilities);
         self.fit_health_checks(abilities, set);
         self.fit_affinity(service, abilities);
         if !abilities.weights {
@@ -99,6 +101,29 @@ impl Wanted {
                            remove the ranges to open it to all";
             let field = "spec.loadBalancerSourceRanges";
             self.problems.push(Problem::new(field, message));
+        }
+    }
+
+    /// A backend that expects the PROXY protocol cannot read a connection without it.
+    fn check_proxy_protocol(&mut self, abilities: &Abilities) {
+        for port in &self.ports {
+            let protocol = port.key.protocol;
+            if port.settings.proxy_protocol && !(abilities.proxy_protocol)(protocol) {
+                let message = format!("this cloud cannot send it at {}", port.key);
+                let key = format!("{PREFIX}proxy-protocol");
+                self.problems.push(Problem::new(key, message));
+            }
+        }
+    }
+
+    fn fit_draining(&mut self, abilities: &Abilities) {
+        for port in &mut self.ports {
+            let drain = &mut port.settings.drain;
+            if !(abilities.drains)(port.key.protocol) && drain.take().is_some() {
+                let message = format!("it has no effect at {} in this cloud", port.key);
+                let key = format!("{PREFIX}drain");
+                self.unsupported.push(Problem::new(key, message));
+            }
         }
     }
 
@@ -165,6 +190,7 @@ mod tests {
     use crate::annotations::TABLE;
     use crate::backends::{Readiness, Sources};
     use crate::identity::Owner;
+    use crate::model::Protocol;
     use crate::provider::elbv2::ABILITIES;
 
     fn wanted(annotations: &[(&str, &str)], spec: Value) -> (Service, Wanted) {
@@ -257,6 +283,35 @@ mod tests {
         assert_eq!(
             texts(&http.problems),
             ["spec.ports: load balancers of this cloud have no port http:80"]
+        );
+    }
+
+    #[test]
+    fn what_a_cloud_has_at_some_ports_only_is_left_out_or_refused_at_the_others() {
+        let annotations = [
+            ("protocol-ports", "http:80"),
+            ("drain", "30"),
+            ("proxy-protocol", "on"),
+        ];
+        let ports = json!({"ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81}]});
+        let (service, wanted) = wanted(&annotations, ports);
+        let tcp_only: fn(Protocol) -> bool = |protocol| protocol == Protocol::Tcp;
+        let abilities = Abilities {
+            drains: tcp_only,
+            proxy_protocol: tcp_only,
+            ..Abilities::ALL
+        };
+        let wanted = wanted.fit(&service, &abilities);
+        let drains = wanted.ports.iter().map(|port| port.settings.drain);
+        let drains: Vec<_> = drains.collect();
+        assert_eq!(drains, [None, Some(Duration::from_secs(30))]);
+        assert_eq!(
+            texts(&wanted.unsupported),
+            ["lb.reeve.dev/drain: it has no effect at http:80 in this cloud"]
+        );
+        assert_eq!(
+            texts(&wanted.problems),
+            ["lb.reeve.dev/proxy-protocol: this cloud cannot send it at http:80"]
         );
     }
 

@@ -122,7 +122,11 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     server.world().set_instances(&instances)?;
     let stop = CancellationToken::new();
     let haproxy = arguments.haproxy.zip(arguments.folder);
-    let haproxy = haproxy.map(|(program, folder)| HaProxy::new(program, folder));
+    let haproxy = match haproxy {
+        // HAProxy changes its folder, and reads all files by their names.
+        Some((program, folder)) => Some(HaProxy::new(program, std::path::absolute(folder)?)),
+        None => None,
+    };
     let mut dataplane = haproxy.map(|haproxy| dataplane(server.world(), haproxy, &stop));
     let mut out = std::io::stdout();
     writeln!(out, "api {} admin {}", server.api(), server.admin())?;

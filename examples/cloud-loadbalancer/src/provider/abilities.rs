@@ -28,6 +28,10 @@ pub struct Abilities {
     pub affinity: Option<Duration>,
     /// The next health check that the cloud accepts.
     pub health_check: fn(&HealthCheck) -> HealthCheck,
+    /// Whether a listener of a protocol lets connections of a backend that leaves go on for a while.
+    pub drains: fn(Protocol) -> bool,
+    /// Whether a listener of a protocol can send the PROXY protocol. A Service that asks for it gets no load balancer otherwise.
+    pub proxy_protocol: fn(Protocol) -> bool,
     /// The annotations without an effect.
     pub lacks: &'static [Lack],
 }
@@ -60,6 +64,8 @@ impl Abilities {
         longest_affinity: |_| Duration::MAX,
         affinity: None,
         health_check: HealthCheck::clone,
+        drains: |_| true,
+        proxy_protocol: |_| true,
         lacks: &[],
     };
 }

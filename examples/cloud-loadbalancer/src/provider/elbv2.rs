@@ -60,6 +60,8 @@ pub const ABILITIES: Abilities = Abilities {
     longest_affinity: Abilities::ALL.longest_affinity,
     affinity: Some(listeners::AFFINITY),
     health_check,
+    drains: Abilities::ALL.drains,
+    proxy_protocol: Abilities::ALL.proxy_protocol,
     lacks: &[
         lack("zone", "the subnets select the zones"),
         lack("resource-group", "there are no resource groups"),

@@ -39,6 +39,8 @@ const ABILITIES: Abilities = Abilities {
         })
     },
     protocols: &[Protocol::Tcp, Protocol::Udp, Protocol::Http],
+    drains: |protocol| protocol != Protocol::Http,
+    proxy_protocol: |protocol| protocol != Protocol::Http,
     ..Abilities::ALL
 };
 

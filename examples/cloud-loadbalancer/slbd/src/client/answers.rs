@@ -1,6 +1,6 @@
 //! The answers of the API that controllers read, and the calls for them.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -29,7 +29,7 @@ pub struct Created {
     /// Its id.
     pub load_balancer_id: String,
     /// Its address.
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
 }
 
 /// A load balancer in a list.
@@ -53,7 +53,7 @@ pub struct Attributes {
     /// `active`, or `inactive` while it is being made and when it is switched off.
     pub load_balancer_status: String,
     /// The address.
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     /// `internet` or `intranet`.
     pub address_type: String,
     /// The specification, unless it is paid by use.

@@ -1,7 +1,5 @@
 //! The model as the API writes it, and its errors as the controller reads them.
 
-use std::net::IpAddr;
-
 use serde::Deserialize;
 use serde_json::{Value, json};
 use slbd::client::{self, Attributes};
@@ -150,7 +148,7 @@ pub(super) fn balancer(attributes: Attributes) -> Result<LoadBalancer, Error> {
             "locked" => State::Locked,
             _ => State::Inactive,
         },
-        address: Address::Ip(IpAddr::V4(attributes.address)),
+        address: Address::Ip(attributes.address),
         fixed: Fixed {
             address_type: match attributes.address_type.as_str() {
                 "intranet" => AddressType::Intranet,
