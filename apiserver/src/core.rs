@@ -29,6 +29,8 @@ pub(crate) struct Options {
     pub(crate) streaming_lists: bool,
     /// Whether dependents of deleted owners are collected.
     pub(crate) garbage_collection: bool,
+    /// Further names in certificates.
+    pub(crate) tls_san: Vec<String>,
 }
 
 /// The server without its transports.

@@ -1,7 +1,7 @@
 //! The server on a socket: HTTP/1.1 and HTTP/2, plain or over TLS.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ impl Serving {
         let address = listener.local_addr().map_err(bind)?;
         let tls = if tls {
             let authority = core.identity.authority().map_err(TlsError::from)?;
-            let tls = Tls::generate(address.ip(), &authority)?;
+            let tls = Tls::generate(address.ip(), &core.options.tls_san, &authority)?;
             Some((tls, Arc::new(authority)))
         } else {
             None
@@ -97,7 +97,8 @@ impl Serving {
         self.address
     }
 
-    /// `http://…` or `https://…`.
+    /// `http://…` or `https://…`. For the address of all interfaces (`0.0.0.0`, `[::]`), to which no client can connect
+    /// everywhere, it has loopback.
     #[must_use]
     pub fn url(&self) -> String {
         let scheme = if self.authority.is_some() {
@@ -105,7 +106,20 @@ impl Serving {
         } else {
             "http"
         };
-        format!("{scheme}://{}", self.address)
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(match address.ip() {
+                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        format!("{scheme}://{address}")
+    }
+
+    /// The token of the administrator, where requests need one.
+    #[cfg(feature = "program")]
+    pub(crate) fn token(&self) -> Option<&str> {
+        self.token.as_deref()
     }
 
     /// The certificate authority for clients to trust, PEM; `None` without TLS.

@@ -24,7 +24,7 @@ use crate::store::{History, PersistError, Store};
 use crate::template::{Template, built_in};
 
 /// The minor version of Kubernetes 1 in `/version`.
-const MINOR: u32 = 36;
+pub(crate) const MINOR: u32 = 36;
 /// The version before the first write. Well above the guess of a test.
 const FIRST_VERSION: u64 = 10_000;
 /// Versions are not consecutive, so that clients do not rely on it.
@@ -129,6 +129,13 @@ impl Builder {
     /// Whether dependents of deleted owners are deleted. Default true; false in envtest.
     pub fn garbage_collection(mut self, enabled: bool) -> Self {
         self.options.garbage_collection = enabled;
+        self
+    }
+
+    /// A further DNS name or address in the certificates of [`ApiServer::serve_tls`], besides `localhost`, loopback and the
+    /// address itself. It may be called again. A name that a certificate cannot have fails there.
+    pub fn tls_san(mut self, name: impl Into<String>) -> Self {
+        self.options.tls_san.push(name.into());
         self
     }
 
@@ -247,6 +254,7 @@ impl ApiServer {
                 rbac: false,
                 streaming_lists: true,
                 garbage_collection: true,
+                tls_san: Vec::new(),
             },
             tokens: Vec::new(),
             admin_token: None,
@@ -401,7 +409,7 @@ impl ApiServer {
         self.core.up.send_replace(true);
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "program"))]
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }

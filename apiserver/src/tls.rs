@@ -37,8 +37,12 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// A certificate for loopback, `localhost` and `address`, signed by `authority`.
-    pub(crate) fn generate(address: IpAddr, authority: &Authority) -> Result<Self, TlsError> {
+    /// A certificate for loopback, `localhost`, `address` and `more` names or addresses, signed by `authority`.
+    pub(crate) fn generate(
+        address: IpAddr,
+        more: &[String],
+        authority: &Authority,
+    ) -> Result<Self, TlsError> {
         let key = KeyPair::generate()?;
         let names = [
             "localhost",
@@ -46,7 +50,9 @@ impl Tls {
             "kubernetes.default",
             "kubernetes.default.svc",
         ];
-        let mut server = CertificateParams::new(names.map(str::to_owned).to_vec())?;
+        let names = names.into_iter().map(str::to_owned);
+        let names: Vec<String> = names.chain(more.iter().cloned()).collect();
+        let mut server = CertificateParams::new(names)?;
         server
             .distinguished_name
             .push(DnType::CommonName, "kube-apiserver");

@@ -2,7 +2,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod body;
-mod duration;
+pub(crate) mod duration;
 pub(crate) mod media;
 pub(crate) mod query;
 pub(crate) mod route;

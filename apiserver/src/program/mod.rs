@@ -2,8 +2,11 @@
 
 mod arguments;
 mod files;
+mod manifests;
 mod run;
+mod seed;
 mod stop;
+mod tokens;
 
 use std::process::ExitCode;
 

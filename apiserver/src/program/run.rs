@@ -1,12 +1,15 @@
-//! One run of the server: start, serve, wait for the request to stop.
+//! One run of the server: start, first objects, serve, wait for the request to stop.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::arguments::{Arguments, AuthorizationMode};
-use super::files::write_private;
-use super::stop;
-use crate::ApiServer;
+use serde_json::json;
+
+use super::arguments::{Arguments, AuthorizationMode, Output};
+use super::stop::Stop;
+use super::{files, manifests, seed, tokens};
+use crate::{ApiServer, Builder, Serving};
 
 /// The error of the program.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +19,14 @@ pub(super) enum Error {
          listen on 127.0.0.1, or add --allow-remote"
     )]
     Remote(SocketAddr),
+    #[error("--tls-san {0}: without TLS there is no certificate; add --tls")]
+    NameWithoutTls(String),
+    #[error(transparent)]
+    Tokens(#[from] tokens::Error),
+    #[error(transparent)]
+    Manifests(#[from] manifests::Error),
+    #[error(transparent)]
+    Seed(#[from] seed::Error),
     #[error(transparent)]
     Start(#[from] crate::StartError),
     #[error(transparent)]
@@ -32,39 +43,104 @@ pub(super) enum Error {
     Signal(std::io::Error),
 }
 
-/// Runs the server until a signal asks it to stop.
+/// Runs the server until it is asked to stop.
 pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     if !arguments.listen.ip().is_loopback() && !arguments.allow_remote {
         return Err(Error::Remote(arguments.listen));
     }
     let with_tls = arguments.serves_tls();
-    let mut builder = ApiServer::builder().record_requests(false);
-    if let Some(directory) = arguments.data_dir {
-        builder = builder.data_dir(directory);
+    if let Some(name) = arguments.tls_san.first().filter(|_| !with_tls) {
+        return Err(Error::NameWithoutTls(name.clone()));
     }
-    if arguments.authorization_mode == AuthorizationMode::Rbac {
-        builder = builder.rbac();
-    }
-    let server = builder.start().await?;
+    let stop = Stop::observe(&arguments.process).map_err(Error::Signal)?;
+    // Files are read before the server starts: a wrong one leaves no trace in the data directory.
+    let definitions = manifests::definitions(&arguments.content.crd_dir)?;
+    let objects = manifests::objects(&arguments.content.manifests)?;
+    let server = builder(&arguments)?.start().await?;
+    seed::create(&server, definitions).await?;
+    seed::create(&server, objects).await?;
     let serving = if with_tls {
         server.serve_tls(arguments.listen).await?
     } else {
         server.serve(arguments.listen).await?
     };
-    if let Some(path) = arguments.kubeconfig {
-        let written = write_private(&path, &serving.kubeconfig());
-        written.map_err(|source| Error::Write {
-            flag: "--kubeconfig",
-            path,
-            source,
-        })?;
-    }
-    #[allow(clippy::print_stdout, reason = "the one line that scripts wait for")]
-    {
-        println!("ready {}", serving.url());
-    }
-    stop::asked().await.map_err(Error::Signal)?;
+    announce(&arguments, &serving)?;
+    stop.asked().await.map_err(Error::Signal)?;
     serving.stop().await;
     server.shutdown().await?;
+    Ok(())
+}
+
+fn builder(arguments: &Arguments) -> Result<Builder, Error> {
+    let behaviour = &arguments.behaviour;
+    let ttl = behaviour.event_ttl;
+    let mut builder = ApiServer::builder()
+        .record_requests(false)
+        .minor_version(behaviour.minor)
+        .garbage_collection(behaviour.gc)
+        .streaming_lists(behaviour.streaming_lists)
+        .event_ttl((!ttl.is_zero()).then_some(ttl))
+        .history(behaviour.history());
+    if let Some(directory) = &arguments.data_dir {
+        builder = builder.data_dir(directory);
+    }
+    if arguments.authorization_mode == AuthorizationMode::Rbac {
+        builder = builder.rbac();
+    }
+    if let Some(path) = &arguments.token_file {
+        for (token, user) in tokens::read(path)? {
+            builder = builder.token(token, user);
+        }
+    }
+    for name in &arguments.tls_san {
+        builder = builder.tls_san(name);
+    }
+    Ok(builder)
+}
+
+/// Writes the files that name the server, then the line that scripts wait for.
+fn announce(arguments: &Arguments, serving: &Serving) -> Result<(), Error> {
+    let written = |flag: &'static str, path: &Path, result: std::io::Result<()>| {
+        result.map_err(|source| Error::Write {
+            flag,
+            path: path.to_owned(),
+            source,
+        })
+    };
+    let kubeconfig = serving.kubeconfig();
+    if let Some(path) = &arguments.kubeconfig {
+        let result = files::write_private(path, &kubeconfig);
+        written("--kubeconfig", path, result)?;
+    }
+    let port = serving.local_addr().port();
+    if let Some(path) = &arguments.process.port_file {
+        let result = files::write_at_once(path, &format!("{port}\n"));
+        written("--port-file", path, result)?;
+    }
+    let line = match arguments.process.output {
+        Output::Text => format!("ready {}", serving.url()),
+        Output::Json => {
+            let mut ready = json!({
+                "url": serving.url(),
+                "host": serving.local_addr().ip().to_string(),
+                "port": port,
+                "pid": std::process::id(),
+                "version": env!("CARGO_PKG_VERSION"),
+                "kubeconfig": kubeconfig,
+            });
+            if let Some(authority) = serving.certificate_authority() {
+                ready["certificateAuthority"] = authority.into();
+            }
+            if let Some(token) = serving.token() {
+                ready["token"] = token.into();
+            }
+            ready.to_string()
+        }
+    };
+    let mut output = std::io::stdout().lock();
+    if let Err(error) = writeln!(output, "{line}").and_then(|()| output.flush()) {
+        // The server is of use without it: the files name it too.
+        tracing::warn!(%error, "standard output is closed: the line with the address is lost");
+    }
     Ok(())
 }

@@ -13,6 +13,7 @@ mod kubectl;
 mod mutated;
 mod open_api;
 mod owners;
+mod program;
 mod protobuf;
 mod rules;
 mod user_certificates;
