@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use crate::admission::{self, Chain};
 use crate::authn::Authenticator;
+use crate::control::Control;
 use crate::definitions::Installed;
 use crate::faults::Faults;
 use crate::identity::Identity;
@@ -29,6 +30,8 @@ pub(crate) struct Options {
     pub(crate) streaming_lists: bool,
     /// Whether dependents of deleted owners are collected.
     pub(crate) garbage_collection: bool,
+    /// Whether the control API is served.
+    pub(crate) control: bool,
     /// Further names in certificates.
     pub(crate) tls_san: Vec<String>,
 }
@@ -52,6 +55,8 @@ pub(crate) struct Core {
     pub(crate) backends: Backends,
     /// Addresses and node ports of Services that are being written.
     pub(crate) claims: Claims,
+    /// The control API, where it is served.
+    pub(crate) control: Option<Control>,
     /// Changes when open watches must end.
     pub(crate) closing: watch::Sender<u64>,
     /// False while the server is down: no request is answered.
@@ -82,6 +87,7 @@ impl Core {
             identity,
             policy: PolicyCache::default(),
             open_api: OpenApiCache::default(),
+            control: options.control.then(Control::default),
             options,
             admission,
             backends: Backends::default(),
@@ -114,6 +120,18 @@ impl Core {
     /// Whether watches can start with initial events.
     pub(crate) fn streaming_lists(&self) -> bool {
         self.options.streaming_lists && !self.faults.refuses_streaming_lists()
+    }
+
+    /// Takes the server down as if it had been killed.
+    pub(crate) fn go_down(&self) {
+        self.up.send_replace(false);
+        self.close_watches();
+    }
+
+    /// Brings it up again, without its history.
+    pub(crate) fn come_up(&self) {
+        self.store.forget(u64::MAX);
+        self.up.send_replace(true);
     }
 
     /// Ends every open watch, without a last event.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use crate::http::query::Parameters;
 use crate::http::route::Target;
@@ -51,7 +52,30 @@ pub struct RequestRecord {
 
 /// The newest requests. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Record(Arc<Mutex<Kept>>);
+pub struct Record(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    kept: Mutex<Kept>,
+    /// Changes with each request.
+    pushed: watch::Sender<()>,
+}
+
+/// The selection of requests; an absent field selects all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Filter {
+    pub(crate) verb: Option<String>,
+    pub(crate) group: Option<String>,
+    pub(crate) resource: Option<String>,
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) subresource: Option<String>,
+    pub(crate) user: Option<String>,
+    /// Part of the `User-Agent`.
+    pub(crate) user_agent: Option<String>,
+    pub(crate) path: Option<String>,
+    pub(crate) code: Option<u16>,
+}
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -107,6 +131,26 @@ impl RequestRecord {
             .subresource(&self.subresource)
     }
 
+    /// Whether the filter selects it.
+    pub(crate) fn matches(&self, filter: &Filter) -> bool {
+        let is = |wanted: &Option<String>, found: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == found)
+        };
+        is(&filter.verb, &self.verb)
+            && is(&filter.group, &self.group)
+            && is(&filter.resource, &self.resource)
+            && is(&filter.namespace, &self.namespace)
+            && is(&filter.name, &self.name)
+            && is(&filter.subresource, &self.subresource)
+            && is(&filter.user, &self.user)
+            && is(&filter.path, &self.path)
+            && filter.code.is_none_or(|code| code == self.code)
+            && filter
+                .user_agent
+                .as_deref()
+                .is_none_or(|part| self.agent.contains(part))
+    }
+
     /// Its approximate size in bytes.
     fn weight(&self) -> usize {
         let texts = [
@@ -143,13 +187,13 @@ impl Record {
     /// The requests answered so far, oldest first; at most 10,000, and about 32 MiB. A watch is included from its start.
     #[must_use]
     pub fn all(&self) -> Vec<RequestRecord> {
-        self.0.lock().requests.iter().cloned().collect()
+        self.0.kept.lock().requests.iter().cloned().collect()
     }
 
     /// Requests with this verb for this resource.
     #[must_use]
     pub fn count(&self, verb: &str, resource: &str) -> usize {
-        let kept = self.0.lock();
+        let kept = self.0.kept.lock();
         kept.requests
             .iter()
             .filter(|request| request.verb == verb && request.resource == resource)
@@ -159,24 +203,42 @@ impl Record {
     /// The number of requests that were dropped because newer ones came, since the last [`Record::clear`].
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.0.lock().dropped
+        self.0.kept.lock().dropped
     }
 
     /// Clears the record.
     pub fn clear(&self) {
-        let mut kept = self.0.lock();
+        let mut kept = self.0.kept.lock();
         kept.requests.clear();
         kept.bytes = 0;
         kept.dropped = 0;
     }
 
+    /// The number of kept requests that the filter selects, and the newest of them, at most `limit`, oldest first.
+    pub(crate) fn select(&self, filter: &Filter, limit: usize) -> (usize, Vec<RequestRecord>) {
+        let kept = self.0.kept.lock();
+        let selected = || kept.requests.iter().filter(|one| one.matches(filter));
+        let count = selected().count();
+        let newest = selected().skip(count.saturating_sub(limit));
+        (count, newest.cloned().collect())
+    }
+
+    /// Returns when at least `count` kept requests are selected.
+    pub(crate) async fn reaches(&self, filter: &Filter, count: usize) {
+        let mut pushed = self.0.pushed.subscribe();
+        while self.select(filter, 0).0 < count {
+            // The sender lives as long as this.
+            let _ = pushed.changed().await;
+        }
+    }
+
     /// Turns recording off.
     pub(crate) fn turn_off(&self) {
-        self.0.lock().off = true;
+        self.0.kept.lock().off = true;
     }
 
     pub(crate) fn push(&self, mut request: RequestRecord) {
-        let mut kept = self.0.lock();
+        let mut kept = self.0.kept.lock();
         if kept.off {
             return;
         }
@@ -192,6 +254,8 @@ impl Record {
             kept.bytes = kept.bytes.saturating_sub(oldest.weight());
             kept.dropped += 1;
         }
+        drop(kept);
+        self.0.pushed.send_replace(());
     }
 }
 
@@ -226,7 +290,7 @@ mod tests {
         }
         assert_eq!((record.all().len(), record.dropped()), (KEPT, 1));
         let bytes: usize = record.all().iter().map(RequestRecord::weight).sum();
-        assert_eq!(record.0.lock().bytes, bytes);
+        assert_eq!(record.0.kept.lock().bytes, bytes);
     }
 
     #[test]
@@ -236,6 +300,45 @@ mod tests {
         record.push(request("configmaps", 100));
         let bodies: Vec<usize> = record.all().iter().map(|one| one.body.len()).collect();
         assert_eq!(bodies, [0, 100]);
+    }
+
+    #[test]
+    fn a_selection_has_the_newest_in_their_order() {
+        let record = Record::default();
+        for resource in ["pods", "configmaps", "pods", "pods"] {
+            record.push(request(resource, record.all().len()));
+        }
+        let filter = Filter {
+            resource: Some("pods".to_owned()),
+            user_agent: Some("es".to_owned()),
+            ..Filter::default()
+        };
+        let (count, newest) = record.select(&filter, 2);
+        let bodies: Vec<usize> = newest.iter().map(|one| one.body.len()).collect();
+        assert_eq!((count, bodies), (3, vec![2, 3]));
+        let other = Filter {
+            code: Some(200),
+            ..filter
+        };
+        assert_eq!(record.select(&other, 2), (0, Vec::new()));
+    }
+
+    #[tokio::test]
+    async fn a_wait_ends_with_the_request_that_it_needs() {
+        let record = Record::default();
+        record.push(request("pods", 0));
+        let filter = Filter {
+            resource: Some("pods".to_owned()),
+            ..Filter::default()
+        };
+        let waiting = record.clone();
+        let wait = tokio::spawn(async move { waiting.reaches(&filter, 2).await });
+        for resource in ["configmaps", "pods"] {
+            tokio::task::yield_now().await;
+            assert!(!wait.is_finished());
+            record.push(request(resource, 0));
+        }
+        wait.await.unwrap();
     }
 
     #[test]

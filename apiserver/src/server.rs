@@ -18,6 +18,7 @@ use crate::identity::{Identity, IdentityError};
 use crate::lifecycle;
 use crate::rbac::User;
 use crate::record::Record;
+use crate::restore::RestoreError;
 use crate::serve::{ServeError, Serving};
 use crate::service::Service;
 use crate::store::{History, PersistError, Store};
@@ -154,6 +155,15 @@ impl Builder {
         self
     }
 
+    /// Serves the control API below `/reeve/v1`, at the addresses of the server: faults, the log of requests, snapshots, reset, time and
+    /// history over HTTP, for a client in another process or language. Administrators may use it. Default false.
+    ///
+    /// Without [`Builder::clock`], the server then has a clock of its own that can be advanced. It begins with the time of the machine.
+    pub fn control(mut self, served: bool) -> Self {
+        self.options.control = served;
+        self
+    }
+
     /// Starts with the objects and the custom kinds of another server, as they were at [`ApiServer::template`], in place of the
     /// server's own first objects and versions. That takes a fraction of the time. Has no effect with a data directory.
     pub fn template(mut self, template: &Template) -> Self {
@@ -177,7 +187,14 @@ impl Builder {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn start(mut self) -> Result<ApiServer, StartError> {
-        let clock = self.clock.take().unwrap_or_else(Clock::system);
+        let clock = match self.clock.take() {
+            Some(clock) => clock,
+            None if self.options.control => {
+                let machine = Clock::system();
+                Clock::simulated(machine.now(), machine.random().next_u64())
+            }
+            None => Clock::system(),
+        };
         let store = match (&self.data_dir, &self.template) {
             (None, Some(template)) => template.store(self.step, self.history),
             (Some(directory), _) => {
@@ -210,6 +227,9 @@ impl Builder {
             core.record.turn_off();
         }
         lifecycle::start(&core).await;
+        if let Some(control) = &core.control {
+            control.set_start(Template::of(&core));
+        }
         let lifecycle = tokio::spawn(lifecycle::run(core.clone()));
         Ok(ApiServer {
             core,
@@ -254,6 +274,7 @@ impl ApiServer {
                 rbac: false,
                 streaming_lists: true,
                 garbage_collection: true,
+                control: false,
                 tls_san: Vec::new(),
             },
             tokens: Vec::new(),
@@ -275,6 +296,29 @@ impl ApiServer {
     #[must_use]
     pub fn template(&self) -> Template {
         Template::of(&self.core)
+    }
+
+    /// Brings the objects and custom kinds back to those of `template`, and returns how many objects were written or removed for
+    /// that. Tests share one server that way, and controllers that run go on: clients see writes, with new versions, and no
+    /// watch ends. Admission and finalizers have no say. Only what changed since is written.
+    ///
+    /// A client that still writes does so before or after it: stop controllers, or let them settle, if the result has to be exact.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// use reeve_apiserver::ApiServer;
+    /// let server = ApiServer::builder().start().await?;
+    /// let clean = server.template();
+    /// // A test.
+    /// server.restore(&clean)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// When the data directory cannot be written, or another client writes an object all the time. Objects may be restored in part
+    /// then.
+    pub fn restore(&self, template: &Template) -> Result<usize, RestoreError> {
+        template.restore(&self.core)
     }
 
     /// A client in this process, without a socket, with the rights of an administrator and the default
@@ -398,15 +442,21 @@ impl ApiServer {
     /// Takes the server down as if it had been killed: connections break, sockets are closed, requests
     /// in process fail. Stored objects stay.
     pub fn go_down(&self) {
-        self.core.up.send_replace(false);
-        self.core.close_watches();
+        self.core.go_down();
     }
 
     /// Brings it up again on the same addresses. History is lost, as with a restarted server, so older
     /// watches get 410.
     pub fn come_up(&self) {
-        self.core.store.forget(u64::MAX);
-        self.core.up.send_replace(true);
+        self.core.come_up();
+    }
+
+    /// Makes the state now the one that a reset of the control API leads to. Default: the state after the start.
+    #[cfg(feature = "program")]
+    pub(crate) fn set_reset_point(&self) {
+        if let Some(control) = &self.core.control {
+            control.set_start(self.template());
+        }
     }
 
     #[cfg(any(test, feature = "program"))]

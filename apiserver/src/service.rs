@@ -13,6 +13,7 @@ use http::{HeaderMap, Method, Request, Response, Uri};
 use tokio::time::sleep;
 
 use crate::access;
+use crate::control;
 use crate::core::Core;
 use crate::dispatch::resource;
 use crate::faults::{Instead, Plan, StreamEnd};
@@ -66,6 +67,11 @@ impl Service {
                 io::ErrorKind::ConnectionRefused,
                 "the server is down",
             ));
+        }
+        if let Some(control) = &core.control
+            && control::is_path(request.uri().path())
+        {
+            return control::answer(&core, control, request).await;
         }
         let (head, body) = request.into_parts();
         let query = Parameters::parse(head.uri.query().unwrap_or_default());

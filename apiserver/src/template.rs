@@ -8,6 +8,7 @@ use crate::core::Core;
 use crate::definitions::Installed;
 use crate::kinds;
 use crate::registry::{Registry, Served};
+use crate::restore::{RestoreError, restore};
 use crate::store::{Copy, History, Store};
 
 /// What a server serves without custom kinds.
@@ -49,6 +50,11 @@ impl Template {
     pub(crate) fn resources(&self) -> (Registry, Installed) {
         let (definitions, ()) = self.0.definitions.copy_with(|| ());
         (Registry::of(Arc::clone(&self.0.served)), definitions)
+    }
+
+    /// Brings a server back to it; returns how many objects were written or removed.
+    pub(crate) fn restore(&self, core: &Core) -> Result<usize, RestoreError> {
+        restore(core, &self.0.objects)
     }
 
     /// The version of the last write before it was made.

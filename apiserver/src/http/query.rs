@@ -37,6 +37,11 @@ impl Parameters {
             .filter(|value| !value.is_empty())
     }
 
+    /// The names of all parameters.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
     /// All values of `key`.
     pub(crate) fn all(&self, key: &str) -> Vec<&str> {
         self.0

@@ -57,6 +57,11 @@ pub(super) struct Arguments {
     #[arg(long)]
     pub(super) allow_remote: bool,
 
+    /// Serve the control API below /reeve/v1, at the same address: faults, the log of requests, snapshots and reset, time
+    /// and history over HTTP. A user needs the rights of an administrator for it, or a role for these paths.
+    #[arg(long)]
+    pub(super) control: bool,
+
     #[command(flatten)]
     pub(super) content: Content,
 
@@ -145,7 +150,8 @@ pub(super) struct Process {
     pub(super) port_file: Option<PathBuf>,
 
     /// Form of the one line on standard output when the server is ready. `text`: `ready URL`. `json`: an object with `url`,
-    /// `host`, `port`, `pid`, `kubeconfig` (its text), and `certificateAuthority` and `token` where there are any.
+    /// `host`, `port`, `pid`, `version`, `control` (whether its API is served), `kubeconfig` (its text), and
+    /// `certificateAuthority` and `token` where there are any.
     #[arg(long, value_enum, default_value = "text", value_name = "FORM")]
     pub(super) output: Output,
 

@@ -59,6 +59,8 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     let server = builder(&arguments)?.start().await?;
     seed::create(&server, definitions).await?;
     seed::create(&server, objects).await?;
+    server.set_reset_point();
+    server.requests().clear();
     let serving = if with_tls {
         server.serve_tls(arguments.listen).await?
     } else {
@@ -75,7 +77,8 @@ fn builder(arguments: &Arguments) -> Result<Builder, Error> {
     let behaviour = &arguments.behaviour;
     let ttl = behaviour.event_ttl;
     let mut builder = ApiServer::builder()
-        .record_requests(false)
+        .record_requests(arguments.control)
+        .control(arguments.control)
         .minor_version(behaviour.minor)
         .garbage_collection(behaviour.gc)
         .streaming_lists(behaviour.streaming_lists)
@@ -127,6 +130,7 @@ fn announce(arguments: &Arguments, serving: &Serving) -> Result<(), Error> {
                 "pid": std::process::id(),
                 "version": env!("CARGO_PKG_VERSION"),
                 "kubeconfig": kubeconfig,
+                "control": arguments.control,
             });
             if let Some(authority) = serving.certificate_authority() {
                 ready["certificateAuthority"] = authority.into();

@@ -13,8 +13,10 @@
 //!
 //! There is one writer at a time and no waiting inside the lock.
 
+mod aging;
 mod chore;
 mod chores;
+mod difference;
 mod history;
 mod object;
 mod objects;
@@ -29,6 +31,7 @@ mod upkeep;
 mod write;
 
 pub(crate) use chore::Chore;
+pub(crate) use difference::Difference;
 pub use history::History;
 pub(crate) use object::{Key, Object};
 pub(crate) use objects::{Copy, Store};

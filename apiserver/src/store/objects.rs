@@ -26,7 +26,7 @@ pub(crate) struct Store {
 }
 
 /// The objects of a store at one time, without their history.
-pub(crate) struct Copy(State);
+pub(crate) struct Copy(pub(super) State);
 
 // === impl Copy ===
 

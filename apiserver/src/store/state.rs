@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
+
 use tokio::time::Instant;
 
+use super::aging::earlier;
 use super::chore::Chore;
 use super::object::{Key, Object, shared};
 use super::persist::{Frozen, Log, PersistError};
@@ -244,6 +247,15 @@ impl Ages {
             self.times.insert(key.clone(), now);
             self.by_time.insert((now, key.clone()));
         }
+    }
+
+    /// Makes all objects older.
+    pub(super) fn age(&mut self, by: Duration) {
+        for time in self.times.values_mut() {
+            *time = earlier(*time, by);
+        }
+        let by_key = self.times.iter();
+        self.by_time = by_key.map(|(key, time)| (*time, key.clone())).collect();
     }
 
     #[cfg(test)]

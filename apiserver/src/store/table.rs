@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::aging::earlier;
 use super::history::History;
 use super::object::{Key, Object};
 use super::query::{HistoryError, Page, Query};
@@ -129,6 +131,13 @@ impl Table {
     pub(super) fn prune_due(&self, history: &History) -> Option<Instant> {
         let first = self.events.front()?;
         (self.events.len() > history.min_events).then(|| first.at + history.age)
+    }
+
+    /// Makes all events older.
+    pub(super) fn age(&mut self, by: Duration) {
+        for event in &mut self.events {
+            event.at = earlier(event.at, by);
+        }
     }
 
     /// Wakes all watches for the last time.

@@ -185,3 +185,37 @@ async fn events_expire_after_the_time_of_the_flag() {
     let error = refused(&["--event-ttl", "soon"]).await;
     assert!(error.contains("--event-ttl"), "{error}");
 }
+
+#[tokio::test]
+async fn the_control_api_is_served_on_request_and_resets_to_the_objects_of_the_start() {
+    let folder = Folder::new();
+    let seed = folder.write(
+        "seed.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: seed}\n",
+    );
+    let program = Program::start(&["--control", "--tls", "--manifests", &seed]).await;
+    assert_eq!(program.ready["control"], true);
+    let client = program.client().await;
+    let count = async || {
+        send(&client, "GET", "/reeve/v1/requests", &Value::Null)
+            .await
+            .unwrap()["count"]
+            .clone()
+    };
+    assert_eq!(count().await, 0, "the seed is not a request of a client");
+    send(&client, "DELETE", &format!("{MAPS}/seed"), &Value::Null)
+        .await
+        .unwrap();
+    send(&client, "POST", MAPS, &map("other")).await.unwrap();
+    assert_eq!(count().await, 2);
+    send(&client, "POST", "/reeve/v1/reset", &json!({}))
+        .await
+        .unwrap();
+    let maps = send(&client, "GET", MAPS, &Value::Null).await.unwrap();
+    assert_eq!(maps["items"].as_array().unwrap().len(), 1);
+    assert_eq!(maps["items"][0]["metadata"]["name"], "seed");
+
+    let program = Program::start(&[]).await;
+    assert_eq!(program.ready["control"], false);
+    assert_eq!(program.get("/reeve/v1").await, Err(404));
+}

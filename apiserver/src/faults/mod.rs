@@ -15,6 +15,8 @@
 //! # let _ = (refuse, ambiguous, Duration::ZERO);
 //! ```
 
+mod form;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,6 +26,8 @@ use reeve_clock::Clock;
 
 use crate::rbac::Attributes;
 use crate::status::Status;
+
+pub(crate) use form::RuleForm;
 
 /// The faults of one server. Clones share them.
 #[derive(Clone, Debug)]
@@ -53,6 +57,17 @@ pub struct Handle {
     faults: Faults,
     id: u64,
     hits: Arc<AtomicU64>,
+}
+
+/// A rule and its counts at one time.
+#[derive(Clone, Debug)]
+pub(crate) struct RuleState {
+    pub(crate) id: u64,
+    pub(crate) rule: Rule,
+    /// Requests that the rule selected.
+    pub(crate) seen: u64,
+    /// Requests that it hit.
+    pub(crate) hits: u64,
 }
 
 /// The selection of requests, their number, and the fault.
@@ -331,9 +346,26 @@ fn reason(code: u16) -> &'static str {
     }
 }
 
+// === impl Armed ===
+
+impl Armed {
+    fn state(&self) -> RuleState {
+        RuleState {
+            id: self.id,
+            rule: self.rule.clone(),
+            seen: self.seen,
+            hits: self.hits.load(Ordering::Relaxed),
+        }
+    }
+}
+
 // === impl Handle ===
 
 impl Handle {
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
     /// Number of requests that the rule hit while it was in force. The count stays after [`Handle::remove`] or
     /// [`Faults::clear`].
     #[must_use]
@@ -376,6 +408,19 @@ impl Faults {
             id,
             hits,
         }
+    }
+
+    /// The rules in force, in their order.
+    pub(crate) fn all(&self) -> Vec<RuleState> {
+        let rules = self.0.rules.lock();
+        rules.iter().map(Armed::state).collect()
+    }
+
+    /// Removes a rule; returns its last state.
+    pub(crate) fn remove(&self, id: u64) -> Option<RuleState> {
+        let mut rules = self.0.rules.lock();
+        let at = rules.iter().position(|armed| armed.id == id)?;
+        Some(rules.remove(at).state())
     }
 
     /// Removes every rule and enables everything again.
