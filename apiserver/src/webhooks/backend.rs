@@ -7,17 +7,23 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
-use http::{HeaderValue, Request, Response, Uri, uri};
+use http::{HeaderValue, Method, Request, Response, Uri, uri};
 use http_body_util::{BodyExt, Limited};
-use kube_client::client::Body;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_util::client::legacy;
+use hyper_util::rt::TokioExecutor;
+use kube_client::client::{Body, ConfigExt as _};
 use kube_client::{Client, Config};
 use parking_lot::Mutex;
+use rustls::pki_types::ServerName;
 use serde_json::Value;
 use tokio::time::{sleep, timeout_at};
-use tower::ServiceExt;
+use tower::{ServiceBuilder, ServiceExt};
 
 use super::authorities;
 use super::network::Network;
+use super::redirect::{self, MOST_REDIRECTIONS};
+use super::verifier;
 use crate::field::quote;
 use crate::meta::{items, string};
 
@@ -25,6 +31,13 @@ use crate::meta::{items, string};
 const LONGEST: usize = 16 << 20;
 /// How often a webhook that asks for it is asked again. (client-go: `defaultMaxRetries`.)
 const MOST_RETRIES: u32 = 10;
+/// The beginnings of the TLS library's texts for a certificate out of its time.
+const OUT_OF_TIME: [&str; 4] = [
+    "certificate expired",
+    "Expired",
+    "certificate not valid yet",
+    "NotValidYet",
+];
 /// The port of a Service, where the configuration has none.
 const PORT: u64 = 443;
 
@@ -150,15 +163,30 @@ impl Backend {
         review: &[u8],
         longest: usize,
     ) -> Result<(u16, Bytes), String> {
-        let mut tries = 0;
+        let (mut tries, mut redirections) = (0, 0);
+        let (mut method, mut url) = (Method::POST, url.to_owned());
         loop {
-            let request = Request::post(url)
+            let body = if method == Method::POST { review } else { &[] };
+            let request = Request::builder()
+                .method(method.clone())
+                .uri(&url)
                 .header(CONTENT_TYPE, "application/json")
                 .header(ACCEPT, "application/json, */*")
                 .header(USER_AGENT, "kube-apiserver-admission")
-                .body(Body::from(review.to_vec()))
+                .body(Body::from(body.to_vec()))
                 .map_err(|error| error.to_string())?;
             let response = self.send(network, request).await?;
+            if let Some(next) = redirect::next(&response, &method, &url)? {
+                redirections += 1;
+                if redirections >= MOST_REDIRECTIONS {
+                    return Err(format!("stopped after {MOST_REDIRECTIONS} redirects"));
+                }
+                if !next.is_same {
+                    method = Method::GET;
+                }
+                url = next.url;
+                continue;
+            }
             if let Some(pause) = retry_after(&response).filter(|_| tries < MOST_RETRIES) {
                 tries += 1;
                 sleep(pause).await;
@@ -204,7 +232,10 @@ impl Backend {
             let answer = service.oneshot(request).await;
             return answer.map_err(|error| error.to_string());
         }
-        let (client, address) = self.client(network)?;
+        let (client, address) = match self.elsewhere(&request) {
+            Some(address) => (self.connect(&address, None)?, address),
+            None => self.client(network)?,
+        };
         let (mut head, body) = request.into_parts();
         // The address may be that of an endpoint.
         let host = head.uri.authority().map_or("", |host| host.as_str());
@@ -215,6 +246,13 @@ impl Backend {
         head.uri = Uri::from_parts(target).map_err(|error| error.to_string())?;
         let answer = client.send(Request::from_parts(head, body)).await;
         answer.map_err(|error| explain(&error, &address))
+    }
+
+    /// The address of a request that a redirection leads to another server.
+    fn elsewhere(&self, request: &Request<Body>) -> Option<String> {
+        let own: Uri = self.url().parse().ok()?;
+        let address = request.uri().authority()?;
+        (Some(address) != own.authority()).then(|| address.to_string())
     }
 
     /// A client of the webhook's present address, and that address.
@@ -253,10 +291,23 @@ impl Backend {
         config.tls_server_name = server_name;
         config.default_retry = false;
         config.disable_compression = true;
-        if let Some(certificates) = &self.authorities {
-            config.root_cert = Some(certificates.clone()?);
+        let Some(certificates) = &self.authorities else {
+            return Client::try_from(config).map_err(|error| explain(&error, address));
+        };
+        let tls = verifier::trusting(certificates.as_ref().map_err(String::clone)?)?;
+        let mut connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_only();
+        if let Some(name) = &config.tls_server_name {
+            let name = ServerName::try_from(name.clone()).map_err(|error| error.to_string())?;
+            connector = connector.with_server_name_resolver(FixedServerNameResolver::new(name));
         }
-        Client::try_from(config).map_err(|error| explain(&error, address))
+        let connector = connector.enable_http1().build();
+        let client = legacy::Client::builder(TokioExecutor::new()).build(connector);
+        let service = ServiceBuilder::new()
+            .layer(config.base_uri_layer())
+            .service(client);
+        Ok(Client::new(service, "default"))
     }
 }
 
@@ -385,9 +436,10 @@ fn of_certificate(why: &str) -> String {
     };
     let why = match why {
         "UnknownIssuer" | "BadSignature" => "certificate signed by unknown authority",
-        why if why.starts_with("certificate expired") || why.starts_with("Expired") => {
+        why if OUT_OF_TIME.iter().any(|start| why.starts_with(start)) => {
             "certificate has expired or is not yet valid"
         }
+        "InvalidPurpose" => "certificate specifies an incompatible key usage",
         why => why,
     };
     format!("tls: failed to verify certificate: x509: {why}")

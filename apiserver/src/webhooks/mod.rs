@@ -10,6 +10,8 @@ mod conversion;
 pub(crate) mod document;
 mod metadata;
 mod network;
+mod redirect;
+mod verifier;
 
 pub(crate) use authorities::certificates;
 pub(crate) use backend::Backend;

@@ -1,5 +1,7 @@
 //! The steps of a write that are those of a new object.
 
+use serde_json::Value;
+
 use super::draft::Draft;
 use crate::core::Core;
 use crate::definitions;
@@ -12,15 +14,10 @@ use crate::verbs::metadata;
 /// Sets what the server sets in a new object, its name included if it is generated.
 ///
 /// # Errors
-/// 403 for a definition that terminates; 500 for an object with a version.
+/// 403 for a definition that terminates.
 pub(super) fn fill(core: &Core, request: &Request, draft: &mut Draft) -> Result<(), Status> {
     let new = draft.new.get_or_insert_default();
     check_definition(core, request, meta::text(new, "name"))?;
-    if !meta::text(new, "resourceVersion").is_empty() {
-        return Err(Status::internal_text(
-            "resourceVersion should not be set on objects to be created",
-        ));
-    }
     metadata::fill_new(core, request, new);
     let base = meta::text(new, "generateName");
     draft.generated = meta::text(new, "name").is_empty() && !base.is_empty();
@@ -31,6 +28,19 @@ pub(super) fn fill(core: &Core, request: &Request, draft: &mut Draft) -> Result<
     let namespace = request.namespace_of_object();
     draft.key = Some(Key::new(Some(&namespace), meta::text(new, "name")));
     Ok(())
+}
+
+/// Refuses an object with a version, as storage does. A dry run stores nothing.
+///
+/// # Errors
+/// 500.
+pub(super) fn check_version(request: &Request, new: &Value) -> Result<(), Status> {
+    if request.dry_run || meta::text(new, "resourceVersion").is_empty() {
+        return Ok(());
+    }
+    Err(Status::internal_text(
+        "resourceVersion should not be set on objects to be created",
+    ))
 }
 
 /// A definition that is being deleted accepts no new objects.

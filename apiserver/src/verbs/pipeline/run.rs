@@ -78,6 +78,14 @@ pub(crate) trait Write: Sync {
         Ok(())
     }
 
+    /// Checks the object after admission, as storage does.
+    ///
+    /// # Errors
+    /// 500.
+    fn check_storable(&self, _: &Request, _: &Draft) -> Result<(), Status> {
+        Ok(())
+    }
+
     /// The `apiVersion` that the new object has the form of.
     fn form(&self, request: &Request, _: &Draft) -> String {
         request.info.api_version()
@@ -198,6 +206,7 @@ async fn attempt(
         let asked = draft.asked(operation, asks, verb.options(asks, operation));
         core.admission.validate(&server, &asked).await?;
     }
+    verb.check_storable(request, &draft)?;
     if let Some(stored) = draft.kept(info) {
         draft.new = Some(stored);
     } else if let Some(new) = draft.new.take() {

@@ -220,6 +220,13 @@ impl Write for Save<'_> {
         escalation::check(core, request, new, old)
     }
 
+    fn check_storable(&self, request: &Request, draft: &Draft) -> Result<(), Status> {
+        match (&draft.live, &draft.new) {
+            (None, Some(new)) => creation::check_version(request, new),
+            _ => Ok(()),
+        }
+    }
+
     fn settle(&self, request: &Request, draft: &mut Draft) -> Commit {
         let mut new = draft.new.take().unwrap_or_default();
         let Some(live) = &draft.live else {

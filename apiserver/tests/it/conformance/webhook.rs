@@ -5,7 +5,8 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::FutureExt;
-use http::StatusCode;
+use http::header::LOCATION;
+use http::{HeaderValue, Method, StatusCode};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use rcgen::{
@@ -23,6 +24,7 @@ pub const PROBE: &str = "podtemplates";
 pub struct Webhook {
     url: String,
     authority: String,
+    certificate: String,
     asked: Arc<Mutex<Vec<Value>>>,
     _running: Running,
 }
@@ -60,7 +62,7 @@ pub fn deny(status: Value) -> Reply {
 impl Webhook {
     /// Starts a webhook that answers the requests of reviews.
     pub fn start(reply: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
-        let (certificates, authority) = certificate();
+        let (certificates, certificate, authority) = certificate();
         let asked: Arc<Mutex<Vec<Value>>> = Arc::default();
         let questions = asked.clone();
         let reply = Arc::new(reply);
@@ -78,6 +80,7 @@ impl Webhook {
         Self {
             url: format!("https://{}", running.local_addr()),
             authority,
+            certificate,
             asked,
             _running: running,
         }
@@ -86,6 +89,11 @@ impl Webhook {
     /// `clientConfig` for a path.
     pub fn config(&self, path: &str) -> Value {
         json!({"url": format!("{}{path}", self.url), "caBundle": self.authority})
+    }
+
+    /// As [`config`](Self::config), with the certificate of the webhook itself in the place of its authority.
+    pub fn config_with_itself(&self, path: &str) -> Value {
+        json!({"url": format!("{}{path}", self.url), "caBundle": self.certificate})
     }
 
     /// The scheme and authority of its address.
@@ -120,6 +128,14 @@ async fn reviewed(
     reply: &(dyn Fn(&Value) -> Reply + Send + Sync),
 ) -> Answer {
     let path = request.uri().path_and_query().map(ToString::to_string);
+    if let Some((code, place)) = redirection(request.uri().path()) {
+        let mut answer = reeve_serve::http::text(code, "elsewhere");
+        answer.headers_mut().insert(LOCATION, place);
+        return answer;
+    }
+    if request.method() != Method::POST {
+        return reeve_serve::http::text(StatusCode::METHOD_NOT_ALLOWED, "reviews are posted");
+    }
     let body = request.into_body().collect().await.expect("a body");
     let review: Value = serde_json::from_slice(&body.to_bytes()).expect("JSON");
     let path = path.unwrap_or_default();
@@ -149,12 +165,19 @@ async fn reviewed(
     }
 }
 
+/// The answer at `/redirect-CODE/PLACE`, which leads to `/PLACE`.
+fn redirection(path: &str) -> Option<(StatusCode, HeaderValue)> {
+    let (code, place) = path.strip_prefix("/redirect-")?.split_once('/')?;
+    let place = HeaderValue::from_str(&format!("/{place}"));
+    Some((code.parse().expect("a status"), place.expect("a place")))
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A certificate for loopback, and its authority in base64.
-fn certificate() -> (Certificates, String) {
+/// A certificate for loopback; itself and its authority in base64.
+fn certificate() -> (Certificates, String, String) {
     let key = KeyPair::generate().expect("a key");
     let mut parameters = CertificateParams::default();
     parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -173,6 +196,7 @@ fn certificate() -> (Certificates, String) {
     let certificates = Certificates::from_der(vec![certificate.der().clone()], key);
     (
         certificates.expect("certificates"),
+        STANDARD.encode(certificate.pem()),
         STANDARD.encode(authority.pem()),
     )
 }

@@ -373,6 +373,31 @@ cases! { "webhooks";
         t.post("{cm}", config_map("a", "1")).await;
         record(t, &webhook);
     }
+    ["A-1"] "a bundle may have the certificate of the webhook itself" => |t| {
+        let webhook = Webhook::start(|_| allow());
+        let rules = json!([rule(&["*"], "", "v1", &["configmaps"])]);
+        let itself = json!({"clientConfig": webhook.config_with_itself("/a"), "rules": rules});
+        configure(t, VALIDATING, "a", &webhook, &[with("a", &webhook, itself)]).await;
+        t.post("{cm}", config_map("a", "1")).await;
+        record(t, &webhook);
+    }
+    ["A-1"] "a webhook may lead to another path" => |t| {
+        let webhook = Webhook::start(|_| allow());
+        for code in [307, 308, 302] {
+            let rules = json!([rule(&["*"], "", "v1", &["configmaps"])]);
+            let path = format!("/redirect-{code}/there");
+            let hook = json!({"clientConfig": webhook.config(&path), "rules": rules});
+            let name = format!("from-{code}");
+            configure(t, VALIDATING, &name, &webhook, &[with(&name, &webhook, hook)]).await;
+            t.post("{cm}?dryRun=All", config_map(&name, "1")).await;
+            record(t, &webhook);
+            if code != 302 {
+                let path = format!("{CONFIGURATIONS}/validatingwebhookconfigurations/{{me}}-{name}");
+                t.setup("DELETE", &path, Value::Null).await;
+                settle(t, "{cm}").await;
+            }
+        }
+    }
     ["A-1"] "the address of a webhook is checked" => |t| {
         let webhook = Webhook::start(|_| allow());
         let addresses = ["http://a.example.com/x", "a.example.com", "https://", "https:///x", "https://user@a.example.com/x",

@@ -252,6 +252,15 @@ cases! { "writes";
         t.post("{cm}?dryRun=All", config_map("a", "1")).await;
         t.post("{w}?dryRun=All", widget("a", json!({"replicas": -1}))).await;
     }
+    ["DR-1 C-1"] "a dry-run create may have a version, and validation comes before a version is refused" => |t| {
+        let versioned = |name: &str| json!({"metadata": {"name": name, "resourceVersion": "5"}});
+        t.post("{cm}?dryRun=All", versioned("a")).await;
+        t.post("{cm}", versioned("Not_Legal")).await;
+        t.post("{cm}?dryRun=All", versioned("Not_Legal")).await;
+        t.make("{cm}", config_map("there", "1")).await;
+        t.post("{cm}?dryRun=All", versioned("there")).await;
+        t.post("{cm}", versioned("there")).await;
+    }
     ["DR-1"] "another dryRun value is invalid" => |t| {
         t.post("{cm}?dryRun=true", config_map("a", "1")).await;
         t.delete("{cm}/a?dryRun=none").await;
