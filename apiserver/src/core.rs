@@ -11,7 +11,7 @@ use crate::control::Control;
 use crate::definitions::Installed;
 use crate::faults::Faults;
 use crate::identity::Identity;
-use crate::kinds::Claims;
+use crate::kinds::{Claims, ServiceRange};
 use crate::openapi::OpenApiCache;
 use crate::rbac::PolicyCache;
 use crate::record::Record;
@@ -34,6 +34,10 @@ pub(crate) struct Options {
     pub(crate) control: bool,
     /// Further names in certificates.
     pub(crate) tls_san: Vec<String>,
+    /// Whether namespaces get a ServiceAccount and are emptied.
+    pub(crate) namespace_controller: bool,
+    /// The cluster addresses of Services.
+    pub(crate) service_range: ServiceRange,
 }
 
 /// The server without its transports.

@@ -60,7 +60,7 @@ pub(crate) fn answer(
         return response;
     }
     let found = match parts.as_slice() {
-        ["version"] => Some(version(core)),
+        ["version"] => Some(version(core.options.minor)),
         ["healthz" | "livez" | "readyz", ..] => return answer::text(200, "ok"),
         ["api"] => Some(discovery::core_versions(
             header(http::header::HOST).unwrap_or_default(),
@@ -127,12 +127,16 @@ fn root(served: &Served) -> Value {
     json!({"paths": paths})
 }
 
-fn version(core: &Core) -> Value {
-    let minor = core.options.minor;
+/// The version of the server in the form of Kubernetes.
+pub(crate) fn git_version(minor: u32) -> String {
+    format!("v1.{minor}.0+reeve")
+}
+
+pub(crate) fn version(minor: u32) -> Value {
     json!({
         "major": "1",
         "minor": minor.to_string(),
-        "gitVersion": format!("v1.{minor}.0+reeve"),
+        "gitVersion": git_version(minor),
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",

@@ -46,6 +46,8 @@ mod discovery;
 mod disk;
 mod dispatch;
 mod documents;
+#[cfg(feature = "program")]
+mod envtest;
 mod escalation;
 pub mod faults;
 mod field;

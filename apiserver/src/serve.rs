@@ -41,10 +41,22 @@ pub enum ServeError {
 /// A served address. Dropping it stops serving there.
 pub struct Serving {
     address: SocketAddr,
+    is_secure: bool,
     authority: Option<(String, Arc<Authority>)>,
     token: Option<String>,
     stop: CancellationToken,
     task: Option<tokio::task::JoinHandle<()>>,
+}
+
+/// How an address is served.
+pub(crate) enum Transport {
+    /// HTTP.
+    Plain,
+    /// HTTPS, with a certificate of the authority of the server.
+    OwnAuthority,
+    /// HTTPS, with certificates and authorities of clients from elsewhere.
+    #[cfg(feature = "program")]
+    Certificates(Certificates),
 }
 
 // === impl Serving ===
@@ -61,29 +73,31 @@ impl Serving {
     pub(crate) async fn start(
         core: Arc<Core>,
         address: SocketAddr,
-        tls: bool,
+        transport: Transport,
         token: Option<String>,
     ) -> Result<Self, ServeError> {
         let bind = |source| ServeError::Bind { address, source };
         let listener = listen(address).map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
-        let tls = if tls {
-            let authority = core.identity.authority().map_err(TlsError::from)?;
-            let tls = Tls::generate(address.ip(), &core.options.tls_san, &authority)?;
-            Some((tls, Arc::new(authority)))
-        } else {
-            None
+        let (authority, certificates) = match transport {
+            Transport::Plain => (None, None),
+            Transport::OwnAuthority => {
+                let authority = core.identity.authority().map_err(TlsError::from)?;
+                let tls = Tls::generate(address.ip(), &core.options.tls_san, &authority)?;
+                let authority = (tls.authority, Arc::new(authority));
+                (Some(authority), Some(tls.certificates))
+            }
+            #[cfg(feature = "program")]
+            Transport::Certificates(certificates) => (None, Some(certificates)),
         };
-        let (authority, certificates) = match tls {
-            Some((tls, authority)) => (Some((tls.authority, authority)), Some(tls.certificates)),
-            None => (None, None),
-        };
+        let is_secure = certificates.is_some();
         // Refuses a certificate that is not usable before the task starts.
         let server = server(&core, listener, certificates.as_ref())?;
         let stop = CancellationToken::new();
         let task = tokio::spawn(run(core, server, address, certificates, stop.clone()));
         Ok(Self {
             address,
+            is_secure,
             authority,
             token,
             stop,
@@ -101,11 +115,7 @@ impl Serving {
     /// everywhere, it has loopback.
     #[must_use]
     pub fn url(&self) -> String {
-        let scheme = if self.authority.is_some() {
-            "https"
-        } else {
-            "http"
-        };
+        let scheme = if self.is_secure { "https" } else { "http" };
         let mut address = self.address;
         if address.ip().is_unspecified() {
             address.set_ip(match address.ip() {

@@ -7,19 +7,22 @@ use std::time::Duration;
 
 use kube_client::Client;
 use reeve_clock::Clock;
+#[cfg(feature = "program")]
+use reeve_serve::certificates::Certificates;
 use tokio::task::JoinHandle;
 
 use crate::admission::{Admission, Chain};
-use crate::authn::{Anonymous, Authenticator, Settings};
+use crate::authn::{AccountKeys, Anonymous, Authenticator, Settings};
 use crate::core::{Core, Options};
 use crate::definitions::former_versions;
 use crate::faults::Faults;
 use crate::identity::{Identity, IdentityError};
+use crate::kinds::ServiceRange;
 use crate::lifecycle;
 use crate::rbac::User;
 use crate::record::Record;
 use crate::restore::RestoreError;
-use crate::serve::{ServeError, Serving};
+use crate::serve::{ServeError, Serving, Transport};
 use crate::service::Service;
 use crate::store::{History, PersistError, Store};
 use crate::template::{Template, built_in};
@@ -56,6 +59,9 @@ pub struct Builder {
     event_ttl: Option<Duration>,
     record_requests: bool,
     admission: Vec<Arc<dyn Admission>>,
+    without_admission: Vec<String>,
+    anonymous: Option<Anonymous>,
+    account_keys: Option<AccountKeys>,
     options: Options,
     tokens: Vec<(String, User)>,
     admin_token: Option<String>,
@@ -140,6 +146,41 @@ impl Builder {
         self
     }
 
+    /// Whether namespaces get the ServiceAccount `default`, and are emptied and removed when they terminate. Default true; false in
+    /// envtest, where a deleted namespace terminates indefinitely, and beside a real kube-controller-manager.
+    pub fn namespace_controller(mut self, enabled: bool) -> Self {
+        self.options.namespace_controller = enabled;
+        self
+    }
+
+    /// The cluster addresses of Services. Default 10.96.0.0/16.
+    #[cfg(feature = "program")]
+    pub(crate) fn service_range(mut self, range: ServiceRange) -> Self {
+        self.options.service_range = range;
+        self
+    }
+
+    /// The user of requests without credentials. Default: the administrator, or `system:anonymous` if rights are checked.
+    #[cfg(feature = "program")]
+    pub(crate) fn anonymous(mut self, anonymous: Anonymous) -> Self {
+        self.anonymous = Some(anonymous);
+        self
+    }
+
+    /// The keys of service-account tokens, and their issuer. Default: a key of this server.
+    #[cfg(feature = "program")]
+    pub(crate) fn account_keys(mut self, keys: AccountKeys) -> Self {
+        self.account_keys = Some(keys);
+        self
+    }
+
+    /// Leaves out a step of admission of the server, by the name of its plugin.
+    #[cfg(feature = "program")]
+    pub(crate) fn without_admission(mut self, plugin: impl Into<String>) -> Self {
+        self.without_admission.push(plugin.into());
+        self
+    }
+
     /// Requests with the bearer token `token` act as `user`.
     pub fn token(mut self, token: impl Into<String>, user: User) -> Self {
         self.tokens.push((token.into(), user));
@@ -213,7 +254,7 @@ impl Builder {
         let store = store.with_event_ttl(self.event_ttl);
         let identity = Identity::open(self.data_dir.as_deref(), &clock)?;
         let authenticator = self.authenticator(&identity);
-        let admission = Chain::of_server(self.admission);
+        let admission = Chain::of_server(self.admission, &self.without_admission);
         let core = Core::new(
             store,
             resources,
@@ -247,6 +288,12 @@ impl Builder {
                 .token(token.clone(), User::admin());
             self.admin_token = Some(token);
         }
+        if let Some(anonymous) = self.anonymous {
+            settings = settings.anonymous(anonymous);
+        }
+        if let Some(keys) = self.account_keys.take() {
+            settings = settings.account_keys(keys);
+        }
         for (token, user) in self.tokens.drain(..) {
             settings = settings.token(token, user);
         }
@@ -269,6 +316,9 @@ impl ApiServer {
             event_ttl: Some(EVENT_TTL),
             record_requests: true,
             admission: Vec::new(),
+            without_admission: Vec::new(),
+            anonymous: None,
+            account_keys: None,
             options: Options {
                 minor: MINOR,
                 rbac: false,
@@ -276,6 +326,8 @@ impl ApiServer {
                 garbage_collection: true,
                 control: false,
                 tls_san: Vec::new(),
+                namespace_controller: true,
+                service_range: ServiceRange::default(),
             },
             tokens: Vec::new(),
             admin_token: None,
@@ -359,7 +411,13 @@ impl ApiServer {
     /// # Errors
     /// When the address cannot be bound.
     pub async fn serve(&self, address: SocketAddr) -> Result<Serving, ServeError> {
-        Serving::start(self.core.clone(), address, false, self.admin_token.clone()).await
+        Serving::start(
+            self.core.clone(),
+            address,
+            Transport::Plain,
+            self.admin_token.clone(),
+        )
+        .await
     }
 
     /// Serves HTTPS on `address`, with a certificate of a fresh authority.
@@ -367,7 +425,24 @@ impl ApiServer {
     /// # Errors
     /// When the address cannot be bound or no certificate can be made.
     pub async fn serve_tls(&self, address: SocketAddr) -> Result<Serving, ServeError> {
-        Serving::start(self.core.clone(), address, true, self.admin_token.clone()).await
+        Serving::start(
+            self.core.clone(),
+            address,
+            Transport::OwnAuthority,
+            self.admin_token.clone(),
+        )
+        .await
+    }
+
+    /// Serves HTTPS on `address`, with `certificates`.
+    #[cfg(feature = "program")]
+    pub(crate) async fn serve_with(
+        &self,
+        address: SocketAddr,
+        certificates: Certificates,
+    ) -> Result<Serving, ServeError> {
+        let transport = Transport::Certificates(certificates);
+        Serving::start(self.core.clone(), address, transport, None).await
     }
 
     /// Sends the calls of webhooks whose `clientConfig` names the Service `namespace/name` to `service`, in this process:

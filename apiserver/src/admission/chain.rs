@@ -17,14 +17,15 @@ pub(crate) struct Chain(Vec<Arc<dyn Admission>>);
 // === impl Chain ===
 
 impl Chain {
-    /// The steps of the server, with `more` before policies and webhooks.
-    pub(crate) fn of_server(more: Vec<Arc<dyn Admission>>) -> Self {
+    /// The steps of the server except the plugins in `without`, with `more` before policies and webhooks.
+    pub(crate) fn of_server(more: Vec<Arc<dyn Admission>>, without: &[String]) -> Self {
         let mut steps: Vec<Arc<dyn Admission>> = vec![Arc::new(NamespaceLifecycle)];
         steps.extend(more);
         steps.push(Arc::new(MutatingPolicies::default()));
         steps.push(Arc::new(Mutating::default()));
         steps.push(Arc::new(ValidatingPolicies::default()));
         steps.push(Arc::new(Validating::default()));
+        steps.retain(|step| !without.iter().any(|name| name == step.name()));
         Self(steps)
     }
 

@@ -22,6 +22,11 @@
 
 mod certificate;
 mod impersonation;
+#[cfg_attr(
+    not(feature = "program"),
+    allow(dead_code, reason = "keys from files are flags of the program")
+)]
+pub(crate) mod keys;
 mod token;
 
 use std::collections::BTreeMap;
@@ -32,6 +37,7 @@ use jiff::Timestamp;
 use reeve_serve::http::ClientCertificate;
 
 pub(crate) use impersonation::Impersonation;
+pub(crate) use keys::AccountKeys;
 pub use token::{API_AUDIENCE, BoundObject, TokenError, TokenSpec};
 
 use crate::rbac::{AUTHENTICATED, User};
@@ -60,6 +66,7 @@ pub struct Settings {
     key: Vec<u8>,
     anonymous: Anonymous,
     tokens: BTreeMap<String, User>,
+    account_keys: Option<AccountKeys>,
 }
 
 /// Finds the user of a request.
@@ -68,6 +75,7 @@ pub struct Authenticator {
     anonymous: Anonymous,
     tokens: BTreeMap<String, User>,
     signer: Signer,
+    audiences: Vec<String>,
 }
 
 /// The user of a token, and its audiences.
@@ -89,7 +97,14 @@ impl Settings {
             key,
             anonymous: Anonymous::default(),
             tokens: BTreeMap::new(),
+            account_keys: None,
         }
+    }
+
+    /// Signs and verifies service-account tokens with these keys, in place of one of this server.
+    pub(crate) fn account_keys(mut self, keys: AccountKeys) -> Self {
+        self.account_keys = Some(keys);
+        self
     }
 
     /// Sets the user of a request without credentials. Default: the administrator.
@@ -111,11 +126,19 @@ impl Authenticator {
     /// An authenticator with these settings.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
+        let keys = settings.account_keys;
+        let audiences = keys.as_ref().map(|keys| keys.audiences.clone());
         Self {
             anonymous: settings.anonymous,
             tokens: settings.tokens,
-            signer: Signer::new(&settings.key),
+            audiences: audiences.unwrap_or_else(|| vec![API_AUDIENCE.to_owned()]),
+            signer: Signer::new(&settings.key, keys),
         }
+    }
+
+    /// The audiences of this API; a token needs one of them.
+    pub(crate) fn audiences(&self) -> &[String] {
+        &self.audiences
     }
 
     /// The user of a request with these headers, before impersonation. A client certificate comes before a token.
@@ -159,7 +182,7 @@ impl Authenticator {
                 if authenticated
                     .audiences
                     .iter()
-                    .any(|one| one == API_AUDIENCE) =>
+                    .any(|one| self.audiences.contains(one)) =>
             {
                 Ok(authenticated.user)
             }
@@ -184,7 +207,7 @@ impl Authenticator {
             }
             return Ok(Authenticated {
                 user,
-                audiences: vec![API_AUDIENCE.to_owned()],
+                audiences: self.audiences.clone(),
             });
         }
         self.signer.verify(token, now, accounts)

@@ -1,4 +1,5 @@
-//! Service-account tokens: JSON web tokens with Kubernetes' claims, signed by this server for itself (HMAC-SHA256).
+//! Service-account tokens: JSON web tokens with Kubernetes' claims, signed by this server for itself (HMAC-SHA256), or with keys
+//! from files.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,11 +9,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
+use super::keys::AccountKeys;
 use super::{AccountLookup, Authenticated};
 use crate::rbac::User;
 
 /// The issuer of tokens and the audience of this API.
 pub const API_AUDIENCE: &str = "https://kubernetes.default.svc.cluster.local";
+
+/// The issuer of the tokens in Secrets, which kube-controller-manager makes.
+const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 
 /// The content of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,18 +69,41 @@ pub enum TokenError {
 #[derive(Debug)]
 pub(super) struct Signer {
     mac: Hmac<Sha256>,
+    /// In place of `mac`.
+    keys: Option<AccountKeys>,
+}
+
+#[derive(Deserialize)]
+struct Head {
+    alg: String,
 }
 
 #[derive(Deserialize)]
 struct Claims {
     iss: String,
+    #[serde(default)]
     aud: Vec<String>,
+    #[serde(default)]
     nbf: i64,
     #[serde(default)]
     exp: Option<i64>,
+    #[serde(default)]
     jti: String,
-    #[serde(rename = "kubernetes.io")]
-    kubernetes: Private,
+    #[serde(rename = "kubernetes.io", default)]
+    kubernetes: Option<Private>,
+    #[serde(flatten)]
+    legacy: Legacy,
+}
+
+/// The claims of a token in a Secret.
+#[derive(Deserialize)]
+struct Legacy {
+    #[serde(rename = "kubernetes.io/serviceaccount/namespace", default)]
+    namespace: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/service-account.name", default)]
+    name: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/service-account.uid", default)]
+    uid: String,
 }
 
 #[derive(Deserialize)]
@@ -95,16 +123,25 @@ struct Reference {
 // === impl Signer ===
 
 impl Signer {
-    pub(super) fn new(key: &[u8]) -> Self {
+    pub(super) fn new(key: &[u8], keys: Option<AccountKeys>) -> Self {
         #[allow(clippy::expect_used, reason = "HMAC takes keys of any length")]
         let mac = Hmac::new_from_slice(key).expect("HMAC takes keys of any length");
-        Self { mac }
+        Self { mac, keys }
     }
 
     pub(super) fn sign(&self, spec: &TokenSpec) -> String {
         let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let head = encode(&json!({"alg": "HS256", "kid": "reeve", "typ": "JWT"}));
-        let signed = format!("{head}.{}", encode(&spec.claims()));
+        let signed = |algorithm: &str, issuer: &str| {
+            let head = encode(&json!({"alg": algorithm, "kid": "reeve", "typ": "JWT"}));
+            format!("{head}.{}", encode(&spec.claims(issuer)))
+        };
+        let issuer = self.issuer();
+        let with_key = self.keys.as_ref();
+        let with_key = with_key.and_then(|keys| keys.sign(|algorithm| signed(algorithm, issuer)));
+        if let Some(token) = with_key {
+            return token;
+        }
+        let signed = signed("HS256", issuer);
         let signature = self
             .mac
             .clone()
@@ -121,9 +158,12 @@ impl Signer {
         accounts: AccountLookup<'_>,
     ) -> Result<Authenticated, TokenError> {
         let claims = self.claims(token).ok_or(TokenError::Invalid)?;
-        if claims.iss != API_AUDIENCE {
-            return Err(TokenError::Invalid);
+        if claims.iss == LEGACY_ISSUER && self.keys.is_some() {
+            return self.of_secret(claims.legacy, accounts);
         }
+        let Some(kubernetes) = claims.kubernetes.filter(|_| self.accepts(&claims.iss)) else {
+            return Err(TokenError::Invalid);
+        };
         let now = now.as_second();
         if now < claims.nbf || claims.exp.is_some_and(|end| now >= end) {
             return Err(TokenError::Expired);
@@ -132,7 +172,7 @@ impl Signer {
             namespace,
             serviceaccount: account,
             pod,
-        } = &claims.kubernetes;
+        } = &kubernetes;
         if accounts(namespace, &account.name).as_ref() != Some(&account.uid) {
             return Err(TokenError::Invalidated);
         }
@@ -152,17 +192,60 @@ impl Signer {
         })
     }
 
+    /// The issuer of new tokens.
+    fn issuer(&self) -> &str {
+        let keys = self.keys.as_ref();
+        keys.and_then(|keys| keys.issuers.first())
+            .map_or(API_AUDIENCE, String::as_str)
+    }
+
+    fn accepts(&self, issuer: &str) -> bool {
+        match &self.keys {
+            Some(keys) => keys.issuers.iter().any(|one| one == issuer),
+            None => issuer == API_AUDIENCE,
+        }
+    }
+
+    /// The owner of a token in a Secret: it has no audience and no end.
+    fn of_secret(
+        &self,
+        claims: Legacy,
+        accounts: AccountLookup<'_>,
+    ) -> Result<Authenticated, TokenError> {
+        let Legacy {
+            namespace,
+            name,
+            uid,
+        } = claims;
+        if accounts(&namespace, &name).as_ref() != Some(&uid) {
+            return Err(TokenError::Invalidated);
+        }
+        let keys = self.keys.as_ref();
+        Ok(Authenticated {
+            user: User::service_account(&namespace, &name, &uid),
+            audiences: keys.map(|keys| keys.audiences.clone()).unwrap_or_default(),
+        })
+    }
+
     /// The claims of a token with a valid signature.
     fn claims(&self, token: &str) -> Option<Claims> {
         let (signed, signature) = token.rsplit_once('.')?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
-        // Compares in constant time.
-        self.mac
-            .clone()
-            .chain_update(signed)
-            .verify_slice(&signature)
-            .ok()?;
-        let (_, body) = signed.split_once('.')?;
+        let (head, body) = signed.split_once('.')?;
+        let head: Head = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(head).ok()?).ok()?;
+        match &self.keys {
+            Some(keys) if head.alg != "HS256" => {
+                let is_valid = keys.verify(&head.alg, signed.as_bytes(), &signature);
+                is_valid.then_some(())?;
+            }
+            // Compares in constant time.
+            _ => self
+                .mac
+                .clone()
+                .chain_update(signed)
+                .verify_slice(&signature)
+                .ok()?,
+        }
         serde_json::from_slice(&URL_SAFE_NO_PAD.decode(body).ok()?).ok()
     }
 }
@@ -170,7 +253,7 @@ impl Signer {
 // === impl TokenSpec ===
 
 impl TokenSpec {
-    fn claims(&self) -> Value {
+    fn claims(&self, issuer: &str) -> Value {
         let mut private = json!({
             "namespace": self.namespace,
             "serviceaccount": {"name": self.name, "uid": self.uid},
@@ -180,7 +263,7 @@ impl TokenSpec {
         }
         let issued = self.issued.as_second();
         let mut claims = json!({
-            "iss": API_AUDIENCE,
+            "iss": issuer,
             "sub": format!("system:serviceaccount:{}:{}", self.namespace, self.name),
             "aud": self.audiences,
             "iat": issued,

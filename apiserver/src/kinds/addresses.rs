@@ -17,10 +17,6 @@ use crate::request::Request;
 use crate::status::Status;
 use crate::store::Key;
 
-/// The cluster addresses are those of 10.96.0.0/16; the first ten must be requested explicitly.
-const FIRST_IN_RANGE: u32 = 0x0a60_0001;
-const FIRST_ADDRESS: u32 = 0x0a60_000a;
-const LAST_ADDRESS: u32 = 0x0a60_fffe;
 const NODE_PORTS: std::ops::RangeInclusive<u64> = 30_000..=32_767;
 
 /// Chooses missing addresses and ports of nodes, and claims them with the given ones until the Service is stored, so that no
@@ -60,6 +56,7 @@ fn allocate_address(
     choice: &mut Choice<'_>,
 ) -> Result<(), Status> {
     let name = meta::text(object, "name").to_owned();
+    let range = core.options.service_range;
     let spec = meta::map_at(meta::object_mut(object), "spec");
     let first = spec.get("clusterIPs").and_then(|all| all.get(0));
     let wanted = [first, spec.get("clusterIP")]
@@ -83,7 +80,8 @@ fn allocate_address(
     let address = match wanted {
         None => {
             let taken = taken();
-            (FIRST_ADDRESS..=LAST_ADDRESS)
+            range
+                .chosen()
                 .map(Ipv4Addr::from)
                 .find(|address| !taken.contains(address))
                 .ok_or_else(|| {
@@ -113,7 +111,7 @@ fn allocate_address(
                 );
                 return Err(request.invalid(&name, &[error]));
             };
-            if !(FIRST_IN_RANGE..=LAST_ADDRESS).contains(&u32::from(address)) {
+            if !range.contains(address) {
                 return refuse(
                     &path,
                     format!(

@@ -56,6 +56,7 @@ pub(crate) mod rules;
 mod schedule;
 mod security;
 mod selectors;
+mod service_range;
 pub(crate) mod service_rules;
 mod services;
 mod slice_rules;
@@ -72,6 +73,7 @@ mod workloads;
 pub(crate) use claims::{Claim, Claims};
 pub(crate) use namespaces::FINALIZER as NAMESPACE_FINALIZER;
 pub(crate) use resources::builtin;
+pub(crate) use service_range::ServiceRange;
 
 /// The kinds with rules of their own, by file. The others are ordinary ([`strategy::Plain`]).
 pub(crate) const KINDS: &[&[entry::Entry]] = &[

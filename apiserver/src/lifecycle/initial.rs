@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::internal::{Part, internal_request};
 use crate::core::Core;
-use crate::kinds::{flow, policy};
+use crate::kinds::{ServiceRange, flow, policy};
 use crate::meta;
 use crate::ownership::API_SERVER;
 use crate::rbac;
@@ -41,7 +41,7 @@ impl Objects {
         );
         let range = json!({
             "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
-            "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16"]},
+            "metadata": {"name": "kubernetes"},
             "status": {"conditions": [
                 {"type": "Ready", "status": "True", "reason": "", "message": "Kubernetes default Service CIDR is ready"},
             ]},
@@ -53,7 +53,6 @@ impl Objects {
                 "labels": {"component": "apiserver", "provider": "kubernetes"},
             },
             "spec": {
-                "clusterIP": "10.96.0.1",
                 "ports": [{"name": "https", "port": 443, "targetPort": 6443}],
             },
         });
@@ -97,6 +96,7 @@ async fn try_create(core: &Core, object: &Value) -> Result<(), Status> {
     let Some(info) = served.of_kind(group, version, meta::string(&object["kind"])) else {
         return Ok(());
     };
+    let object = &in_range(object.clone(), core.options.service_range);
     let key = Key::new(
         object["metadata"]["namespace"].as_str(),
         meta::text(object, "name"),
@@ -129,4 +129,14 @@ async fn try_create(core: &Core, object: &Value) -> Result<(), Status> {
     })
     .await
     .map(|_| ())
+}
+
+/// The object with the range of cluster addresses, if it depends on that: the ServiceCIDR, and the Service of the server.
+fn in_range(mut object: Value, range: ServiceRange) -> Value {
+    match object["kind"].as_str() {
+        Some("ServiceCIDR") => object["spec"]["cidrs"] = json!([range.to_string()]),
+        Some("Service") => object["spec"]["clusterIP"] = range.first().to_string().into(),
+        _ => {}
+    }
+    object
 }

@@ -30,7 +30,11 @@ pub(crate) async fn process(core: &Core, name: &str) -> bool {
         core.store.set_terminating(name, false);
         return true;
     };
-    if namespace.is_terminating() {
+    if !core.options.namespace_controller {
+        // Creations in a terminating namespace are refused also if no controller empties it.
+        core.store.set_terminating(name, namespace.is_terminating());
+        true
+    } else if namespace.is_terminating() {
         empty(core, &namespace).await
     } else {
         create_account(core, name).await

@@ -19,8 +19,16 @@ use crate::store::History;
 ///   export KUBECONFIG=/tmp/kubeconfig
 ///   kubectl get namespaces
 #[derive(Debug, Parser)]
-#[command(name = "reeve-apiserver", version, verbatim_doc_comment)]
+#[command(
+    name = "reeve-apiserver",
+    version,
+    verbatim_doc_comment,
+    args_conflicts_with_subcommands = true
+)]
 pub(super) struct Arguments {
+    #[command(subcommand)]
+    pub(super) task: Option<Task>,
+
     /// Address to listen on; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT")]
     pub(super) listen: SocketAddr,
@@ -70,6 +78,22 @@ pub(super) struct Arguments {
 
     #[command(flatten)]
     pub(super) process: Process,
+}
+
+/// What the program does instead of serving.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Task {
+    /// Write kube-apiserver and etcd for envtest into a directory, and print the line that makes tests use them.
+    ///
+    /// Both are this program under another name: they take the flags of the real ones. kubectl of PATH is linked beside them.
+    ///
+    ///   eval "$(reeve-apiserver envtest ./assets)" && go test ./...
+    #[command(verbatim_doc_comment)]
+    Envtest {
+        /// The directory; it is created if it is missing.
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 }
 
 /// The objects at the start.

@@ -12,7 +12,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
+use crate::envtest::Role;
 use arguments::Arguments;
+pub(crate) use stop::stop_requested;
 
 /// The command line, for completions and the manual page.
 #[must_use]
@@ -20,17 +22,31 @@ pub fn command() -> clap::Command {
     Arguments::command()
 }
 
-/// Runs the program.
-#[tokio::main]
+/// Runs the program: as a program of envtest, if it has the name of one.
 #[must_use]
-pub async fn main() -> ExitCode {
+pub fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    if let Some(role) = words.next().and_then(|program| Role::of(&program)) {
+        let arguments = words.map(|word| word.to_string_lossy().into_owned());
+        return role.run(&arguments.collect::<Vec<_>>());
+    }
+    log("warn");
+    finish(Arguments::parse())
+}
+
+/// Sends logs to standard error; `level` unless `RUST_LOG` is set.
+pub(crate) fn log(level: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .init();
-    match run::run(Arguments::parse()).await {
+}
+
+#[tokio::main]
+async fn finish(arguments: Arguments) -> ExitCode {
+    match run::run(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

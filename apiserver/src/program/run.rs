@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::arguments::{Arguments, AuthorizationMode, Output};
+use super::arguments::{Arguments, AuthorizationMode, Output, Task};
 use super::stop::Stop;
 use super::{files, manifests, seed, tokens};
+use crate::envtest::install;
 use crate::{ApiServer, Builder, Serving};
 
 /// The error of the program.
@@ -41,10 +42,17 @@ pub(super) enum Error {
     Persist(#[from] crate::PersistError),
     #[error("cannot listen for signals: {0}")]
     Signal(std::io::Error),
+    #[error("cannot find this program: {0}")]
+    Program(std::io::Error),
+    #[error(transparent)]
+    Envtest(#[from] install::Error),
 }
 
 /// Runs the server until it is asked to stop.
 pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
+    if let Some(Task::Envtest { directory }) = &arguments.task {
+        return write_assets(directory);
+    }
     if !arguments.listen.ip().is_loopback() && !arguments.allow_remote {
         return Err(Error::Remote(arguments.listen));
     }
@@ -52,7 +60,9 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     if let Some(name) = arguments.tls_san.first().filter(|_| !with_tls) {
         return Err(Error::NameWithoutTls(name.clone()));
     }
-    let stop = Stop::observe(&arguments.process).map_err(Error::Signal)?;
+    let process = &arguments.process;
+    let stop = Stop::observe(process.exit_with_parent, process.exit_with_stdin);
+    let stop = stop.map_err(Error::Signal)?;
     // Files are read before the server starts: a wrong one leaves no trace in the data directory.
     let definitions = manifests::definitions(&arguments.content.crd_dir)?;
     let objects = manifests::objects(&arguments.content.manifests)?;
@@ -70,6 +80,22 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     stop.asked().await.map_err(Error::Signal)?;
     serving.stop().await;
     server.shutdown().await?;
+    Ok(())
+}
+
+/// Writes the programs of envtest, and prints the line for a shell.
+fn write_assets(directory: &Path) -> Result<(), Error> {
+    let program = std::env::current_exe().map_err(Error::Program)?;
+    let kubectl = install::kubectl();
+    let directory = install::install(&program, directory, kubectl.as_deref())?;
+    if kubectl.is_none() {
+        eprintln!("there is no kubectl in PATH: tests that run it through envtest need one");
+    }
+    let directory = directory.to_string_lossy().replace('\'', r"'\''");
+    #[allow(clippy::print_stdout, reason = "the line that shells evaluate")]
+    {
+        println!("export KUBEBUILDER_ASSETS='{directory}'");
+    }
     Ok(())
 }
 

@@ -4,8 +4,6 @@ use std::io::{self, Read as _};
 
 use tokio::sync::oneshot;
 
-use super::arguments::Process;
-
 /// The conditions to stop, observed from the start of the program on.
 pub(super) struct Stop {
     #[cfg(unix)]
@@ -20,17 +18,17 @@ struct Parent(#[cfg(unix)] u32);
 // === impl Stop ===
 
 impl Stop {
-    /// Observes the signals, and what the flags name.
+    /// Observes the signals, and the ends of the parent and of standard input if they are asked for.
     ///
     /// # Errors
     /// When signals cannot be observed.
-    pub(super) fn observe(flags: &Process) -> io::Result<Self> {
+    pub(super) fn observe(with_parent: bool, with_stdin: bool) -> io::Result<Self> {
         // Without a notion of a parent, the pipe to it ends with it.
-        let input = flags.exit_with_stdin || (flags.exit_with_parent && cfg!(not(unix)));
+        let input = with_stdin || (with_parent && cfg!(not(unix)));
         Ok(Self {
             #[cfg(unix)]
             terminate: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?,
-            parent: flags.exit_with_parent.then(Parent::now),
+            parent: with_parent.then(Parent::now),
             input: input.then(end_of_input),
         })
     }
@@ -66,6 +64,14 @@ impl Stop {
     async fn terminated(&mut self) {
         std::future::pending::<()>().await;
     }
+}
+
+/// Waits for a signal that ends the program.
+///
+/// # Errors
+/// When signals cannot be observed.
+pub(crate) async fn stop_requested() -> io::Result<()> {
+    Stop::observe(false, false)?.asked().await
 }
 
 /// Awaits `then` of a value; without one, it never returns.

@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 
 use self::problem::{Problem, check_metadata, check_question, check_subject, refuse, shown_path};
 pub(crate) use self::token::{TokenContext, bound_reference, token_request};
-use crate::authn::{API_AUDIENCE, AccountLookup, Authenticator};
+use crate::authn::{AccountLookup, Authenticator};
 use crate::rbac::{Attributes, Decision, Policy, Rule, User};
 use crate::status::Status;
 
@@ -192,7 +192,7 @@ pub(crate) fn token_review(
     }
     let requested = strings(&body["spec"]["audiences"]);
     let wanted = if requested.is_empty() {
-        vec![API_AUDIENCE.to_owned()]
+        authenticator.audiences().to_vec()
     } else {
         requested
     };

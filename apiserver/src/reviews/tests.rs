@@ -1,4 +1,5 @@
 use super::*;
+use crate::authn::API_AUDIENCE;
 use crate::authn::Settings;
 
 fn policy() -> Policy {

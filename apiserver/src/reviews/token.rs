@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::problem::{Problem, invalid};
 use super::{AUTHENTICATION, seconds, strings};
-use crate::authn::{API_AUDIENCE, Authenticator, BoundObject, TokenSpec};
+use crate::authn::{Authenticator, BoundObject, TokenSpec};
 use crate::status::Status;
 
 /// The context of [`token_request`].
@@ -94,7 +94,7 @@ pub(crate) fn token_request(
     let bound = bound_object(spec, context)?;
     let requested = strings(&spec["audiences"]);
     let audiences = if requested.is_empty() {
-        vec![API_AUDIENCE.to_owned()]
+        authenticator.audiences()[..1].to_vec()
     } else {
         requested
     };

@@ -8,6 +8,7 @@
 
 mod conformance;
 mod control_plane;
+mod envtest;
 mod kinds;
 mod kubectl;
 mod mutated;
