@@ -40,7 +40,7 @@ pub(crate) async fn resource(
     let Some(info) = served.find(&path.group, &path.version, &path.resource) else {
         let definition = format!("{}.{}", path.resource, path.group);
         let definition = core.store.get(definitions::STORAGE, &definition);
-        if definition.is_some_and(|definition| crd::lacks_authority(definition.value())) {
+        if definition.is_some_and(|definition| crd::lacks_authority(&definition.value())) {
             return Err(Status::internal("error resolving resource"));
         }
         return absent(&served, &path.group, &path.version);

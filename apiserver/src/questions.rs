@@ -103,7 +103,7 @@ pub(crate) async fn token(
         }
     };
     let context = reviews::TokenContext {
-        account: account.value(),
+        account: &account.value(),
         bound_uid,
         now: request.now,
         id: meta::uid(&core.clock),

@@ -132,7 +132,7 @@ fn owners_first(mut left: Vec<Difference>) -> Vec<Difference> {
 
 /// The content with its `apiVersion`.
 fn content(object: &Object) -> Value {
-    let mut value = object.value().clone();
+    let mut value = Value::clone(&object.value());
     if !object.api_version().is_empty() {
         let api_version = Value::from(object.api_version());
         meta::object_mut(&mut value).insert("apiVersion".to_owned(), api_version);
@@ -145,7 +145,7 @@ fn is_same(now: &Arc<Object>, then: &Arc<Object>) -> bool {
     if now.version() == then.version() {
         return true;
     }
-    let mut value = then.value().clone();
+    let mut value = Value::clone(&then.value());
     value["metadata"]["resourceVersion"] = now.value()["metadata"]["resourceVersion"].clone();
     now.api_version() == then.api_version() && value == *now.value()
 }

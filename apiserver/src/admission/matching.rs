@@ -136,7 +136,7 @@ impl Matcher {
         }
         let found = server.store.get(NAMESPACES.resource, namespace);
         let found = found.ok_or_else(|| Status::not_found(NAMESPACES, namespace))?;
-        Ok(selector.matches_object(found.value()))
+        Ok(selector.matches_object(&found.value()))
     }
 
     fn selects_object(

@@ -189,7 +189,7 @@ fn stored(
 ) -> Result<Value, Status> {
     let found = core.store.get(storage, key);
     let found = found.ok_or_else(|| Status::not_found(request.resource(), name))?;
-    Ok(found.value().clone())
+    Ok(found.to_value())
 }
 
 /// (kubernetes: `validateContainer`.)

@@ -11,7 +11,7 @@ use crate::store::Found;
 /// not known; they count as objects of another version than any, until they are written.
 pub(crate) fn former_versions() -> impl Fn(&str, &Found) -> String {
     let built_in = kinds::builtin();
-    move |storage, found| match found.object(STORAGE, storage) {
+    move |storage, found| match &found.object(STORAGE, storage) {
         Some(definition) => of_definition(definition),
         None => {
             let of = built_in.iter().find(|info| info.storage == storage);

@@ -84,7 +84,7 @@ fn serve(core: &Core, installed: &mut HashMap<String, String>, definition: &Obje
         let uid = current.uid().unwrap_or_default().to_owned();
         installed.insert(key.to_owned(), uid);
         core.store.create_table(key);
-        let mut resources = versions::resources(current.value());
+        let mut resources = versions::resources(&current.value());
         versions::note_conversions(core, &mut resources);
         core.registry.set(key, resources);
         write_status(core, key, |_, _| {});
@@ -103,9 +103,9 @@ fn accept(core: &Core, definition: &Object) -> Value {
         .1
         .iter()
         .filter(|other| other.name() != definition.name())
-        .map(|other| other.value().clone())
+        .map(|other| other.to_value())
         .collect();
-    crd::accept(definition.value(), &others, &meta::time(core.clock.now()))
+    crd::accept(&definition.value(), &others, &meta::time(core.clock.now()))
 }
 
 /// Writes the status of a definition, after `adjust`; `None` if the definition is gone or the write failed.
@@ -117,14 +117,15 @@ fn write_status(core: &Core, key: &str, adjust: impl Fn(&Value, &mut Value)) -> 
     loop {
         let current = core.store.get(STORAGE, key)?;
         let mut status = accept(core, &current);
-        adjust(current.value(), &mut status);
-        let mut new = current.value().clone();
+        let value = current.value();
+        adjust(&value, &mut status);
+        let mut new = Value::clone(&value);
         meta::object_mut(&mut new).insert("status".to_owned(), status);
-        if new == *current.value() {
+        if new == *value {
             return Some(());
         }
         if let Some(info) = core.registry.of_storage(STORAGE) {
-            Writer::internal(core, &info, "status", API_SERVER).record(current.value(), &mut new);
+            Writer::internal(core, &info, "status", API_SERVER).record(&value, &mut new);
         }
         let expected = Expected::Version(current.version());
         match core.store.commit(STORAGE, key, expected, Some(new)) {

@@ -254,13 +254,13 @@ fn allocate_health_check_port(
 fn taken(core: &Core, request: &Request, name: &str, choice: &Choice<'_>) -> BTreeSet<u64> {
     let key = request_key(request, name);
     let services = core.store.list("services", "").1;
-    let others = services.iter().filter(|service| service.key() != key);
+    let others = services.iter().filter(|service| *service.key() != key);
     let others = others.map(|service| service.value());
     let ports = others
         .filter(|service| has_node_ports(service))
         .flat_map(|service| {
-            let mut ports = node_ports(service);
-            ports.extend(own_health_check_port(service));
+            let mut ports = node_ports(&service);
+            ports.extend(own_health_check_port(&service));
             ports
         });
     ports.chain(choice.ports()).collect()

@@ -94,7 +94,8 @@ async fn report_owner_elsewhere(core: &Core, storage: &str, key: &Key) {
     ) else {
         return;
     };
-    let references = object.value()["metadata"]["ownerReferences"].as_array();
+    let value = object.value();
+    let references = value["metadata"]["ownerReferences"].as_array();
     let elsewhere = references.into_iter().flatten().find(|reference| {
         let uid = reference["uid"].as_str();
         resource_of(core, reference).is_some_and(|kind| {
@@ -180,7 +181,8 @@ async fn check_owners(core: &Core, storage: &str, key: &Key) -> bool {
     let Some(object) = core.store.get(storage, key.as_str()) else {
         return true;
     };
-    let references = object.value()["metadata"]["ownerReferences"].as_array();
+    let value = object.value();
+    let references = value["metadata"]["ownerReferences"].as_array();
     let Some(references) = references.filter(|references| !references.is_empty()) else {
         return true;
     };

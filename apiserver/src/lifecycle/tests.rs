@@ -51,7 +51,7 @@ fn unfinished(core: &Core) -> Vec<Chore> {
     store(core, definitions::STORAGE, "", definition);
     vec![
         Chore::Namespace("gone".to_owned()),
-        Chore::Dependent("configmaps".to_owned(), owned.key()),
+        Chore::Dependent("configmaps".to_owned(), owned.key().clone()),
         Chore::Definition("foos.example.com".to_owned()),
     ]
 }
@@ -198,7 +198,7 @@ async fn what_is_served_in_the_end_is_what_was_written_last() {
                     let category = format!("c-{round}-{thread}");
                     loop {
                         let current = core.store.get(definitions::STORAGE, FOOS).unwrap();
-                        let mut new = current.value().clone();
+                        let mut new = current.to_value();
                         new["spec"]["names"]["categories"] = json!([category]);
                         let expected = Expected::Version(current.version());
                         let written =
@@ -321,7 +321,7 @@ async fn what_an_earlier_release_stored_lets_go_of_its_finalizer() {
     ] {
         let object = json!({"metadata": metadata, "spec": spec});
         let stored = store(core, storage, "default", object);
-        let chore = Chore::Finalize(storage.to_owned(), stored.key());
+        let chore = Chore::Finalize(storage.to_owned(), stored.key().clone());
         act(core, chore, &Retries::default()).await;
         assert!(core.store.get(storage, "default/x").is_none(), "{storage}");
     }

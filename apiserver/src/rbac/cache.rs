@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::Policy;
-use crate::store::{Object, Store};
+use crate::store::Store;
 
 const ROLES: &str = "roles.rbac.authorization.k8s.io";
 const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
@@ -30,21 +30,21 @@ impl PolicyCache {
         {
             return policy.clone();
         }
-        let list = |storage: &str| store.list(storage, "").1;
+        let list = |storage: &str| -> Vec<Arc<Value>> {
+            let objects = store.list(storage, "").1;
+            objects.iter().map(|object| object.value()).collect()
+        };
         let (roles, cluster_roles, bindings, cluster_bindings) = (
             list(ROLES),
             list(CLUSTER_ROLES),
             list(ROLE_BINDINGS),
             list(CLUSTER_ROLE_BINDINGS),
         );
-        fn values(objects: &[Arc<Object>]) -> impl Iterator<Item = &Value> {
-            objects.iter().map(|object| object.value())
-        }
         let policy = Arc::new(Policy::new(
-            values(&roles),
-            values(&cluster_roles),
-            values(&bindings),
-            values(&cluster_bindings),
+            roles.iter().map(|object| &**object),
+            cluster_roles.iter().map(|object| &**object),
+            bindings.iter().map(|object| &**object),
+            cluster_bindings.iter().map(|object| &**object),
         ));
         *cached = Some((versions, policy.clone()));
         policy

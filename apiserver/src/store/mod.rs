@@ -1,5 +1,7 @@
 //! The store: objects, their one sequence of versions, and the recent history of each resource.
 //!
+//! An object is kept as its encoded JSON, and parsed for a reader that needs its values.
+//!
 //! Every write takes the next number of one strictly growing sequence, whatever its resource.
 //! Objects are immutable and shared; a write replaces one. Each resource keeps a ring of its latest
 //! events, and the ring serves three readers:
@@ -17,12 +19,15 @@ mod aging;
 mod chore;
 mod chores;
 mod difference;
+mod facts;
 mod history;
 mod object;
 mod objects;
 mod persist;
 mod query;
 mod read;
+mod recent;
+mod scan;
 mod state;
 mod table;
 #[cfg(test)]

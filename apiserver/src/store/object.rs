@@ -1,13 +1,21 @@
 //! One stored object and its key.
+//!
+//! An object is its JSON. The few facts that the store itself needs are read from it once; the tree of values is parsed
+//! for a reader that needs it, and [kept for a while](super::recent).
 
-use std::borrow::Borrow;
-use std::collections::BTreeSet;
+use std::borrow::{Borrow, Cow};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use reeve_wire::Message;
 use serde_json::Value;
+
+use super::facts::Facts;
+use super::recent::Recent;
+use super::scan;
 
 /// `namespace/name`, or `name` of a cluster-scoped object. Ordered bytewise, as etcd orders keys.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,19 +26,27 @@ pub(crate) struct Key(Arc<str>);
 /// Those two differ between the versions of one resource (and between core and events.k8s.io Events),
 /// and the items of lists of built-ins have none; so they are added when an object is sent.
 pub(crate) struct Object {
+    key: Key,
     /// The `apiVersion` that the content has the form of; empty if it is not known.
     api_version: Arc<str>,
-    /// Set from `base` on demand in a removal; always set otherwise.
-    value: OnceLock<Value>,
-    /// For a removal: the last stored state, which differs in its version only. For an object in the form of another
-    /// `apiVersion`: the stored one.
-    base: Option<Arc<Object>>,
     version: u64,
-    weight: usize,
-    encoded: OnceLock<Bytes>,
+    /// The content. Made from `last` on demand in a removal; always set otherwise.
+    json: OnceLock<Bytes>,
+    facts: Facts,
+    /// For a removal: the last stored state, which differs in its version only.
+    last: Option<Arc<Object>>,
+    /// For an object in the form of another `apiVersion`: the stored one.
+    stored: Option<Arc<Object>>,
+    parsed: Recent<Value>,
     /// The content as this message.
-    message: OnceLock<(&'static Message, Bytes)>,
+    message: Recent<(&'static Message, Bytes)>,
 }
+
+/// The labels of an object.
+pub(crate) type Labels<'a> = BTreeMap<Cow<'a, str>, Cow<'a, str>>;
+
+/// The size in memory of the tree of values for a byte of JSON, measured for Pods.
+const TREE_PER_BYTE: usize = 6;
 
 // === impl Key ===
 
@@ -91,101 +107,115 @@ impl Object {
     /// An object written at `version`; its `metadata.resourceVersion` is set to it.
     pub(crate) fn new(mut value: Value, version: u64) -> Self {
         let api_version = take_type(&mut value).unwrap_or_default();
-        Self::written(api_version.into(), value, version)
+        Self::written(key_of(&value), api_version.into(), value, version)
     }
 
     /// The content of a write in the form of `api_version`, without `apiVersion` and `kind`.
-    pub(super) fn written(api_version: Arc<str>, mut value: Value, version: u64) -> Self {
+    pub(super) fn written(key: Key, api_version: Arc<str>, mut value: Value, version: u64) -> Self {
         set_version(&mut value, version);
-        Self::of(api_version, value, version)
+        Self {
+            version,
+            ..Self::of(key, api_version, value)
+        }
     }
 
     /// `stored` in the form of another `api_version`: `value`, which may have its `apiVersion` and `kind`.
     pub(crate) fn converted(stored: &Arc<Self>, api_version: &str, mut value: Value) -> Self {
         take_type(&mut value);
         Self {
-            base: Some(stored.clone()),
-            ..Self::of(api_version.into(), value, stored.version)
-        }
-    }
-
-    fn of(api_version: Arc<str>, value: Value, version: u64) -> Self {
-        Self {
-            api_version,
-            weight: weight(&value),
-            value: OnceLock::from(value),
-            base: None,
-            version,
-            encoded: OnceLock::new(),
-            message: OnceLock::new(),
+            version: stored.version,
+            stored: Some(stored.clone()),
+            ..Self::of(stored.key.clone(), api_version.into(), value)
         }
     }
 
     /// An object that is not stored (a dry run); it keeps its version, if any.
     pub(crate) fn draft(mut value: Value) -> Self {
         let api_version = take_type(&mut value).unwrap_or_default();
-        Self::stored(api_version.into(), value)
+        Self::of(key_of(&value), api_version.into(), value)
     }
 
-    /// An object read back from disk, with its version.
-    pub(crate) fn stored(api_version: Arc<str>, value: Value) -> Self {
-        let version = value["metadata"]["resourceVersion"]
-            .as_str()
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(0);
-        Self::of(api_version, value, version)
+    /// The content of an object, without `apiVersion` and `kind`; its version is in it.
+    fn of(key: Key, api_version: Arc<str>, value: Value) -> Self {
+        let json = Bytes::from(value.to_string().into_bytes());
+        let weight = json.len() * TREE_PER_BYTE;
+        let object = Self::stored(key, api_version, json);
+        object.parsed.set(Arc::new(value), weight);
+        object
+    }
+
+    /// An object by its JSON, as [`Object::encoded`] returned it.
+    pub(super) fn stored(key: Key, api_version: Arc<str>, json: Bytes) -> Self {
+        let facts = Facts::of(&json);
+        Self {
+            key,
+            api_version,
+            version: facts.version(&json),
+            json: OnceLock::from(json),
+            facts,
+            last: None,
+            stored: None,
+            parsed: Recent::default(),
+            message: Recent::default(),
+        }
     }
 
     /// The content of `last` with another version, for a DELETED event. Nothing is copied until it is read.
     pub(crate) fn at_version(last: &Arc<Self>, version: u64) -> Self {
         Self {
+            key: last.key.clone(),
             api_version: last.api_version.clone(),
-            value: OnceLock::new(),
-            base: Some(last.clone()),
             version,
-            weight: last.weight,
-            encoded: OnceLock::new(),
-            message: OnceLock::new(),
+            json: OnceLock::new(),
+            facts: Facts::default(),
+            last: Some(last.clone()),
+            stored: None,
+            parsed: Recent::default(),
+            message: Recent::default(),
         }
     }
 
-    /// The content, without `apiVersion` and `kind`.
-    pub(crate) fn value(&self) -> &Value {
-        self.value.get_or_init(|| self.copied())
-    }
-
-    /// The content of a removal.
-    fn copied(&self) -> Value {
-        let mut value = self.unversioned().clone();
-        set_version(&mut value, self.version);
+    /// The content, without `apiVersion` and `kind`. It is parsed if no reader needed it lately.
+    pub(crate) fn value(&self) -> Arc<Value> {
+        if let Some(value) = self.parsed.get() {
+            return value;
+        }
+        let value = Arc::new(self.parse());
+        let weight = self.encoded().len() * TREE_PER_BYTE;
+        self.parsed.set(value.clone(), weight);
         value
     }
 
-    /// The content except for the version.
-    fn unversioned(&self) -> &Value {
-        match (self.value.get(), &self.base) {
-            (Some(value), _) => value,
-            (None, Some(last)) => last.value(),
-            (None, None) => &Value::Null,
+    /// The same for a reader that changes it, or needs it once.
+    pub(crate) fn to_value(&self) -> Value {
+        match self.parsed.get() {
+            Some(value) => Value::clone(&value),
+            None => self.parse(),
         }
     }
 
+    fn parse(&self) -> Value {
+        // It was encoded here.
+        serde_json::from_slice(self.encoded()).unwrap_or_default()
+    }
+
     /// The content in the form in which it is stored.
-    pub(crate) fn stored_value(&self) -> &Value {
-        match &self.base {
-            Some(base) if base.api_version != self.api_version => base.value(),
+    pub(crate) fn stored_value(&self) -> Arc<Value> {
+        match &self.stored {
+            Some(stored) if stored.api_version != self.api_version => stored.value(),
             _ => self.value(),
         }
     }
 
     #[cfg(test)]
     pub(crate) fn is_copied(&self) -> bool {
-        self.value.get().is_some()
+        self.json.get().is_some() || self.parsed.get().is_some()
     }
 
-    /// The approximate size of the content in memory, in bytes.
+    /// The approximate size in memory, in bytes.
     pub(crate) fn weight(&self) -> usize {
-        self.weight
+        let json = self.unversioned().json.get();
+        size_of::<Self>() + json.map_or(0, Bytes::len) + self.key.as_str().len()
     }
 
     /// The `apiVersion` that the content has the form of; empty if it is not known.
@@ -203,72 +233,119 @@ impl Object {
         self.version
     }
 
-    /// The content as JSON, made once.
+    /// The content as JSON.
     pub(crate) fn encoded(&self) -> &Bytes {
-        self.encoded.get_or_init(|| {
-            let text = match self.value.get() {
-                Some(value) => value.to_string(),
-                None => self.copied().to_string(),
-            };
-            Bytes::from(text.into_bytes())
+        self.json.get_or_init(|| match &self.last {
+            Some(last) => last.with_version(self.version),
+            None => Bytes::new(),
         })
     }
 
-    /// The content in protobuf as `message`, made once for the first such message.
+    /// The content with another version.
+    fn with_version(&self, version: u64) -> Bytes {
+        let json = self.encoded();
+        if let Some(place) = self.facts().version_place() {
+            let version = version.to_string();
+            return [&json[..place.start], version.as_bytes(), &json[place.end..]]
+                .concat()
+                .into();
+        }
+        let mut value = self.to_value();
+        set_version(&mut value, version);
+        value.to_string().into()
+    }
+
+    /// The content in protobuf as `message`.
     ///
     /// # Errors
     /// For content that the message cannot hold.
     pub(crate) fn encoded_as(&self, message: &'static Message) -> Result<Bytes, reeve_wire::Error> {
         let made = self.message.get();
-        if let Some((_, bytes)) = made.filter(|(of, _)| std::ptr::eq(*of, message)) {
-            return Ok(bytes.clone());
+        if let Some(made) = made.filter(|made| std::ptr::eq(made.0, message)) {
+            return Ok(made.1.clone());
         }
-        let bytes = match self.value.get() {
-            Some(value) => reeve_wire::encode(message, value),
-            None => reeve_wire::encode(message, &self.copied()),
+        let bytes = match self.parsed.get() {
+            Some(value) => reeve_wire::encode(message, &value),
+            None => reeve_wire::encode(message, &self.parse()),
         };
         let bytes = Bytes::from(bytes?);
-        // Of two messages at once, either stays.
-        let _ = self.message.set((message, bytes.clone()));
+        let weight = bytes.len();
+        self.message.set(Arc::new((message, bytes.clone())), weight);
         Ok(bytes)
     }
 
-    fn text(&self, field: &str) -> Option<&str> {
-        self.unversioned().get("metadata")?.get(field)?.as_str()
+    /// The object with the same content except for the version, and with facts.
+    fn unversioned(&self) -> &Self {
+        self.last.as_deref().unwrap_or(self)
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.unversioned().facts
+    }
+
+    /// `metadata` as JSON; `None` if it is absent.
+    pub(crate) fn metadata(&self) -> Option<&[u8]> {
+        let mut place = self.facts().metadata()?;
+        let json = self.encoded();
+        // A version with more digits moves the end.
+        place.end = (place.end + json.len()).checked_sub(self.unversioned().encoded().len())?;
+        json.get(place)
+    }
+
+    /// `metadata.labels`.
+    pub(crate) fn labels(&self) -> Labels<'_> {
+        let json: &[u8] = self.unversioned().encoded();
+        let Some(place) = self.facts().labels() else {
+            return Labels::new();
+        };
+        let text = |place: Range<usize>| scan::text(json, place);
+        let fields = scan::fields(json, place);
+        let labels = fields.filter_map(|(name, value)| {
+            let name = text(name.start - 1..name.end + 1)?;
+            Some((name, text(value)?))
+        });
+        labels.collect()
+    }
+
+    /// The value at `path`, names with dots between them; null if it is absent.
+    pub(crate) fn field(&self, path: &str) -> Value {
+        match self.parsed.get() {
+            Some(value) => {
+                let found = path.split('.').fold(&*value, |value, name| &value[name]);
+                found.clone()
+            }
+            None => scan::value_at(self.encoded(), path),
+        }
     }
 
     /// `metadata.name`.
     pub(crate) fn name(&self) -> &str {
-        self.text("name").unwrap_or_default()
+        self.key.name()
     }
 
     /// `metadata.namespace`; empty for a cluster-scoped object.
     pub(crate) fn namespace(&self) -> &str {
-        self.text("namespace").unwrap_or_default()
+        self.key.namespace()
     }
 
     /// `metadata.uid`.
     pub(crate) fn uid(&self) -> Option<&str> {
-        self.text("uid")
+        self.facts().uid.as_deref()
     }
 
     /// Its key.
-    pub(crate) fn key(&self) -> Key {
-        Key::new(Some(self.namespace()), self.name())
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
     }
 
     /// Whether deletion was requested.
     pub(crate) fn is_terminating(&self) -> bool {
-        self.text("deletionTimestamp").is_some()
+        self.facts().terminating
     }
 
     /// `metadata.finalizers`.
     pub(crate) fn finalizers(&self) -> impl Iterator<Item = &str> {
-        self.unversioned()["metadata"]["finalizers"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
+        self.facts().finalizers.iter().map(|text| &**text)
     }
 
     /// Whether it waits for the garbage collector.
@@ -279,11 +356,7 @@ impl Object {
 
     /// The uids of `metadata.ownerReferences`.
     pub(crate) fn owner_uids(&self) -> impl Iterator<Item = &str> {
-        self.unversioned()["metadata"]["ownerReferences"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|reference| reference["uid"].as_str())
+        self.facts().owners.iter().map(|text| &**text)
     }
 }
 
@@ -291,6 +364,12 @@ impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.key(), self.version)
     }
+}
+
+/// The key that the content names.
+fn key_of(value: &Value) -> Key {
+    let text = |field: &str| value["metadata"][field].as_str();
+    Key::new(text("namespace"), text("name").unwrap_or_default())
 }
 
 /// Removes `apiVersion` and `kind`; returns the former.
@@ -325,19 +404,5 @@ fn set_version(value: &mut Value, version: u64) {
             "resourceVersion".to_owned(),
             Value::String(version.to_string()),
         );
-    }
-}
-
-/// The approximate size of `value` in memory: its texts, and its nodes with their share of the maps.
-fn weight(value: &Value) -> usize {
-    const NODE: usize = size_of::<Value>();
-    NODE + match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-        Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(weight).sum(),
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(name, value)| size_of::<String>() + name.len() + weight(value))
-            .sum(),
     }
 }

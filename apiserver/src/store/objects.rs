@@ -76,7 +76,8 @@ impl Store {
             for (storage, objects) in found.tables {
                 let mut table = Table::new(revision);
                 for (key, content) in objects {
-                    let object = Arc::new(Object::stored(content.api_version, content.value));
+                    let object = Object::stored(key.clone(), content.api_version, content.json);
+                    let object = Arc::new(object);
                     state.note(&storage, &key, None, Some(&object));
                     table.objects.insert(key, object);
                 }

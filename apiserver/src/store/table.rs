@@ -259,7 +259,7 @@ impl Table {
         }
         // The rest may not be selected: as with etcd, that shows on the next page.
         if page.remaining > 0 {
-            page.last = page.objects.last().map(|object| object.key());
+            page.last = page.objects.last().map(|object| object.key().clone());
         }
         Ok(page)
     }

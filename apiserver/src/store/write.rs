@@ -80,6 +80,7 @@ impl Store {
             return Err(CommitError::Namespace);
         }
         let version = state.revision.saturating_add(self.step);
+        let key = Key::from(key);
         let (change, object) = match (value, &previous) {
             (Some(mut value), previous) => {
                 let change = match previous {
@@ -91,13 +92,15 @@ impl Store {
                     (None, Some(previous)) => previous.shared_api_version(),
                     (None, None) => Arc::default(),
                 };
-                (change, Object::written(api_version, value, version))
+                (
+                    change,
+                    Object::written(key.clone(), api_version, value, version),
+                )
             }
             (None, Some(previous)) => (Change::Deleted, Object::at_version(previous, version)),
             (None, None) => return Err(CommitError::Raced),
         };
         let object = Arc::new(object);
-        let key = Key::from(key);
         let stays = (change != Change::Deleted).then_some(&object);
         #[cfg(test)]
         if state.broken {

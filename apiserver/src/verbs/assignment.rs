@@ -161,12 +161,13 @@ pub(crate) async fn evict(
     for tries in 1.. {
         let pod = core.store.get("pods", request.key().as_str());
         let pod = pod.ok_or_else(|| request.not_found())?;
-        let phase = pod.value()["status"]["phase"].as_str().unwrap_or_default();
+        let value = pod.value();
+        let phase = value["status"]["phase"].as_str().unwrap_or_default();
         let is_over = matches!(phase, "Succeeded" | "Failed") || pod.is_terminating();
         let budget = if is_over || phase == "Pending" {
             Budget::Ignored
         } else {
-            disrupt(core, &main, pod.value()).await?
+            disrupt(core, &main, &value).await?
         };
         // A Pod that becomes ready in between is guarded by its budget again.
         if !is_versioned && !is_over && budget != Budget::Taken {
@@ -292,7 +293,8 @@ async fn disrupt(core: &Core, request: &Request, pod: &Value) -> Result<Budget, 
     let prefix = format!("{}/", request.namespace);
     let budgets = core.store.list(BUDGETS, &prefix).1;
     let mut matching = budgets.iter().filter(|budget| {
-        let selector = &budget.value()["spec"]["selector"];
+        let value = budget.value();
+        let selector = &value["spec"]["selector"];
         // A budget without one guards no Pod.
         !selector.is_null()
             && LabelSelector::from_value(selector)
@@ -311,10 +313,11 @@ async fn disrupt(core: &Core, request: &Request, pod: &Value) -> Result<Budget, 
         .into_iter()
         .flatten()
         .any(|one| one["type"] == "Ready" && one["status"] == "True");
-    let status = &budget.value()["status"];
+    let value = budget.value();
+    let status = &value["status"];
     let number = |field: &str| status[field].as_i64().unwrap_or_default();
     let (healthy, wanted) = (number("currentHealthy"), number("desiredHealthy"));
-    let always = budget.value()["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow";
+    let always = value["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow";
     let name = budget.name();
     if !is_ready && (always || (healthy >= wanted && wanted > 0)) {
         return Ok(Budget::Spared(name.to_owned()));

@@ -322,7 +322,7 @@ fn warn_of_orphans(request: &Request, options: &Options) {
 /// The object, marked as terminating; `None` when it is removed at once.
 fn mark(request: &Request, current: &Object, options: &Options) -> Option<Value> {
     let info = &request.info;
-    let mut marked = current.value().clone();
+    let mut marked = current.to_value();
     let mut finalizers = finalizers_for(info, current, options.propagation);
     if let Some(own) = info.strategy.finalizer_on_deletion()
         && !current.is_terminating()
@@ -434,7 +434,7 @@ fn check_preconditions(
 fn gone(request: &Request, removed: &Arc<Object>) -> Written {
     if request.info.strategy.ends_gracefully() && !removed.is_terminating() {
         // The answer shows the end of the object; watchers see the last stored state.
-        let mut ended = removed.value().clone();
+        let mut ended = removed.to_value();
         let generation = meta::generation(&ended);
         let metadata = meta::metadata_mut(&mut ended);
         metadata.insert("deletionTimestamp".to_owned(), request.time().into());
@@ -469,7 +469,7 @@ pub(crate) async fn delete_collection(
         let removal = Removal {
             options,
             is_admitted: true,
-            of_collection: Some(object.key()),
+            of_collection: Some(object.key().clone()),
         };
         match perform(core, request, &removal).await {
             // The answer shows the object as it was listed.

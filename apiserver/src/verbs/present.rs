@@ -27,7 +27,7 @@ pub(crate) struct Presenter {
 
 /// An object in the version of `info`, with its type.
 pub(crate) fn whole(info: &ResourceInfo, object: &Object) -> Value {
-    let mut value = object.value().clone();
+    let mut value = object.to_value();
     if let Some(map) = value.as_object_mut() {
         map.insert("apiVersion".to_owned(), json!(info.api_version()));
         map.insert("kind".to_owned(), json!(info.kind));
@@ -104,11 +104,12 @@ impl Presenter {
         match self.shape {
             Shape::Whole => self.write_whole(object, typed, out),
             Shape::Metadata(version) => {
-                out.extend_from_slice(
-                    table::partial_metadata(object.value(), version)
-                        .to_string()
-                        .as_bytes(),
+                let head = format!(
+                    "{{\"apiVersion\":\"meta.k8s.io/{version}\",\"kind\":\"PartialObjectMetadata\",\"metadata\":"
                 );
+                out.extend_from_slice(head.as_bytes());
+                out.extend_from_slice(object.metadata().unwrap_or(b"null"));
+                out.extend_from_slice(b"}");
             }
             Shape::Table(version) => {
                 let metadata = json!({"resourceVersion": object.version().to_string()});
@@ -212,10 +213,17 @@ impl Presenter {
                 let whole = whole(&self.info, object);
                 // Columns of a built-in kind in two forms are those of the stored one.
                 let stored = match self.info.conversion {
-                    Conversion::BuiltIn => object.stored_value(),
-                    _ => &whole,
+                    Conversion::BuiltIn if !self.info.storage_version => {
+                        Some(object.stored_value())
+                    }
+                    _ => None,
                 };
-                rows.row(stored, &whole, self.include_object, version)
+                rows.row(
+                    stored.as_deref().unwrap_or(&whole),
+                    &whole,
+                    self.include_object,
+                    version,
+                )
             })
             .collect();
         table::table(version, metadata, definitions, rows)

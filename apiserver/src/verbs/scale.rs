@@ -30,7 +30,7 @@ pub(crate) async fn get(core: &Core, request: &Request, scale: &Scale) -> Result
 
 /// The Scale of an object.
 pub(crate) fn show(scale: &Scale, object: &Object) -> Value {
-    let value = object.value();
+    let value = &*object.value();
     let replicas = |path: &str| at(value, path).and_then(Value::as_i64).unwrap_or(0);
     let mut metadata = json!({
         "name": object.name(),

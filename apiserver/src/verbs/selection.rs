@@ -76,12 +76,20 @@ impl Selection {
 
     /// Whether `object` matches.
     pub(crate) fn matches(&self, object: &Object) -> bool {
-        let value = object.value();
-        (self.labels.is_empty() || self.labels.matches_object(value))
+        self.has_labels(object)
             && (self.fields.is_empty()
                 || self
                     .fields
-                    .matches(|field| field_text(&self.info, value, field)))
+                    .matches(|field| field_text(&self.info, object, field)))
+    }
+
+    fn has_labels(&self, object: &Object) -> bool {
+        if self.labels.is_empty() {
+            return true;
+        }
+        let labels = object.labels();
+        self.labels
+            .matches(|key| labels.get(key).map(|value| &**value))
     }
 }
 
@@ -105,18 +113,22 @@ fn unsupported(info: &ResourceInfo, field: &str) -> Status {
 }
 
 /// The text of a selectable field; empty when absent.
-fn field_text<'a>(info: &ResourceInfo, value: &'a Value, field: &str) -> Cow<'a, str> {
+fn field_text<'a>(info: &ResourceInfo, object: &'a Object, field: &str) -> Cow<'a, str> {
+    match field {
+        "metadata.name" => return Cow::Borrowed(object.name()),
+        "metadata.namespace" => return Cow::Borrowed(object.namespace()),
+        _ => {}
+    }
     let extract = info
         .selectable_fields
         .iter()
         .find(|known| known.name == field)
         .and_then(|known| known.extract);
     if let Some(extract) = extract {
-        return Cow::Owned(extract(value));
+        return Cow::Owned(extract(&object.value()));
     }
-    let found = field.split('.').fold(value, |value, part| &value[part]);
-    match found {
-        Value::String(text) => Cow::Borrowed(text),
+    match object.field(field) {
+        Value::String(text) => Cow::Owned(text),
         Value::Null => Cow::Borrowed(""),
         other => Cow::Owned(other.to_string()),
     }

@@ -326,7 +326,8 @@ fn resolve(network: Network<'_>, namespace: &str, name: &str, port: u64) -> Resu
     let Some(service) = network.store.get("services", &key) else {
         return Err(format!("service {} not found", quote(name)));
     };
-    let spec = &service.value()["spec"];
+    let service = service.value();
+    let spec = &service["spec"];
     if spec["type"] == "ExternalName" {
         return Ok(format!("{}:{port}", string(&spec["externalName"])));
     }

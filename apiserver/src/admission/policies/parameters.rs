@@ -115,7 +115,7 @@ impl Reference {
                 None => return Err("one of name or selector must be provided".to_owned()),
             };
             let mut all = server.store.list(&of.storage, &prefix).1;
-            all.retain(|object| selector.matches_object(object.value()));
+            all.retain(|object| selector.matches_object(&object.value()));
             all
         } else {
             let key = format!("{prefix}{}", self.name);

@@ -107,7 +107,7 @@ impl<E: Expressions> Policies<E> {
                 .iter()
                 .filter(|binding| binding.value()["spec"]["policyName"] == *name(&stored));
             let bindings: Vec<_> = of_policy
-                .map(|binding| Arc::new(Binding::read(binding.value())))
+                .map(|binding| Arc::new(Binding::read(&binding.value())))
                 .collect();
             if bindings.is_empty() {
                 return None;
@@ -116,7 +116,7 @@ impl<E: Expressions> Policies<E> {
             let same = before.find(|before| before.stored.version() == stored.version());
             let policy = match same {
                 Some(same) => same.policy.clone(),
-                None => Arc::new(Policy::read(stored.value())),
+                None => Arc::new(Policy::read(&stored.value())),
             };
             Some(Bound {
                 stored,
@@ -131,7 +131,7 @@ impl<E: Expressions> Policies<E> {
 }
 
 fn name(object: &Object) -> &str {
-    meta::text(object.value(), "name")
+    object.name()
 }
 
 // === impl Bound ===
@@ -232,7 +232,7 @@ pub(super) fn namespace_object(
         resource: "namespaces",
     };
     let found = found.ok_or_else(|| Status::not_found(resource, namespace))?;
-    let mut value = found.value().clone();
+    let mut value = found.to_value();
     for field in ["managedFields", "ownerReferences"] {
         meta::object_mut(&mut value["metadata"]).remove(field);
     }

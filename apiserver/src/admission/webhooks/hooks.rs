@@ -42,9 +42,9 @@ impl Hooks {
             return hooks.clone();
         }
         let mut configurations = store.list(self.storage, "").1;
-        configurations.sort_by(|one, other| name(one.value()).cmp(name(other.value())));
-        let hooks = configurations.iter().flat_map(|configuration| {
-            let value = configuration.value();
+        configurations.sort_by(|one, other| one.name().cmp(other.name()));
+        let configurations: Vec<_> = configurations.iter().map(|one| one.value()).collect();
+        let hooks = configurations.iter().flat_map(|value| {
             let sources = items(&value["webhooks"]).iter();
             sources.map(move |source| (name(value), source))
         });

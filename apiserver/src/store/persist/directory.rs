@@ -115,7 +115,7 @@ impl Directory {
             running: Running::default(),
         };
         if log.end == 0 {
-            log.put(&Head::new(self.revision, self.reserved, None))?;
+            log.put_head(&Head::new(self.revision, self.reserved, None))?;
         }
         Ok(log)
     }

@@ -11,10 +11,13 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
 
+use bytes::Bytes;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::super::object::shared;
+use super::super::scan;
 use super::{Content, Found, Key, Object, PersistError};
 
 /// The written format.
@@ -37,18 +40,29 @@ pub(super) struct Head {
     pub(super) objects: Option<usize>,
 }
 
-/// One write.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Line<'a> {
-    pub(super) version: u64,
-    pub(super) storage: Cow<'a, str>,
-    pub(super) key: Cow<'a, str>,
+/// One write, as it is written: without the value, which follows as it is.
+#[derive(Serialize)]
+struct Written<'a> {
+    version: u64,
+    storage: &'a str,
+    key: &'a str,
     /// The `apiVersion` that the value has the form of, if it is known.
-    #[serde(default, rename = "apiVersion", skip_serializing_if = "is_empty")]
-    pub(super) api_version: Cow<'a, str>,
+    #[serde(rename = "apiVersion", skip_serializing_if = "is_empty")]
+    api_version: &'a str,
+}
+
+/// One write, as it is read.
+#[derive(Deserialize)]
+struct Line<'a> {
+    version: u64,
+    #[serde(borrow)]
+    storage: Cow<'a, str>,
+    #[serde(borrow)]
+    key: Cow<'a, str>,
+    #[serde(borrow, default, rename = "apiVersion")]
+    api_version: Cow<'a, str>,
     /// Absent for a removal; and in the head of a snapshot of the first format, whose `storage` is empty.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) value: Option<Cow<'a, Value>>,
+    value: Option<IgnoredAny>,
 }
 
 fn is_empty(text: impl AsRef<str>) -> bool {
@@ -79,34 +93,51 @@ impl Head {
     }
 }
 
-// === impl Line ===
-
-impl<'a> Line<'a> {
-    /// The write of `object`, or the removal of `key`.
-    pub(super) fn new(
-        version: u64,
-        storage: &'a str,
-        key: &'a Key,
-        object: Option<&'a Object>,
-    ) -> Self {
-        Self {
-            version,
-            storage: storage.into(),
-            key: key.as_str().into(),
-            api_version: object.map_or("", Object::api_version).into(),
-            value: object.map(|object| Cow::Borrowed(object.value())),
-        }
+/// The line of the write of `object`, or of the removal of `key`.
+pub(super) fn encode_write(
+    version: u64,
+    storage: &str,
+    key: &Key,
+    object: Option<&Object>,
+) -> io::Result<Vec<u8>> {
+    let written = Written {
+        version,
+        storage,
+        key: key.as_str(),
+        api_version: object.map_or("", Object::api_version),
+    };
+    let mut bytes = begin(object.map_or(0, |object| object.encoded().len()));
+    serde_json::to_writer(&mut bytes, &written)?;
+    if let Some(object) = object {
+        bytes.pop();
+        bytes.extend_from_slice(b",\"value\":");
+        bytes.extend_from_slice(object.encoded());
+        bytes.push(b'}');
     }
+    finish(&mut bytes);
+    Ok(bytes)
 }
 
 /// A line with its checksum.
 pub(super) fn encode(line: &impl Serialize) -> io::Result<Vec<u8>> {
-    let mut bytes = b"00000000 ".to_vec();
+    let mut bytes = begin(0);
     serde_json::to_writer(&mut bytes, line)?;
+    finish(&mut bytes);
+    Ok(bytes)
+}
+
+/// The start of a line with a value of this length.
+fn begin(length: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(length + 128);
+    bytes.extend_from_slice(b"00000000 ");
+    bytes
+}
+
+/// Sets the checksum of a line, and ends it.
+fn finish(bytes: &mut Vec<u8>) {
     let sum = format!("{:08x}", crc32(&bytes[9..]));
     bytes[..8].copy_from_slice(sum.as_bytes());
     bytes.push(b'\n');
-    Ok(bytes)
 }
 
 /// Applies the lines of `path` above `floor`.
@@ -210,10 +241,11 @@ fn apply(
     found.revision = found.revision.max(line.version);
     let key = Key::from(&*line.key);
     match line.value {
-        Some(value) => {
+        Some(_) => {
             let content = Content {
                 api_version: shared(&mut found.api_versions, &line.api_version),
-                value: value.into_owned(),
+                json: value(bytes, document)
+                    .ok_or_else(|| Refusal::Damaged("it has no value".to_owned()))?,
             };
             let table = found.tables.entry(line.storage.into_owned());
             table.or_default().insert(key, content);
@@ -225,6 +257,17 @@ fn apply(
         }
     }
     Ok(None)
+}
+
+/// The JSON of the object in a line.
+fn value(line: &[u8], document: &[u8]) -> Option<Bytes> {
+    if line.first() == Some(&b'{') {
+        // The first format has no checksum, so that the line may be edited.
+        let line: Value = serde_json::from_slice(document).ok()?;
+        return Some(line.get("value")?.to_string().into());
+    }
+    let place = scan::field(document, 0..document.len(), "value")?;
+    Some(Bytes::copy_from_slice(&document[place]))
 }
 
 /// The document of a line.
@@ -281,14 +324,7 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_of_a_line_is_found() {
-        let line = Line {
-            version: 7,
-            storage: "things".into(),
-            key: "a/x".into(),
-            api_version: "example.com/v1".into(),
-            value: None,
-        };
-        let whole = encode(&line).unwrap();
+        let whole = encode_write(7, "things", &Key::from("a/x"), None).unwrap();
         assert!(apply(&whole, 2, &mut Found::default(), 0).is_ok());
         for bit in 0..whole.len() * 8 {
             let mut flipped = whole.clone();

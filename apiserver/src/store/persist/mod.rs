@@ -28,13 +28,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use super::object::{Key, Object, shared};
 use crate::disk::{self, private};
 pub(super) use directory::Directory;
 use directory::DirectoryLock;
-use format::{Head, Line, encode};
+use format::{Head, encode, encode_write};
 use snapshot::Snapshot;
 
 /// A snapshot replaces the logs when they have this many lines more than the snapshot has objects.
@@ -74,7 +75,7 @@ pub(crate) struct Found {
 pub(super) struct Content {
     /// Empty if it is not known.
     pub(super) api_version: Arc<str>,
-    pub(super) value: Value,
+    pub(super) json: Bytes,
 }
 
 /// All objects at one version.
@@ -165,8 +166,8 @@ impl Default for Found {
 
 impl Found {
     /// The content of an object, without its type.
-    pub(crate) fn object(&self, storage: &str, key: &str) -> Option<&Value> {
-        Some(&self.tables.get(storage)?.get(key)?.value)
+    pub(crate) fn object(&self, storage: &str, key: &str) -> Option<Value> {
+        serde_json::from_slice(&self.tables.get(storage)?.get(key)?.json).ok()
     }
 
     /// Sets the `apiVersion` of all objects that have none.
@@ -197,7 +198,8 @@ impl Log {
         if version > self.reserved {
             self.reserve(version)?;
         }
-        self.put(&Line::new(version, storage, key, object))?;
+        let line = encode_write(version, storage, key, object);
+        self.put(&line.map_err(PersistError::new("encode a line of", &self.path))?)?;
         self.lines += 1;
         Ok(())
     }
@@ -205,7 +207,7 @@ impl Log {
     /// Reserves versions from `version` on, durably.
     fn reserve(&mut self, version: u64) -> Result<(), PersistError> {
         let reserved = version.saturating_add(RESERVED_AHEAD);
-        self.put(&Head::new(version.saturating_sub(1), reserved, None))?;
+        self.put_head(&Head::new(version.saturating_sub(1), reserved, None))?;
         disk::sync(&self.file).map_err(PersistError::new("sync", &self.path))?;
         disk::sync_directory(&self.directory)
             .map_err(PersistError::new("sync", &self.directory))?;
@@ -213,16 +215,19 @@ impl Log {
         Ok(())
     }
 
-    /// Appends a line. A failed one leaves no data that would precede the next one.
-    fn put(&mut self, line: &impl serde::Serialize) -> Result<(), PersistError> {
+    fn put_head(&mut self, head: &Head) -> Result<(), PersistError> {
+        self.put(&encode(head).map_err(PersistError::new("encode a line of", &self.path))?)
+    }
+
+    /// Appends lines. Failed ones leave no data that would precede the next one.
+    fn put(&mut self, bytes: &[u8]) -> Result<(), PersistError> {
         if self.torn {
             self.file
                 .set_len(self.end)
                 .map_err(PersistError::new("repair", &self.path))?;
             self.torn = false;
         }
-        let bytes = encode(line).map_err(PersistError::new("encode a line of", &self.path))?;
-        if let Err(error) = self.file.write_all(&bytes) {
+        if let Err(error) = self.file.write_all(bytes) {
             // A full disk leaves half a line.
             self.torn = self.file.set_len(self.end).is_err();
             return Err(PersistError::new("append to", &self.path)(error));

@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::format::{Head, Line, encode};
+use super::format::{Head, encode, encode_write};
 use super::{Frozen, PersistError, logs};
 use crate::disk;
 
@@ -47,8 +47,8 @@ impl Snapshot {
         writer.write_all(&encode(&head)?)?;
         for (storage, objects) in &frozen.tables {
             for (key, object) in objects {
-                let line = Line::new(object.version(), storage, key, Some(object));
-                writer.write_all(&encode(&line)?)?;
+                let line = encode_write(object.version(), storage, key, Some(object))?;
+                writer.write_all(&line)?;
             }
         }
         let file = writer

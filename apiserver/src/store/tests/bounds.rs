@@ -70,12 +70,34 @@ fn a_removal_copies_nothing_until_it_is_read() {
     let removed = &events[0].object;
     assert_eq!(removed.uid(), Some("a/x"));
     assert!(!removed.is_copied());
-    let mut expected = before.value().clone();
+    let mut expected = before.to_value();
     expected["metadata"]["resourceVersion"] = json!(version.to_string());
     let encoded: Value = serde_json::from_slice(removed.encoded()).unwrap();
     assert_eq!(encoded, expected);
-    assert!(!removed.is_copied());
     assert_eq!(*removed.value(), expected);
+    let metadata: Value = serde_json::from_slice(removed.metadata().unwrap()).unwrap();
+    assert_eq!(metadata, expected["metadata"]);
+}
+
+#[test]
+fn a_removal_at_a_version_with_more_digits_has_the_same_content() {
+    let store = Store::new(90, 7, History::default());
+    store.create_table(STORAGE);
+    let labels = json!({"app": "x", "say": "\"\\"});
+    let object = json!({"metadata": {"labels": labels, "name": "x", "uid": "u"}, "spec": {"a": 1}});
+    let stored = store
+        .commit(STORAGE, "x", Expected::Absent, Some(object))
+        .unwrap();
+    let expected = Expected::Version(stored.version());
+    let removed = store.commit(STORAGE, "x", expected, None).unwrap();
+    assert_eq!((stored.version(), removed.version()), (97, 104));
+    let mut expected = stored.to_value();
+    expected["metadata"]["resourceVersion"] = json!("104");
+    assert_eq!(*removed.value(), expected);
+    let metadata: Value = serde_json::from_slice(removed.metadata().unwrap()).unwrap();
+    assert_eq!(metadata, expected["metadata"]);
+    assert_eq!(removed.labels()["say"], "\"\\");
+    assert_eq!(removed.field("spec.a"), 1);
 }
 
 #[tokio::test(start_paused = true)]

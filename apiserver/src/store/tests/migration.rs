@@ -40,7 +40,9 @@ fn open(directory: &Directory) -> Result<Store, PersistError> {
     let former = |storage: &str, found: &Found| {
         let definitions = "customresourcedefinitions.apiextensions.k8s.io";
         let group = found.object(definitions, storage);
-        let group = group.map_or("built-in", |it| it["spec"]["group"].as_str().unwrap());
+        let group = group.map_or("built-in".to_owned(), |it| {
+            it["spec"]["group"].as_str().unwrap().to_owned()
+        });
         format!("{group}/v1")
     };
     Store::open(&directory.0, 1000, 7, History::default(), &former)
@@ -53,7 +55,7 @@ fn dump(store: &Store) -> Dump {
             let objects = store.list(&storage, "").1.into_iter();
             objects.map(move |object| {
                 let key = (storage.clone(), object.key().to_string());
-                let value = object.value().clone();
+                let value = object.to_value();
                 (
                     key,
                     (object.version(), object.api_version().to_owned(), value),

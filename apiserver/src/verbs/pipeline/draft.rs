@@ -101,7 +101,7 @@ impl Draft {
         if !self.keeps || !converts || !differ_in_owners(old, new) {
             return None;
         }
-        let mut stored = live.value().clone();
+        let mut stored = live.to_value();
         meta::set_managers(&mut stored, new["metadata"].get("managedFields").cloned());
         meta::object_mut(&mut stored).insert("apiVersion".to_owned(), live.api_version().into());
         Some(stored)

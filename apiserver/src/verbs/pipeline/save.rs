@@ -236,7 +236,7 @@ impl Write for Save<'_> {
         let map = meta::object_mut(&mut new);
         map.remove("kind");
         let api_version = map.remove("apiVersion").unwrap_or_default();
-        ownership::keep_times(live.value(), &mut new);
+        ownership::keep_times(&live.value(), &mut new);
         meta::object_mut(&mut new).insert("apiVersion".to_owned(), api_version);
         if update::ends(request, live, &new) {
             draft.new = Some(new);

@@ -242,7 +242,7 @@ async fn a_write_without_a_version_is_admitted_again_after_a_race() {
     step.asked.lock().clear();
     let core = server.core();
     let stored = core.store.get("configmaps", "default/slow").unwrap();
-    let mut other = stored.value().clone();
+    let mut other = stored.to_value();
     other["data"]["other"] = json!("yes");
     let expected = crate::store::Expected::Version(stored.version());
     core.store
@@ -264,7 +264,7 @@ async fn a_race_is_answered_as_the_request_allows() {
     let path = format!("{MAPS}/slow");
     let stored = || core.store.get("configmaps", "default/slow").unwrap();
     let touch = |round: u64| {
-        let mut other = stored().value().clone();
+        let mut other = stored().to_value();
         other["data"]["round"] = json!(round.to_string());
         let expected = crate::store::Expected::Version(stored().version());
         core.store

@@ -51,7 +51,7 @@ pub(super) fn keep_other_part(request: &Request, live: &Object, new: &mut Value)
     } else {
         "status"
     };
-    meta::copy_field(live.value(), new, part);
+    meta::copy_field(&live.value(), new, part);
 }
 
 /// Raises `metadata.generation` if the change is one that counts.

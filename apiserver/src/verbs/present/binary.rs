@@ -77,7 +77,7 @@ impl Presenter {
         let encoded = match self.shape {
             Shape::Whole => return object.encoded_as(message),
             // The message has no field except the metadata.
-            _ => reeve_wire::encode(message, object.value()),
+            _ => reeve_wire::encode(message, &object.value()),
         };
         encoded.map(Bytes::from)
     }

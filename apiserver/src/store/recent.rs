@@ -1,0 +1,89 @@
+//! Forms of an object that can be made again from its JSON: they live while they are used, and a while longer.
+//!
+//! The forms that were made last stay in memory up to [`KEPT_BYTES`] in this process, so that a writer that reads what it
+//! has just written, and watchers of one event, do not make them again. All others are dropped with their last user.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+/// Approximate size of the forms that are kept without a user, for all servers of this process.
+const KEPT_BYTES: usize = 16 * 1024 * 1024;
+
+/// A form that is made on demand.
+pub(super) struct Recent<T>(Mutex<Weak<T>>);
+
+/// Forms in the order in which they were made.
+struct Kept {
+    forms: VecDeque<(Arc<dyn Any + Send + Sync>, usize)>,
+    bytes: usize,
+}
+
+static KEPT: Mutex<Kept> = Mutex::new(Kept {
+    forms: VecDeque::new(),
+    bytes: 0,
+});
+
+// === impl Recent ===
+
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Send + Sync + 'static> Recent<T> {
+    /// The form, if it is in memory.
+    pub(super) fn get(&self) -> Option<Arc<T>> {
+        self.0.lock().upgrade()
+    }
+
+    /// Sets the form, of about `weight` bytes.
+    pub(super) fn set(&self, form: Arc<T>, weight: usize) {
+        *self.0.lock() = Arc::downgrade(&form);
+        keep(form, weight);
+    }
+}
+
+/// Keeps a form for a while.
+fn keep(form: Arc<dyn Any + Send + Sync>, weight: usize) {
+    let weight = weight + size_of::<(Arc<dyn Any>, usize)>();
+    let mut dropped = Vec::new();
+    {
+        let mut kept = KEPT.lock();
+        kept.bytes += weight;
+        kept.forms.push_back((form, weight));
+        while kept.bytes > KEPT_BYTES
+            && let Some((form, weight)) = kept.forms.pop_front()
+        {
+            kept.bytes -= weight;
+            dropped.push(form);
+        }
+    }
+    // Large trees are dropped without the lock.
+    drop(dropped);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_stay_up_to_a_number_of_bytes_and_one_in_use_stays_longer() {
+        let recent: Vec<Recent<usize>> = (0..100).map(|_| Recent::default()).collect();
+        let used = Arc::new(7);
+        recent[0].set(used.clone(), 10);
+        for (number, one) in recent.iter().enumerate().skip(1) {
+            one.set(Arc::new(number), KEPT_BYTES / 8);
+            assert_eq!(one.get().as_deref(), Some(&number));
+        }
+        // Other tests keep forms, too.
+        let alive = recent.iter().filter(|one| one.get().is_some()).count();
+        assert!((1..=9).contains(&alive), "{alive}");
+        assert_eq!(recent[0].get().as_deref(), Some(&7));
+        drop(used);
+        assert!(recent[0].get().is_none());
+    }
+}
