@@ -76,8 +76,8 @@ impl Retries {
     }
 
     /// All chores that wait.
-    pub(super) fn into_chores(self) -> impl Iterator<Item = Chore> {
-        self.chores.into_keys()
+    pub(super) fn chores(&self) -> impl Iterator<Item = Chore> {
+        self.chores.keys().cloned()
     }
 }
 

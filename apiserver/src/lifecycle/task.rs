@@ -26,9 +26,10 @@ pub(crate) async fn start(core: &Core) {
             break;
         }
     }
-    for chore in retries.into_chores() {
+    for chore in retries.chores() {
         core.store.add_chore(chore);
     }
+    core.store.finish_chores(std::iter::empty());
 }
 
 /// Works off the chores of the store until it is closed.
@@ -43,7 +44,9 @@ pub(crate) async fn run(core: Arc<Core>) {
         if core.store.is_closed() {
             return;
         }
-        if !work_off(&core, chores, &mut retries).await {
+        let all = work_off(&core, chores, &mut retries).await;
+        core.store.finish_chores(retries.chores());
+        if !all {
             sleep(RETRY_AFTER).await;
         }
         core.store.upkeep();

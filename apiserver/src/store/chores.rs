@@ -30,10 +30,22 @@ impl Store {
         }
     }
 
-    /// Takes all chores, without waiting.
+    /// Takes all chores, without waiting. A [copy](Store::copy) has them until [`Store::finish_chores`].
     pub(crate) fn take_chores(&self) -> Vec<Chore> {
-        let taken = std::mem::take(&mut self.state.write().chores);
+        let mut guard = self.state.write();
+        let state = &mut *guard;
+        let taken = std::mem::take(&mut state.chores);
+        state.unfinished.extend(taken.iter().cloned());
         taken.into_iter().collect()
+    }
+
+    /// Forgets the chores that were taken, except for those that are `left`.
+    pub(crate) fn finish_chores(&self, left: impl Iterator<Item = Chore>) {
+        let left: BTreeSet<Chore> = left.collect();
+        let mut state = self.state.write();
+        if state.unfinished != left {
+            state.unfinished = left;
+        }
     }
 
     /// Takes the chores about owners and their dependents.
@@ -45,6 +57,7 @@ impl Store {
             .into_iter()
             .partition::<BTreeSet<_>, _>(is_about_owners);
         state.chores = left;
+        state.unfinished.extend(taken.iter().cloned());
         taken.into_iter().collect()
     }
 
@@ -56,12 +69,7 @@ impl Store {
 
     /// The objects with `uid` as an owner.
     pub(crate) fn owned_by(&self, uid: &str) -> Vec<(String, Key)> {
-        let state = self.state.read();
-        state
-            .owned
-            .get(uid)
-            .map(|owned| owned.iter().cloned().collect())
-            .unwrap_or_default()
+        self.state.read().owned.of(uid).cloned().collect()
     }
 
     /// The object of this uid, if it waits for its dependents.

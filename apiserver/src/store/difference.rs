@@ -33,8 +33,8 @@ impl Copy {
         };
         for (storage, table) in &self.0.tables {
             let current = now.tables.get(storage).map(|table| &table.objects);
-            for (key, then) in &table.objects {
-                match current.and_then(|objects| objects.get(key)) {
+            for (key, then) in table.objects.iter() {
+                match current.and_then(|objects| objects.get(key.as_str())) {
                     // Versions are not used twice, so that of an object stands for its content.
                     Some(object) if object.version() == then.version() => {}
                     object => add(storage, key, Some(then), object.is_some()),
@@ -43,8 +43,8 @@ impl Copy {
         }
         for (storage, table) in &now.tables {
             let then = self.0.tables.get(storage).map(|table| &table.objects);
-            for key in table.objects.keys() {
-                if then.is_none_or(|objects| !objects.contains_key(key)) {
+            for (key, _) in table.objects.iter() {
+                if then.is_none_or(|objects| objects.get(key.as_str()).is_none()) {
                     add(storage, key, None, true);
                 }
             }

@@ -7,11 +7,14 @@
 //! events, and the ring serves three readers:
 //!
 //! * a watch reads it by a cursor, so no event can be lost between the store and a socket;
-//! * a read at an exact version undoes the events since, so pages of a list agree with each other;
+//! * a read at an exact version undoes the events since;
 //! * a watch that resumes detects whether an event it needs is gone.
 //!
 //! Readable history and kept history differ: a compaction refuses reads of the past, and keeps the events that
 //! watches resume from, as a real server's watch caches do.
+//!
+//! The objects of a resource are in a [map](map) that is copied in constant time. Lists walk a copy without a lock, pages
+//! of one list walk the same copy and so agree with each other, and snapshots and templates are copies of all maps.
 //!
 //! There is one writer at a time and no waiting inside the lock.
 
@@ -21,6 +24,7 @@ mod chores;
 mod difference;
 mod facts;
 mod history;
+mod map;
 mod object;
 mod objects;
 mod persist;

@@ -100,18 +100,10 @@ impl Store {
     /// A store with the objects of `copy`. Their versions stay; Events are as old as the store.
     pub(crate) fn of(copy: &Copy, step: u64, history: History) -> Self {
         let mut state = copy.0.without_history();
-        // The chores of the other server's task are done by that server alone.
-        let mut unfinished = Vec::new();
-        for (storage, table) in &state.tables {
-            for (key, object) in &table.objects {
-                let owned = object.owner_uids().next().is_some();
-                if storage == EVENTS || owned || object.is_terminating() {
-                    unfinished.push((storage.clone(), key.clone(), Arc::clone(object)));
-                }
+        if let Some(events) = state.tables.get(EVENTS) {
+            for (key, _) in events.objects.iter() {
+                state.ages.note(key, true);
             }
-        }
-        for (storage, key, object) in unfinished {
-            state.note(&storage, &key, None, Some(&object));
         }
         let store = Self::new(state.revision, step, history);
         *store.state.write() = state;

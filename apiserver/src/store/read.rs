@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use super::object::Object;
 use super::objects::Store;
 use super::query::{HistoryError, Page, Query};
-use super::table::Event;
+use super::table::{Event, Past, page};
 
 // === impl Store ===
 
@@ -38,11 +38,7 @@ impl Store {
                 current: state.revision,
             });
         }
-        let undone = table.undo_to(version, key)?;
-        Ok(match undone.get(key) {
-            Some(then) => then.clone(),
-            None => table.objects.get(key).cloned(),
-        })
+        table.get_at(key, version).map(Option::<&_>::cloned)
     }
 
     /// Every object of a resource whose key starts with `prefix`, with the version of the read.
@@ -72,16 +68,33 @@ impl Store {
 
     /// The objects that match `query`.
     pub(crate) fn page(&self, storage: &str, query: &Query<'_>) -> Result<Page, HistoryError> {
+        let (version, objects) = self.objects_at(storage, query.at)?;
+        let objects = objects.restore();
+        // The lock is released: a selector may parse each object.
+        let page = page(&objects, version, query);
+        if page.last.is_some()
+            && let Some(table) = self.state.read().tables.get(storage)
+        {
+            table.keep(version, objects);
+        }
+        Ok(page)
+    }
+
+    /// The objects of a resource at a version, by default the current one.
+    fn objects_at(&self, storage: &str, at: Option<u64>) -> Result<(u64, Past), HistoryError> {
         let state = self.state.read();
         let table = state.tables.get(storage).ok_or(HistoryError::NoTable)?;
-        let version = query.at.unwrap_or(state.revision);
+        let version = at.unwrap_or(state.revision);
         if version > state.revision {
             return Err(HistoryError::TooNew {
                 asked: version,
                 current: state.revision,
             });
         }
-        table.page(version, query)
+        if at.is_none() {
+            return Ok((version, Past::of(table.objects.clone())));
+        }
+        Ok((version, table.at(version)?))
     }
 
     /// Follows a resource: the receiver changes with each of its events, and fails when the resource is removed.

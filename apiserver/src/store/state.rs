@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::aging::earlier;
 use super::chore::Chore;
+use super::map::Map;
 use super::object::{Key, Object, shared};
 use super::persist::{Frozen, Log, PersistError};
 use super::table::Table;
@@ -28,8 +29,10 @@ pub(super) struct State {
     /// Whether writes are refused.
     pub(super) closed: bool,
     /// Dependents by the uid of an owner they name.
-    pub(super) owned: HashMap<String, BTreeSet<(String, Key)>>,
+    pub(super) owned: Owned,
     pub(super) chores: BTreeSet<Chore>,
+    /// Chores that were taken and are not finished.
+    pub(super) unfinished: BTreeSet<Chore>,
     /// Objects that wait on a finalizer of the garbage collector, by uid.
     pub(super) waiting: HashMap<String, (String, Key)>,
     /// Namespaces that terminate: a removal inside wakes the task.
@@ -43,6 +46,10 @@ pub(super) struct State {
     #[cfg(test)]
     pub(super) broken: bool,
 }
+
+/// Dependents by the uids of their owners. It is copied in constant time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Owned(Map<(String, Key)>);
 
 /// Objects by the time of their last write.
 #[derive(Debug, Default)]
@@ -63,8 +70,9 @@ impl State {
             ages: Ages::default(),
             upkeep_at: None,
             closed: false,
-            owned: HashMap::new(),
+            owned: Owned::default(),
             chores: BTreeSet::new(),
+            unfinished: BTreeSet::new(),
             waiting: HashMap::new(),
             terminating: BTreeSet::new(),
             ending: BTreeSet::new(),
@@ -75,7 +83,7 @@ impl State {
         }
     }
 
-    /// The same objects and chores, in memory and without their history.
+    /// The same objects, in memory and without their history, and the chores that are not finished.
     pub(super) fn without_history(&self) -> Self {
         let tables = self.tables.iter();
         Self {
@@ -83,7 +91,7 @@ impl State {
                 .map(|(storage, table)| (storage.clone(), table.without_history(self.revision)))
                 .collect(),
             owned: self.owned.clone(),
-            chores: self.chores.clone(),
+            chores: self.chores.union(&self.unfinished).cloned().collect(),
             waiting: self.waiting.clone(),
             terminating: self.terminating.clone(),
             ending: self.ending.clone(),
@@ -128,20 +136,13 @@ impl State {
             .map(|object| object.owner_uids().collect())
             .unwrap_or_default();
         for uid in before.difference(&after) {
-            if let Some(owned) = self.owned.get_mut(*uid) {
-                owned.remove(&(storage.to_owned(), key.clone()));
-                if owned.is_empty() {
-                    self.owned.remove(*uid);
-                }
+            if self.owned.remove(uid, storage, key) {
                 // An owner that waits for this dependent may continue.
                 self.chores.insert(Chore::Owner((*uid).to_owned()));
             }
         }
         for uid in after.difference(&before) {
-            self.owned
-                .entry((*uid).to_owned())
-                .or_default()
-                .insert((storage.to_owned(), key.clone()));
+            self.owned.add(uid, storage, key);
         }
         if before != after && !after.is_empty() {
             self.chores
@@ -155,7 +156,7 @@ impl State {
         match object {
             None => {
                 if let Some(uid) = previous.and_then(Object::uid)
-                    && self.owned.contains_key(uid)
+                    && self.owned.of(uid).next().is_some()
                 {
                     self.chores.insert(Chore::Owner(uid.to_owned()));
                 }
@@ -234,11 +235,48 @@ impl State {
     }
 }
 
+// === impl Owned ===
+
+impl Owned {
+    /// The start of the keys of the dependents of `uid`. No start of another uid begins with it.
+    fn prefix(uid: &str) -> String {
+        format!("{}:{uid}/", uid.len())
+    }
+
+    fn key(uid: &str, storage: &str, key: &Key) -> Key {
+        Key::from(&*format!("{}{storage}/{key}", Self::prefix(uid)))
+    }
+
+    fn add(&mut self, uid: &str, storage: &str, key: &Key) {
+        let dependent = (storage.to_owned(), key.clone());
+        self.0.insert(Self::key(uid, storage, key), dependent);
+    }
+
+    /// Returns whether it was there.
+    fn remove(&mut self, uid: &str, storage: &str, key: &Key) -> bool {
+        let key = Self::key(uid, storage, key);
+        self.0.remove(key.as_str()).is_some()
+    }
+
+    /// The dependents of an owner.
+    pub(super) fn of(&self, uid: &str) -> impl Iterator<Item = &(String, Key)> {
+        let prefix = Self::prefix(uid);
+        let from = self.0.iter_from(|key| key < &*prefix);
+        from.take_while(move |(key, _)| key.as_str().starts_with(&prefix))
+            .map(|(_, dependent)| dependent)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
 // === impl Ages ===
 
 impl Ages {
     /// Records that the object was written now, or removed.
-    fn note(&mut self, key: &Key, stays: bool) {
+    pub(super) fn note(&mut self, key: &Key, stays: bool) {
         if let Some(time) = self.times.remove(key) {
             self.by_time.remove(&(time, key.clone()));
         }

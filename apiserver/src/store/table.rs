@@ -1,15 +1,16 @@
 //! The objects of one resource and the ring of its latest events.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::aging::earlier;
 use super::history::History;
+use super::map::Map;
 use super::object::{Key, Object};
 use super::query::{HistoryError, Page, Query};
 
@@ -41,13 +42,25 @@ pub(crate) struct Event {
     pub(crate) previous: Option<Arc<Object>>,
 }
 
+/// The objects of a resource in the past.
+pub(super) struct Past {
+    objects: Map<Arc<Object>>,
+    /// The keys of the events since then, with the objects before them.
+    later: Vec<(Key, Option<Arc<Object>>)>,
+}
+
+/// Maximum number of lists whose further pages need no event to be undone. What is only in their versions is in the ring,
+/// too.
+const MAX_ROOTS: usize = 64;
 /// Capacity that a shrinking ring keeps.
 const SPARE_EVENTS: usize = 1024;
 
 /// The objects of one resource and its recent history.
 #[derive(Debug)]
 pub(super) struct Table {
-    pub(super) objects: BTreeMap<Key, Arc<Object>>,
+    pub(super) objects: Map<Arc<Object>>,
+    /// The objects at the versions of lists that may have further pages.
+    roots: Mutex<BTreeMap<u64, Map<Arc<Object>>>>,
     events: VecDeque<Event>,
     /// Approximate size of the events without the objects, in bytes.
     held: usize,
@@ -78,7 +91,8 @@ impl Table {
     /// An empty table whose history starts at `revision`.
     pub(super) fn new(revision: u64) -> Self {
         Self {
-            objects: BTreeMap::new(),
+            objects: Map::new(),
+            roots: Mutex::default(),
             events: VecDeque::new(),
             held: 0,
             dropped: revision,
@@ -101,7 +115,7 @@ impl Table {
     /// Applies `event` and appends it to the ring.
     pub(super) fn record(&mut self, event: Event, history: &History) {
         if event.change == Change::Deleted {
-            self.objects.remove(&event.key);
+            self.objects.remove(event.key.as_str());
         } else {
             self.objects.insert(event.key.clone(), event.object.clone());
         }
@@ -155,6 +169,12 @@ impl Table {
     /// Refuses reads at versions before `version`.
     pub(super) fn compact(&mut self, version: u64) {
         self.compacted = self.compacted.max(version);
+        let roots = self.roots.get_mut();
+        while let Some(first) = roots.first_entry()
+            && *first.key() < self.compacted
+        {
+            first.remove();
+        }
     }
 
     /// Drops events up to and including `version`.
@@ -186,83 +206,113 @@ impl Table {
         Ok(self.events.range(start..).take(limit).cloned().collect())
     }
 
-    /// The states at `version` of the keys with `prefix` that changed since.
-    pub(super) fn undo_to(
+    /// The object of `key` at `version`.
+    pub(super) fn get_at(
         &self,
+        key: &str,
         version: u64,
-        prefix: &str,
-    ) -> Result<BTreeMap<Key, Option<Arc<Object>>>, HistoryError> {
+    ) -> Result<Option<&Arc<Object>>, HistoryError> {
         not_before(version, self.compacted)?;
-        let mut undone = BTreeMap::new();
-        for event in self
-            .events
-            .iter()
-            .rev()
-            .take_while(|event| event.version > version)
-        {
-            if event.key.as_str().starts_with(prefix) {
-                undone.insert(event.key.clone(), event.previous.clone());
-            }
-        }
-        Ok(undone)
+        let mut later = self.events_since(version);
+        Ok(match later.find(|event| event.key.as_str() == key) {
+            Some(event) => event.previous.as_ref(),
+            None => self.objects.get(key),
+        })
     }
 
-    /// The objects that match `query`, as they were at `version`.
-    pub(super) fn page(&self, version: u64, query: &Query<'_>) -> Result<Page, HistoryError> {
-        let undone = if query.at.is_some() {
-            self.undo_to(version, query.prefix)?
-        } else {
-            BTreeMap::new()
-        };
-        let from = match query.after {
-            Some(after) if after >= query.prefix => Bound::Excluded(after),
-            _ => Bound::Included(query.prefix),
-        };
-        let mut current = self
-            .objects
-            .range::<str, _>((from, Bound::Unbounded))
-            .take_while(|(key, _)| key.as_str().starts_with(query.prefix))
-            .peekable();
-        let mut past = undone.range::<str, _>((from, Bound::Unbounded)).peekable();
-        let mut page = Page {
-            version,
-            objects: Vec::new(),
-            last: None,
-            remaining: 0,
-        };
-        let limit = query.limit.unwrap_or(usize::MAX);
-        loop {
-            // Where both have a key, the state of the past wins.
-            let take_past = match (current.peek(), past.peek()) {
-                (None, None) => break,
-                (Some(_), None) => false,
-                (None, Some(_)) => true,
-                (Some((now, _)), Some((then, _))) => then <= now,
-            };
-            let object = if take_past {
-                let Some((key, then)) = past.next() else {
-                    break;
-                };
-                if current.peek().is_some_and(|(now, _)| *now == key) {
-                    current.next();
-                }
-                then.as_ref()
-            } else {
-                current.next().map(|(_, object)| object)
-            };
-            let Some(object) = object else { continue };
-            if page.objects.len() >= limit {
-                page.remaining += 1;
-            } else if (query.accept)(object) {
-                page.objects.push(object.clone());
-            }
+    /// All objects at `version`.
+    pub(super) fn at(&self, version: u64) -> Result<Past, HistoryError> {
+        not_before(version, self.compacted)?;
+        if let Some(objects) = self.roots.lock().get(&version) {
+            return Ok(Past::of(objects.clone()));
         }
-        // The rest may not be selected: as with etcd, that shows on the next page.
-        if page.remaining > 0 {
-            page.last = page.objects.last().map(|object| object.key().clone());
-        }
-        Ok(page)
+        Ok(Past {
+            objects: self.objects.clone(),
+            later: self
+                .events_since(version)
+                .map(|event| (event.key.clone(), event.previous.clone()))
+                .collect(),
+        })
     }
+
+    fn events_since(&self, version: u64) -> impl DoubleEndedIterator<Item = &Event> {
+        let start = self
+            .events
+            .partition_point(|event| event.version <= version);
+        self.events.range(start..)
+    }
+
+    /// Keeps the objects of `version` for further pages.
+    pub(super) fn keep(&self, version: u64, objects: Map<Arc<Object>>) {
+        if version < self.compacted {
+            return;
+        }
+        let mut roots = self.roots.lock();
+        roots.insert(version, objects);
+        if roots.len() > MAX_ROOTS {
+            roots.pop_first();
+        }
+    }
+
+    /// The number of versions that are kept for further pages.
+    #[cfg(test)]
+    pub(super) fn roots(&self) -> usize {
+        self.roots.lock().len()
+    }
+}
+
+// === impl Past ===
+
+impl Past {
+    /// All objects now.
+    pub(super) fn of(objects: Map<Arc<Object>>) -> Self {
+        let later = Vec::new();
+        Self { objects, later }
+    }
+
+    /// The objects, with the later events undone.
+    pub(super) fn restore(self) -> Map<Arc<Object>> {
+        let mut objects = self.objects;
+        for (key, previous) in self.later.into_iter().rev() {
+            match previous {
+                Some(previous) => objects.insert(key, previous),
+                None => objects.remove(key.as_str()),
+            };
+        }
+        objects
+    }
+}
+
+/// The objects that match `query`, of all those at `version`.
+pub(super) fn page(objects: &Map<Arc<Object>>, version: u64, query: &Query<'_>) -> Page {
+    let prefix = query.prefix;
+    let mut rest = match query.after {
+        Some(after) if after >= prefix => objects.iter_from(|key| key <= after),
+        _ => objects.iter_from(|key| key < prefix),
+    }
+    .take_while(|(key, _)| key.as_str().starts_with(prefix));
+    let limit = query.limit.unwrap_or(usize::MAX);
+    let mut page = Page {
+        version,
+        objects: Vec::new(),
+        last: None,
+        remaining: 0,
+    };
+    while page.objects.len() < limit {
+        let Some((_, object)) = rest.next() else {
+            return page;
+        };
+        if (query.accept)(object) {
+            page.objects.push(object.clone());
+        }
+    }
+    // The rest may not be selected: as with etcd, that shows on the next page.
+    if let Some(last) = page.objects.last().map(|object| object.key().clone()) {
+        let end = objects.rank(|key| key <= last.as_str() || key.starts_with(prefix));
+        page.remaining = end - objects.rank(|key| key <= last.as_str());
+        page.last = (page.remaining > 0).then_some(last);
+    }
+    page
 }
 
 fn not_before(asked: u64, oldest: u64) -> Result<(), HistoryError> {

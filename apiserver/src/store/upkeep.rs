@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::map::Map;
 use super::object::Key;
 use super::objects::Store;
 use super::state::{EVENTS, State};
@@ -25,6 +26,9 @@ impl Store {
     /// Deletes Events this long after their last write; `None` keeps them.
     pub(crate) fn with_event_ttl(mut self, ttl: Option<Duration>) -> Self {
         self.event_ttl = ttl;
+        let state = self.state.get_mut();
+        // Of a directory or a copy: no write plans their end.
+        state.upkeep_at = ttl.and_then(|ttl| Some(state.ages.oldest()? + ttl));
         self
     }
 
@@ -74,7 +78,7 @@ impl Store {
         let events = state.tables.get(EVENTS);
         old.into_iter()
             .filter_map(|key| {
-                let object = events?.objects.get(&key)?;
+                let object = events?.objects.get(key.as_str())?;
                 Some((key, object.version()))
             })
             .collect()
@@ -113,7 +117,7 @@ impl Store {
         let Some(mut table) = state.tables.remove(storage) else {
             return;
         };
-        table.objects.clear();
+        table.objects = Map::new();
         table.end(state.revision);
         let now = Instant::now();
         state.retired.insert(storage.to_owned(), (now, table));

@@ -31,6 +31,7 @@ use std::thread::JoinHandle;
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::map::Map;
 use super::object::{Key, Object, shared};
 use crate::disk::{self, private};
 pub(super) use directory::Directory;
@@ -81,7 +82,7 @@ pub(super) struct Content {
 /// All objects at one version.
 pub(super) struct Frozen {
     pub(super) revision: u64,
-    pub(super) tables: BTreeMap<String, BTreeMap<Key, Arc<Object>>>,
+    pub(super) tables: BTreeMap<String, Map<Arc<Object>>>,
 }
 
 /// The open directory.
@@ -146,7 +147,7 @@ impl PersistError {
 
 impl Frozen {
     fn objects(&self) -> usize {
-        self.tables.values().map(BTreeMap::len).sum()
+        self.tables.values().map(Map::len).sum()
     }
 }
 

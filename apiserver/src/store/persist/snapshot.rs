@@ -46,7 +46,7 @@ impl Snapshot {
         let head = Head::new(frozen.revision, self.reserved, Some(frozen.objects()));
         writer.write_all(&encode(&head)?)?;
         for (storage, objects) in &frozen.tables {
-            for (key, object) in objects {
+            for (key, object) in objects.iter() {
                 let line = encode_write(object.version(), storage, key, Some(object))?;
                 writer.write_all(&line)?;
             }

@@ -198,6 +198,49 @@ fn the_index_of_owners_follows_references() {
     assert_eq!(store.owned_by("2").len(), 1);
 }
 
+#[test]
+fn a_copy_is_what_it_was_and_has_the_chores_that_are_not_finished() {
+    let first = store(History::default());
+    let owned =
+        |n: u32| json!({"metadata": {"name": "x", "ownerReferences": [{"uid": "1"}]}, "n": n});
+    let object = first
+        .commit(STORAGE, "x", Expected::Absent, Some(owned(1)))
+        .unwrap();
+    let chore = Chore::Dependent(STORAGE.to_owned(), Key::from("x"));
+    assert_eq!(first.take_chores(), [chore.clone()]);
+    let copy = first.copy();
+    first.finish_chores(std::iter::empty());
+    let finished = first.copy();
+    let expected = Expected::Version(object.version());
+    first.commit(STORAGE, "x", expected, None).unwrap();
+    write(&first, "a/y", Some(1));
+    for (copy, chores) in [(&copy, vec![chore]), (&finished, Vec::new())] {
+        let store = Store::of(copy, 7, History::default());
+        assert_eq!(
+            everything(&store, None).unwrap(),
+            [("x".to_owned(), 1007)].into()
+        );
+        assert_eq!(store.owned_by("1").len(), 1);
+        assert_eq!(store.take_chores(), chores);
+        assert_eq!(write(&store, "a/z", Some(1)), Some(1014));
+    }
+    assert_eq!(first.owned_by("1"), []);
+}
+
+#[test]
+fn an_owner_is_not_taken_for_one_whose_uid_begins_alike() {
+    let store = store(History::default());
+    for (name, uid) in [("x", "1"), ("y", "1/things"), ("z", "12")] {
+        let owned = json!({"metadata": {"name": name, "ownerReferences": [{"uid": uid}]}});
+        store
+            .commit(STORAGE, name, Expected::Absent, Some(owned))
+            .unwrap();
+    }
+    assert_eq!(store.owned_by("1"), [(STORAGE.to_owned(), Key::from("x"))]);
+    assert_eq!(store.owned_by("1/things").len(), 1);
+    assert!(store.owned_by("2").is_empty());
+}
+
 fn operations() -> impl Strategy<Value = Vec<(usize, Option<u32>)>> {
     proptest::collection::vec(
         (0_usize..6, proptest::option::weighted(0.7, 0_u32..5)),
