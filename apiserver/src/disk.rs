@@ -44,6 +44,12 @@ pub(crate) fn sync(file: &File) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Makes the content of a file durable, without its times.
+pub(crate) fn sync_data(file: &File) -> io::Result<()> {
+    trace("sync data");
+    file.sync_data()
+}
+
 /// Makes the names in a directory durable.
 pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
     trace("sync directory");

@@ -106,6 +106,11 @@ pub(crate) fn validate(request: &Request, object: &Value, old: Option<&Value>) -
     errors
 }
 
+/// Whether a stored write has effects besides the stored object.
+pub(crate) fn has_effects(info: &ResourceInfo) -> bool {
+    info.storage == definitions::STORAGE
+}
+
 /// Applies the effects of a stored write; `new` is `None` for a removal.
 pub(crate) fn after_write(
     core: &Core,

@@ -111,7 +111,9 @@ fn builder(arguments: &Arguments) -> Result<Builder, Error> {
         .event_ttl((!ttl.is_zero()).then_some(ttl))
         .history(behaviour.history());
     if let Some(directory) = &arguments.data_dir {
-        builder = builder.data_dir(directory);
+        builder = builder
+            .data_dir(directory)
+            .sync_writes(arguments.sync_writes);
     }
     if arguments.authorization_mode == AuthorizationMode::Rbac {
         builder = builder.rbac();

@@ -16,7 +16,7 @@
 //! The objects of a resource are in a [map](map) that is copied in constant time. Lists walk a copy without a lock, pages
 //! of one list walk the same copy and so agree with each other, and snapshots and templates are copies of all maps.
 //!
-//! There is one writer at a time and no waiting inside the lock.
+//! Writes are [put in order](sequencer) by their version. Nothing waits for a disk inside of the lock that readers take.
 
 mod aging;
 mod chore;
@@ -32,6 +32,7 @@ mod query;
 mod read;
 mod recent;
 mod scan;
+mod sequencer;
 mod state;
 mod table;
 #[cfg(test)]

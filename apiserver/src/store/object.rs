@@ -42,6 +42,14 @@ pub(crate) struct Object {
     message: Recent<(&'static Message, Bytes)>,
 }
 
+/// The content of a write, encoded before the write has a version.
+pub(super) struct Content {
+    api_version: Option<String>,
+    value: Value,
+    json: Vec<u8>,
+    facts: Facts,
+}
+
 /// The labels of an object.
 pub(crate) type Labels<'a> = BTreeMap<Cow<'a, str>, Cow<'a, str>>;
 
@@ -101,22 +109,68 @@ impl fmt::Debug for Key {
     }
 }
 
+// === impl Content ===
+
+impl Content {
+    /// Encodes `value`, which may have its `apiVersion` and `kind`, for the version that it will probably get.
+    pub(super) fn new(mut value: Value, version: u64) -> Self {
+        let api_version = take_type(&mut value);
+        set_version(&mut value, version);
+        let json = value.to_string().into_bytes();
+        Self {
+            api_version,
+            value,
+            facts: Facts::of(&json),
+            json,
+        }
+    }
+
+    /// The `apiVersion` that the content has the form of.
+    pub(super) fn api_version(&self) -> Option<&str> {
+        self.api_version.as_deref()
+    }
+
+    /// The object that is written at `version`.
+    pub(super) fn at(mut self, key: Key, api_version: Arc<str>, version: u64) -> Object {
+        let digits = version.to_string();
+        let place = self.facts.version_place();
+        set_version(&mut self.value, version);
+        match place.and_then(|place| self.json.get_mut(place)) {
+            Some(place) if place.len() == digits.len() => {
+                place.copy_from_slice(digits.as_bytes());
+            }
+            // One more digit, once for each power of ten.
+            _ => {
+                self.json = self.value.to_string().into_bytes();
+                self.facts = Facts::of(&self.json);
+            }
+        }
+        let weight = self.json.len() * TREE_PER_BYTE;
+        let object = Object {
+            key,
+            api_version,
+            version,
+            json: OnceLock::from(Bytes::from(self.json)),
+            facts: self.facts,
+            last: None,
+            stored: None,
+            parsed: Recent::default(),
+            message: Recent::default(),
+        };
+        object.parsed.set(Arc::new(self.value), weight);
+        object
+    }
+}
+
 // === impl Object ===
 
 impl Object {
     /// An object written at `version`; its `metadata.resourceVersion` is set to it.
-    pub(crate) fn new(mut value: Value, version: u64) -> Self {
-        let api_version = take_type(&mut value).unwrap_or_default();
-        Self::written(key_of(&value), api_version.into(), value, version)
-    }
-
-    /// The content of a write in the form of `api_version`, without `apiVersion` and `kind`.
-    pub(super) fn written(key: Key, api_version: Arc<str>, mut value: Value, version: u64) -> Self {
-        set_version(&mut value, version);
-        Self {
-            version,
-            ..Self::of(key, api_version, value)
-        }
+    pub(crate) fn new(value: Value, version: u64) -> Self {
+        let key = key_of(&value);
+        let mut content = Content::new(value, version);
+        let api_version = content.api_version.take().unwrap_or_default();
+        content.at(key, api_version.into(), version)
     }
 
     /// `stored` in the form of another `api_version`: `value`, which may have its `apiVersion` and `kind`.

@@ -4,23 +4,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 
 use super::history::History;
 use super::object::Object;
-use super::persist::{Directory, FormerVersion, PersistError};
+use super::persist::{Directory, FormerVersion, Log, PersistError};
+use super::sequencer::Queue;
 use super::state::{EVENTS, State};
 use super::table::Table;
 
-/// The objects of all resources.
-pub(crate) struct Store {
+/// The objects of all resources. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Store(pub(super) Arc<Shared>);
+
+/// What the clones of a store share.
+pub(crate) struct Shared {
+    pub(super) queue: Queue,
+    /// The log on disk, if there is one. Its lock is that of writers, and is taken before that of the state.
+    pub(super) log: Mutex<Option<Log>>,
     pub(super) state: RwLock<State>,
     pub(super) revision: watch::Sender<u64>,
     pub(super) chores: Notify,
     pub(super) history: History,
     pub(super) event_ttl: Option<Duration>,
     pub(super) step: u64,
+    /// Whether writes are synced before they are answered.
+    pub(super) synced: bool,
     /// Number of writes that the disk refused.
     pub(super) failures: AtomicU64,
 }
@@ -42,15 +52,18 @@ impl Copy {
 impl Store {
     /// An empty store. The first write takes version `start + step`.
     pub(crate) fn new(start: u64, step: u64, history: History) -> Self {
-        Self {
+        Self(Arc::new(Shared {
+            queue: Queue::default(),
+            log: Mutex::default(),
             state: RwLock::new(State::new(start)),
             revision: watch::Sender::new(start),
             chores: Notify::new(),
             history,
             event_ttl: None,
             step: step.max(1),
+            synced: false,
             failures: AtomicU64::new(0),
-        }
+        }))
     }
 
     /// A store that keeps its objects in `directory`, with the existing ones.
@@ -83,13 +96,27 @@ impl Store {
                 }
                 state.tables.insert(storage, table);
             }
-            state.log = Some(if directory.is_old() {
+            *store.log.lock() = Some(if directory.is_old() {
                 directory.migrate(state.freeze())?
             } else {
                 directory.start()?
             });
         }
         Ok(store)
+    }
+
+    /// Syncs each write before it is answered. Does nothing without a directory.
+    ///
+    /// # Errors
+    /// When the log cannot be synced.
+    pub(crate) fn with_synced_writes(mut self, synced: bool) -> Result<Self, PersistError> {
+        if let Some(shared) = Arc::get_mut(&mut self.0)
+            && let Some(log) = shared.log.get_mut()
+        {
+            shared.synced = synced;
+            log.sync_writes(synced)?;
+        }
+        Ok(self)
     }
 
     /// The objects as they are now.
@@ -112,6 +139,7 @@ impl Store {
 
     /// Adds the table of a resource; does nothing if it exists.
     pub(crate) fn create_table(&self, storage: &str) {
+        let _log = self.log.lock();
         let mut state = self.state.write();
         let revision = state.revision;
         state.retired.remove(storage);
@@ -123,12 +151,14 @@ impl Store {
 
     /// Removes a resource. Its watches see the events up to here, then end.
     pub(crate) fn drop_table(&self, storage: &str) {
+        let _log = self.log.lock();
         let mut state = self.state.write();
         self.retire(&mut state, storage);
     }
 
     /// Seals a resource that has no objects: none can be added. Returns whether it is sealed.
     pub(crate) fn seal(&self, storage: &str) -> bool {
+        let _log = self.log.lock();
         let mut state = self.state.write();
         let Some(table) = state.tables.get_mut(storage) else {
             return true;
@@ -182,7 +212,12 @@ impl Store {
     /// Writes the memory to disk, in full and synced. Does nothing without a directory.
     #[cfg(test)]
     pub(super) fn flush(&self) -> Result<(), PersistError> {
-        self.state.write().snapshot_now()
+        let mut log = self.log.lock();
+        let Some(log) = &mut *log else {
+            return Ok(());
+        };
+        log.begin_snapshot(self.state.read().freeze())?;
+        log.wait()
     }
 
     /// Whether writes are refused.
@@ -203,7 +238,20 @@ impl Store {
 
     /// Writes the memory to disk and releases the directory. Later writes are refused.
     pub(crate) fn close(&self) -> Result<(), PersistError> {
-        self.state.write().close()
+        let mut log = self.log.lock();
+        self.state.write().closed = true;
+        match log.take() {
+            Some(log) => log.close(self.state.read().freeze()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::ops::Deref for Store {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
     }
 }
 

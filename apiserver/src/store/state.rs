@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::aging::earlier;
 use super::chore::Chore;
 use super::map::Map;
-use super::object::{Key, Object, shared};
-use super::persist::{Frozen, Log, PersistError};
+use super::object::{Key, Object};
+use super::persist::Frozen;
 use super::table::Table;
 
 /// The storage of Events.
@@ -39,7 +39,6 @@ pub(super) struct State {
     pub(super) terminating: BTreeSet<String>,
     /// Resources whose definition is being deleted: a removal wakes the task.
     pub(super) ending: BTreeSet<String>,
-    pub(super) log: Option<Log>,
     /// The `apiVersion`s of stored objects: each is in memory once.
     pub(super) api_versions: BTreeSet<Arc<str>>,
     /// Whether writes fail as on a full disk.
@@ -76,7 +75,6 @@ impl State {
             waiting: HashMap::new(),
             terminating: BTreeSet::new(),
             ending: BTreeSet::new(),
-            log: None,
             api_versions: BTreeSet::new(),
             #[cfg(test)]
             broken: false,
@@ -101,21 +99,16 @@ impl State {
     }
 
     /// The shared text of an `apiVersion`.
-    pub(super) fn shared(&mut self, api_version: &str) -> Arc<str> {
-        shared(&mut self.api_versions, api_version)
+    pub(super) fn shared(&self, api_version: &str) -> Arc<str> {
+        let known = self.api_versions.get(api_version).cloned();
+        known.unwrap_or_else(|| api_version.into())
     }
 
-    /// Whether objects may be created in `namespace`: it exists, and is not being deleted. Always true in a store
-    /// without namespaces.
-    pub(super) fn takes_new_objects(&self, namespace: &str) -> bool {
-        let Some(namespaces) = self.tables.get("namespaces") else {
-            return true;
-        };
-        namespace.is_empty()
-            || namespaces
-                .objects
-                .get(namespace)
-                .is_some_and(|found| !found.is_terminating())
+    /// Shares the `apiVersion` of an object with later ones.
+    pub(super) fn learn(&mut self, object: &Object) {
+        if !self.api_versions.contains(object.api_version()) {
+            self.api_versions.insert(object.shared_api_version());
+        }
     }
 
     /// Updates the index of owners, and adds chores for the background task.
@@ -198,39 +191,6 @@ impl State {
             tables: tables
                 .map(|(storage, table)| (storage.clone(), table.objects.clone()))
                 .collect(),
-        }
-    }
-
-    /// Starts to write a snapshot while other writes continue.
-    pub(super) fn snapshot(&mut self) {
-        let frozen = self.freeze();
-        if let Some(log) = &mut self.log
-            && let Err(error) = log.begin_snapshot(frozen)
-        {
-            // The logs still hold everything; a later write retries.
-            tracing::warn!(%error, "could not write the snapshot of the store: the log keeps growing");
-        }
-    }
-
-    /// Writes a snapshot and waits for it.
-    #[cfg(test)]
-    pub(super) fn snapshot_now(&mut self) -> Result<(), PersistError> {
-        let frozen = self.freeze();
-        match &mut self.log {
-            Some(log) => {
-                log.begin_snapshot(frozen)?;
-                log.wait()
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Writes everything to disk and releases the directory.
-    pub(super) fn close(&mut self) -> Result<(), PersistError> {
-        self.closed = true;
-        match self.log.take() {
-            Some(log) => log.close(self.freeze()),
-            None => Ok(()),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Writes prune the ring of their own resource. A resource without further writes needs the background task for
 //! that; the store computes when, and wakes the task only if upkeep is due.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -25,10 +26,12 @@ const MAX_RETIRED: usize = 100;
 impl Store {
     /// Deletes Events this long after their last write; `None` keeps them.
     pub(crate) fn with_event_ttl(mut self, ttl: Option<Duration>) -> Self {
-        self.event_ttl = ttl;
-        let state = self.state.get_mut();
-        // Of a directory or a copy: no write plans their end.
-        state.upkeep_at = ttl.and_then(|ttl| Some(state.ages.oldest()? + ttl));
+        if let Some(shared) = Arc::get_mut(&mut self.0) {
+            shared.event_ttl = ttl;
+            let state = shared.state.get_mut();
+            // Of a directory or a copy: no write plans their end.
+            state.upkeep_at = ttl.and_then(|ttl| Some(state.ages.oldest()? + ttl));
+        }
         self
     }
 

@@ -1,15 +1,13 @@
 //! Writing: one object at a time, if it is still at the version that the writer has read.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use serde_json::Value;
-use tokio::time::Instant;
 
-use super::object::{Key, Object, take_type};
+use super::object::{Content, Key, Object};
 use super::objects::Store;
-use super::persist::{Log, PersistError};
-use super::table::{Change, Event, publish};
+use super::persist::PersistError;
+use super::sequencer::Write;
 
 /// The precondition of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +45,8 @@ impl Store {
     ///
     /// The `apiVersion` of `value` is the one that it has the form of; without it, the object keeps the present one.
     ///
-    /// Returns the object as stored; after a removal, the last state with the removal's version.
+    /// Returns the object as stored; after a removal, the last state with the removal's version. It is in the log then,
+    /// and with [synced writes](Store::with_synced_writes) on the disk.
     pub(crate) fn commit(
         &self,
         storage: &str,
@@ -55,99 +54,30 @@ impl Store {
         expected: Expected,
         value: Option<Value>,
     ) -> Result<Arc<Object>, CommitError> {
-        let mut guard = self.state.write();
-        let state = &mut *guard;
-        if state.closed {
-            return Err(CommitError::Closed);
+        let version = self.revision().saturating_add(self.step);
+        self.sequence(Write {
+            storage: storage.to_owned(),
+            key: Key::from(key),
+            expected,
+            content: value.map(|value| Content::new(value, version)),
+        })
+    }
+
+    /// [`Store::commit`] that leaves this thread to other tasks while the disk syncs. The write goes on when the future is
+    /// dropped.
+    pub(crate) async fn commit_unblocked(
+        &self,
+        storage: &str,
+        key: &str,
+        expected: Expected,
+        value: Option<Value>,
+    ) -> Result<Arc<Object>, CommitError> {
+        if !self.synced {
+            return self.commit(storage, key, expected, value);
         }
-        let table = state
-            .tables
-            .get_mut(storage)
-            .ok_or_else(|| CommitError::NoTable(storage.to_owned()))?;
-        let previous = table.objects.get(key).cloned();
-        if table.sealed && previous.is_none() {
-            return Err(CommitError::NoTable(storage.to_owned()));
-        }
-        let holds = match (&previous, expected) {
-            (None, Expected::Absent) => value.is_some(),
-            (Some(object), Expected::Version(version)) => object.version() == version,
-            _ => false,
-        };
-        if !holds {
-            return Err(CommitError::Raced);
-        }
-        if expected == Expected::Absent && !state.takes_new_objects(Key::from(key).namespace()) {
-            return Err(CommitError::Namespace);
-        }
-        let version = state.revision.saturating_add(self.step);
-        let key = Key::from(key);
-        let (change, object) = match (value, &previous) {
-            (Some(mut value), previous) => {
-                let change = match previous {
-                    None => Change::Added,
-                    Some(_) => Change::Modified,
-                };
-                let api_version = match (take_type(&mut value), previous) {
-                    (Some(api_version), _) => state.shared(&api_version),
-                    (None, Some(previous)) => previous.shared_api_version(),
-                    (None, None) => Arc::default(),
-                };
-                (
-                    change,
-                    Object::written(key.clone(), api_version, value, version),
-                )
-            }
-            (None, Some(previous)) => (Change::Deleted, Object::at_version(previous, version)),
-            (None, None) => return Err(CommitError::Raced),
-        };
-        let object = Arc::new(object);
-        let stays = (change != Change::Deleted).then_some(&object);
-        #[cfg(test)]
-        if state.broken {
-            self.failures.fetch_add(1, Ordering::Relaxed);
-            return Err(PersistError::injected().into());
-        }
-        if let Some(log) = &mut state.log
-            && let Err(error) = log.append(version, storage, &key, stays.map(|object| &**object))
-        {
-            self.failures.fetch_add(1, Ordering::Relaxed);
-            return Err(error.into());
-        }
-        let table = state
-            .tables
-            .get_mut(storage)
-            .ok_or_else(|| CommitError::NoTable(storage.to_owned()))?;
-        table.record(
-            Event {
-                version,
-                at: Instant::now(),
-                key: key.clone(),
-                change,
-                object: object.clone(),
-                previous: previous.clone(),
-            },
-            &self.history,
-        );
-        state.revision = version;
-        state.note(
-            storage,
-            &key,
-            previous.as_deref(),
-            stays.map(|object| &**object),
-        );
-        if state.log.as_mut().is_some_and(Log::wants_snapshot) {
-            state.snapshot();
-        }
-        let chores = self.plan_upkeep(state, storage) | !state.chores.is_empty();
-        let signal = state.tables.get(storage).map(|table| table.signal.clone());
-        drop(guard);
-        publish(&self.revision, version);
-        if let Some(signal) = signal {
-            publish(&signal, version);
-        }
-        if chores {
-            self.chores.notify_one();
-        }
-        Ok(object)
+        let (store, storage, key) = (self.clone(), storage.to_owned(), key.to_owned());
+        let commit = move || store.commit(&storage, &key, expected, value);
+        let written = tokio::task::spawn_blocking(commit).await;
+        written.unwrap_or(Err(CommitError::Closed))
     }
 }

@@ -107,6 +107,7 @@ impl Directory {
             path,
             number,
             end: if fresh { 0 } else { self.end },
+            synced: false,
             torn: false,
             reserved: self.reserved,
             lines: self.lines,

@@ -40,6 +40,15 @@ pub(super) struct Head {
     pub(super) objects: Option<usize>,
 }
 
+/// One write.
+pub(in crate::store) struct Line<'a> {
+    pub(in crate::store) version: u64,
+    pub(in crate::store) storage: &'a str,
+    pub(in crate::store) key: &'a Key,
+    /// `None` for a removal.
+    pub(in crate::store) object: Option<&'a Object>,
+}
+
 /// One write, as it is written: without the value, which follows as it is.
 #[derive(Serialize)]
 struct Written<'a> {
@@ -53,7 +62,7 @@ struct Written<'a> {
 
 /// One write, as it is read.
 #[derive(Deserialize)]
-struct Line<'a> {
+struct Read<'a> {
     version: u64,
     #[serde(borrow)]
     storage: Cow<'a, str>,
@@ -93,51 +102,48 @@ impl Head {
     }
 }
 
-/// The line of the write of `object`, or of the removal of `key`.
-pub(super) fn encode_write(
-    version: u64,
-    storage: &str,
-    key: &Key,
-    object: Option<&Object>,
-) -> io::Result<Vec<u8>> {
+/// Appends the line of a write.
+pub(super) fn encode_write(line: &Line<'_>, lines: &mut Vec<u8>) -> io::Result<()> {
+    let object = line.object;
     let written = Written {
-        version,
-        storage,
-        key: key.as_str(),
+        version: line.version,
+        storage: line.storage,
+        key: line.key.as_str(),
         api_version: object.map_or("", Object::api_version),
     };
-    let mut bytes = begin(object.map_or(0, |object| object.encoded().len()));
-    serde_json::to_writer(&mut bytes, &written)?;
+    lines.reserve(object.map_or(0, |object| object.encoded().len()) + 128);
+    let start = begin(lines);
+    serde_json::to_writer(&mut *lines, &written)?;
     if let Some(object) = object {
-        bytes.pop();
-        bytes.extend_from_slice(b",\"value\":");
-        bytes.extend_from_slice(object.encoded());
-        bytes.push(b'}');
+        lines.pop();
+        lines.extend_from_slice(b",\"value\":");
+        lines.extend_from_slice(object.encoded());
+        lines.push(b'}');
     }
-    finish(&mut bytes);
-    Ok(bytes)
+    finish(lines, start);
+    Ok(())
 }
 
 /// A line with its checksum.
 pub(super) fn encode(line: &impl Serialize) -> io::Result<Vec<u8>> {
-    let mut bytes = begin(0);
+    let mut bytes = Vec::new();
+    let start = begin(&mut bytes);
     serde_json::to_writer(&mut bytes, line)?;
-    finish(&mut bytes);
+    finish(&mut bytes, start);
     Ok(bytes)
 }
 
-/// The start of a line with a value of this length.
-fn begin(length: usize) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(length + 128);
-    bytes.extend_from_slice(b"00000000 ");
-    bytes
+/// Leaves room for a checksum; returns where the line starts.
+fn begin(lines: &mut Vec<u8>) -> usize {
+    lines.extend_from_slice(b"00000000 ");
+    lines.len() - 9
 }
 
-/// Sets the checksum of a line, and ends it.
-fn finish(bytes: &mut Vec<u8>) {
-    let sum = format!("{:08x}", crc32(&bytes[9..]));
-    bytes[..8].copy_from_slice(sum.as_bytes());
-    bytes.push(b'\n');
+/// Sets the checksum of the line that starts at `start`, and ends it.
+fn finish(lines: &mut Vec<u8>, start: usize) {
+    let sum = format!("{:08x}", crc32(&lines[start + 9..]));
+    lines[start..start + 8].copy_from_slice(sum.as_bytes());
+    lines.push(b'\n');
 }
 
 /// Applies the lines of `path` above `floor`.
@@ -227,7 +233,7 @@ fn apply(
         found.reserved = found.reserved.max(head.reserved);
         return Ok(head.objects);
     }
-    let line: Line<'_> = serde_json::from_slice(document).map_err(malformed)?;
+    let line: Read<'_> = serde_json::from_slice(document).map_err(malformed)?;
     if number == 1 {
         found.oldest = FIRST;
     }
@@ -285,15 +291,25 @@ fn document(bytes: &[u8]) -> Result<&[u8], &'static str> {
     }
 }
 
-/// CRC-32 of zlib, by a table.
+/// CRC-32 of zlib, by tables for eight bytes at once.
 fn crc32(bytes: &[u8]) -> u32 {
-    const TABLE: [u32; 256] = table();
-    let step = |sum: u32, &byte: &u8| TABLE[usize::from((sum as u8) ^ byte)] ^ (sum >> 8);
-    !bytes.iter().fold(u32::MAX, step)
+    const TABLES: [[u32; 256]; 8] = tables();
+    let mut sum = u32::MAX;
+    let (eights, rest) = bytes.as_chunks::<8>();
+    for eight in eights {
+        let [a, b, c, d, e, f, g, h] = (u64::from_le_bytes(*eight) ^ u64::from(sum)).to_le_bytes();
+        sum = [h, g, f, e, d, c, b, a]
+            .iter()
+            .zip(&TABLES)
+            .fold(0, |sum, (&byte, table)| sum ^ table[usize::from(byte)]);
+    }
+    let step = |sum: u32, &byte: &u8| TABLES[0][usize::from((sum as u8) ^ byte)] ^ (sum >> 8);
+    !rest.iter().fold(sum, step)
 }
 
-const fn table() -> [u32; 256] {
-    let mut table = [0; 256];
+/// In the n-th table, a byte with n zeroes behind it.
+const fn tables() -> [[u32; 256]; 8] {
+    let mut tables = [[0; 256]; 8];
     let mut at = 0;
     while at < 256 {
         let mut sum = at as u32;
@@ -306,10 +322,20 @@ const fn table() -> [u32; 256] {
             };
             bit += 1;
         }
-        table[at] = sum;
+        tables[0][at] = sum;
         at += 1;
     }
-    table
+    let mut zeroes = 1;
+    while zeroes < 8 {
+        let mut at = 0;
+        while at < 256 {
+            let before = tables[zeroes - 1][at];
+            tables[zeroes][at] = (before >> 8) ^ tables[0][(before & 0xff) as usize];
+            at += 1;
+        }
+        zeroes += 1;
+    }
+    tables
 }
 
 #[cfg(test)]
@@ -320,11 +346,22 @@ mod tests {
     fn the_checksum_is_that_of_zlib() {
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
         assert_eq!(crc32(b""), 0);
+        assert_eq!(
+            crc32(b"The quick brown fox jumps over the lazy dog"),
+            0x414f_a339
+        );
     }
 
     #[test]
     fn every_flipped_bit_of_a_line_is_found() {
-        let whole = encode_write(7, "things", &Key::from("a/x"), None).unwrap();
+        let line = Line {
+            version: 7,
+            storage: "things",
+            key: &Key::from("a/x"),
+            object: None,
+        };
+        let mut whole = Vec::new();
+        encode_write(&line, &mut whole).unwrap();
         assert!(apply(&whole, 2, &mut Found::default(), 0).is_ok());
         for bit in 0..whole.len() * 8 {
             let mut flipped = whole.clone();

@@ -1,9 +1,10 @@
 //! The store on disk: logs of lines and, now and then, a snapshot that replaces them.
 //!
 //! Each write appends one line to the newest log and passes it to the operating system before the write is answered;
-//! so a process killed at any moment loses no answered write. Lines are synced to the disk itself with each
+//! so a process killed at any moment loses no answered write. By default lines are synced to the disk itself with each
 //! snapshot and at shutdown only: a power failure may lose the last writes, and their versions are not used again,
-//! because versions are reserved in blocks and each block is synced before its first version is used.
+//! because versions are reserved in blocks and each block is synced before its first version is used. With synced writes
+//! a power failure loses no answered write either: each batch of writes is synced before it is answered.
 //!
 //! A snapshot stops writers only until the log so far is synced: then they continue in a new log while a thread writes
 //! the earlier objects. So no line of a later log survives a power failure that an earlier log's lines do not. The
@@ -36,6 +37,7 @@ use super::object::{Key, Object, shared};
 use crate::disk::{self, private};
 pub(super) use directory::Directory;
 use directory::DirectoryLock;
+pub(super) use format::Line;
 use format::{Head, encode, encode_write};
 use snapshot::Snapshot;
 
@@ -47,12 +49,12 @@ const RETRY_AFTER_LINES: usize = 1_000;
 const RESERVED_AHEAD: u64 = 100_000;
 
 /// The reason why the directory cannot be used.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("data directory: cannot {action} {path}: {source}")]
 pub struct PersistError {
     action: &'static str,
     path: PathBuf,
-    source: io::Error,
+    source: Arc<io::Error>,
 }
 
 /// The `apiVersion` of the objects of a storage in a format that does not have it; empty if that is not known.
@@ -100,6 +102,8 @@ pub(super) struct Log {
     number: u64,
     /// The end of its last whole line.
     end: u64,
+    /// Whether each write is synced.
+    synced: bool,
     /// A write failed and left data behind that, which could not be cut off.
     torn: bool,
     /// Versions up to this one may be used.
@@ -131,7 +135,7 @@ impl PersistError {
         move |source| Self {
             action,
             path,
-            source,
+            source: Arc::new(source),
         }
     }
 
@@ -188,30 +192,44 @@ impl Found {
 // === impl Log ===
 
 impl Log {
-    /// Appends one write.
-    pub(super) fn append(
-        &mut self,
-        version: u64,
-        storage: &str,
-        key: &Key,
-        object: Option<&Object>,
-    ) -> Result<(), PersistError> {
-        if version > self.reserved {
-            self.reserve(version)?;
+    /// Syncs each write, from now on and those before.
+    pub(super) fn sync_writes(&mut self, synced: bool) -> Result<(), PersistError> {
+        self.synced = synced;
+        if synced {
+            disk::sync(&self.file).map_err(PersistError::new("sync", &self.path))?;
+            self.sync_directory()?;
         }
-        let line = encode_write(version, storage, key, object);
-        self.put(&line.map_err(PersistError::new("encode a line of", &self.path))?)?;
-        self.lines += 1;
         Ok(())
     }
 
-    /// Reserves versions from `version` on, durably.
-    fn reserve(&mut self, version: u64) -> Result<(), PersistError> {
-        let reserved = version.saturating_add(RESERVED_AHEAD);
-        self.put_head(&Head::new(version.saturating_sub(1), reserved, None))?;
+    /// Appends writes, all or none.
+    pub(super) fn append(&mut self, writes: &[Line<'_>]) -> Result<(), PersistError> {
+        let (Some(first), Some(last)) = (writes.first(), writes.last()) else {
+            return Ok(());
+        };
+        if last.version > self.reserved {
+            self.reserve(first.version, last.version)?;
+        }
+        let mut lines = Vec::new();
+        for write in writes {
+            encode_write(write, &mut lines)
+                .map_err(PersistError::new("encode a line of", &self.path))?;
+        }
+        self.put(&lines)?;
+        self.lines += writes.len();
+        Ok(())
+    }
+
+    fn sync_directory(&self) -> Result<(), PersistError> {
+        disk::sync_directory(&self.directory).map_err(PersistError::new("sync", &self.directory))
+    }
+
+    /// Reserves versions from `first` to `last` and a block behind them, durably.
+    fn reserve(&mut self, first: u64, last: u64) -> Result<(), PersistError> {
+        let reserved = last.saturating_add(RESERVED_AHEAD);
+        self.put_head(&Head::new(first.saturating_sub(1), reserved, None))?;
         disk::sync(&self.file).map_err(PersistError::new("sync", &self.path))?;
-        disk::sync_directory(&self.directory)
-            .map_err(PersistError::new("sync", &self.directory))?;
+        self.sync_directory()?;
         self.reserved = reserved;
         Ok(())
     }
@@ -232,6 +250,13 @@ impl Log {
             // A full disk leaves half a line.
             self.torn = self.file.set_len(self.end).is_err();
             return Err(PersistError::new("append to", &self.path)(error));
+        }
+        if self.synced
+            && let Err(error) = disk::sync_data(&self.file)
+        {
+            // What is on the disk now is not known, and no answer may rely on it.
+            self.torn = self.file.set_len(self.end).is_err();
+            return Err(PersistError::new("sync", &self.path)(error));
         }
         self.end += bytes.len() as u64;
         Ok(())
@@ -274,6 +299,9 @@ impl Log {
         file.set_len(0)
             .and_then(|()| file.write_all(&head))
             .map_err(PersistError::new("begin", &path))?;
+        if self.synced {
+            self.sync_directory()?;
+        }
         self.file = file;
         (self.path, self.number, self.end) = (path, number, head.len() as u64);
         self.torn = false;

@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::format::{Head, encode, encode_write};
+use super::format::{Head, Line, encode, encode_write};
 use super::{Frozen, PersistError, logs};
 use crate::disk;
 
@@ -45,10 +45,18 @@ impl Snapshot {
         let frozen = &self.frozen;
         let head = Head::new(frozen.revision, self.reserved, Some(frozen.objects()));
         writer.write_all(&encode(&head)?)?;
+        let mut lines = Vec::new();
         for (storage, objects) in &frozen.tables {
             for (key, object) in objects.iter() {
-                let line = encode_write(object.version(), storage, key, Some(object))?;
-                writer.write_all(&line)?;
+                let line = Line {
+                    version: object.version(),
+                    storage,
+                    key,
+                    object: Some(object),
+                };
+                lines.clear();
+                encode_write(&line, &mut lines)?;
+                writer.write_all(&lines)?;
             }
         }
         let file = writer

@@ -162,7 +162,7 @@ fn writes_go_on_in_a_new_log_while_a_snapshot_is_written() {
     let directory = Directory::new();
     let store = open(&directory).unwrap();
     let first = write(&store, "a/x", Some(1));
-    store.state.write().snapshot();
+    store.begin_snapshot(&mut store.log.lock());
     let second = write(&store, "a/y", Some(2));
     drop(store);
     // Whether the snapshot was finished or not: all is there.
@@ -179,7 +179,7 @@ fn a_log_is_durable_before_lines_go_to_the_next_one() {
     let store = open(&directory).unwrap();
     write(&store, "a/x", Some(1));
     steps();
-    store.state.write().snapshot();
+    store.begin_snapshot(&mut store.log.lock());
     // By the thread that writes, not by the one of the snapshot.
     assert_eq!(steps(), ["sync file"]);
 }
@@ -200,7 +200,7 @@ fn a_snapshot_that_failed_is_tried_again_some_lines_later() {
         // A block of versions takes both.
         let tries = count("sync file") - count("sync directory");
         assert_eq!(tries, 1, "{in_the_way}: not with each write");
-        let _ = store.state.write().log.as_mut().unwrap().wait();
+        let _ = store.log.lock().as_mut().unwrap().wait();
         std::fs::remove_dir(&obstacle).unwrap();
         for n in 0..1_100 {
             write(&store, "a/x", Some(n)).unwrap();
@@ -221,7 +221,7 @@ fn reads_and_writes_go_on_while_the_disk_takes_a_snapshot() {
     assert!(made.unwrap().success());
     let store = open(&directory).unwrap();
     write(&store, "a/before", Some(1));
-    store.state.write().snapshot();
+    store.begin_snapshot(&mut store.log.lock());
     write(&store, "a/after", Some(2));
     let state = everything(&store, None).unwrap();
     assert_eq!(state.len(), 2);
@@ -262,7 +262,7 @@ fn a_directory_is_free_when_its_store_has_closed_though_its_lock_is_shared() {
     let directory = Directory::new();
     let store = open(&directory).unwrap();
     // As a child process has it between its start and its program.
-    let shared = store.state.read().log.as_ref().unwrap().share_lock();
+    let shared = store.log.lock().as_ref().unwrap().share_lock();
     assert!(open(&directory).is_err());
     store.close().unwrap();
     open(&directory).unwrap();
@@ -366,7 +366,7 @@ fn a_write_that_a_full_disk_refuses_leaves_nothing_behind() {
     let log = newest_log(&directory);
     let length = || std::fs::metadata(&log).unwrap().len();
     let before = length();
-    store.state.write().log.as_mut().unwrap().fill(true);
+    store.log.lock().as_mut().unwrap().fill(true);
     for _ in 0..2 {
         let refused = store.commit(STORAGE, "a/y", Expected::Absent, Some(thing("a/y", 1)));
         assert!(
@@ -375,7 +375,7 @@ fn a_write_that_a_full_disk_refuses_leaves_nothing_behind() {
         );
     }
     assert_eq!(store.failures(), 2);
-    store.state.write().log.as_mut().unwrap().fill(false);
+    store.log.lock().as_mut().unwrap().fill(false);
     assert_eq!(length(), before);
     let second = write(&store, "a/y", Some(1));
     assert_eq!(second, first.map(|version| version + 7));

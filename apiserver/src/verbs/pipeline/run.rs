@@ -214,7 +214,7 @@ async fn attempt(
         draft.new = Some(conversion::to_stored(core.network(), info, live, &from, new).await?);
     }
     let change = verb.settle(request, &mut draft);
-    let committed = commit(core, request, &draft, change);
+    let committed = commit(core, request, &draft, change, claim.is_none()).await;
     drop(claim);
     match committed {
         Ok(done) => {
@@ -234,11 +234,15 @@ async fn attempt(
 }
 
 /// Stores or removes the object if it is still as it was loaded; a dry run only checks that.
-fn commit(
+///
+/// A request may be dropped while the disk syncs. What has effects outside of the store, or a claim (`is_alone` is false), is
+/// written without an end in between.
+async fn commit(
     core: &Core,
     request: &Request,
     draft: &Draft,
     change: Commit,
+    is_alone: bool,
 ) -> Result<Done, CommitError> {
     let info = &request.info;
     let live = draft.live.as_ref();
@@ -260,9 +264,13 @@ fn commit(
     }
     let removes = value.is_none();
     let storage = &info.storage;
-    let stored = core
-        .store
-        .commit(storage, key.as_str(), draft.expected(), value)?;
+    let (store, expected) = (&core.store, draft.expected());
+    let stored = if is_alone && !rules::has_effects(info) {
+        let commit = store.commit_unblocked(storage, key.as_str(), expected, value);
+        commit.await?
+    } else {
+        store.commit(storage, key.as_str(), expected, value)?
+    };
     rules::after_write(
         core,
         info,

@@ -1,0 +1,130 @@
+//! The order of writes that come together.
+
+use super::disk::Directory;
+use super::*;
+use crate::store::object::Content;
+use crate::store::sequencer::Write;
+
+fn write_of(storage: &str, key: &str, expected: Expected, value: Option<Value>) -> Write {
+    Write {
+        storage: storage.to_owned(),
+        key: Key::from(key),
+        expected,
+        content: value.map(|value| Content::new(value, 0)),
+    }
+}
+
+fn open(directory: &Directory) -> Store {
+    let unknown = |_: &str, _: &Found| String::new();
+    let store = Store::open(&directory.0, 1000, 7, History::default(), &unknown).unwrap();
+    store.create_table(STORAGE);
+    store.create_table("namespaces");
+    store
+}
+
+fn batch() -> Vec<Write> {
+    let namespace = |name: &str| json!({"metadata": {"name": name}});
+    let absent = Expected::Absent;
+    vec![
+        write_of("namespaces", "a", absent, Some(namespace("a"))),
+        write_of(STORAGE, "a/x", absent, Some(thing("a/x", 1))),
+        write_of(STORAGE, "a/x", absent, Some(thing("a/x", 2))),
+        write_of(
+            STORAGE,
+            "a/x",
+            Expected::Version(1014),
+            Some(thing("a/x", 3)),
+        ),
+        write_of("namespaces", "a", Expected::Version(1007), None),
+        write_of(STORAGE, "a/y", absent, Some(thing("a/y", 1))),
+        write_of(STORAGE, "a/x", Expected::Version(1021), None),
+        write_of("nothing", "a/x", absent, Some(thing("a/x", 1))),
+        write_of(STORAGE, "z", absent, Some(thing("z", 1))),
+    ]
+}
+
+#[test]
+fn a_write_finds_what_those_before_it_in_its_batch_leave() {
+    let directory = Directory::new();
+    let store = open(&directory);
+    let results = store.write_all(&mut store.log.lock(), batch());
+    let results: Vec<_> = results
+        .into_iter()
+        .map(|result| result.map(|object| object.version()))
+        .map(|result| result.map_err(|error| error.to_string()))
+        .collect();
+    let raced = || Err(CommitError::Raced.to_string());
+    let expected = [
+        Ok(1007),
+        Ok(1014),
+        raced(),
+        Ok(1021),
+        Ok(1028),
+        Err(CommitError::Namespace.to_string()),
+        Ok(1035),
+        Err(CommitError::NoTable("nothing".to_owned()).to_string()),
+        Ok(1042),
+    ];
+    assert_eq!(results, expected);
+    let (events, seen) = store.events_after(STORAGE, 1000, 9).unwrap();
+    let versions: Vec<u64> = events.iter().map(|event| event.version).collect();
+    assert_eq!((versions, seen), (vec![1014, 1021, 1035, 1042], 1042));
+    let state = everything(&store, None).unwrap();
+    drop(store);
+    assert_eq!(everything(&open(&directory), None).unwrap(), state);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_batch_that_the_disk_refuses_changes_nothing() {
+    let directory = Directory::new();
+    let store = open(&directory);
+    write(&store, "before", Some(1));
+    let before = everything(&store, None).unwrap();
+    let mut log = store.log.lock();
+    log.as_mut().unwrap().fill(true);
+    let results = store.write_all(&mut log, batch());
+    // Those that break a rule have that answer.
+    let refused = results
+        .iter()
+        .filter(|result| matches!(result, Err(CommitError::Persist(_))));
+    assert!(refused.count() >= 3 && results.iter().all(Result::is_err));
+    log.as_mut().unwrap().fill(false);
+    drop(log);
+    assert_eq!(store.revision(), 1007);
+    assert_eq!(everything(&store, None).unwrap(), before);
+    assert_eq!(write(&store, "after", Some(1)), Some(1014));
+    let state = everything(&store, None).unwrap();
+    drop(store);
+    assert_eq!(everything(&open(&directory), None).unwrap(), state);
+}
+
+#[test]
+fn the_log_has_the_order_of_the_versions_of_many_writers() {
+    let directory = Directory::new();
+    let store = open(&directory);
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let store = &store;
+            scope.spawn(move || {
+                for n in 0..300 {
+                    let key = format!("t{thread}-{}", n % 7);
+                    let version = write(store, &key, (n % 5 != 4).then_some(n));
+                    // Its own write is there, for readers and for a watch.
+                    assert!(version.is_none_or(|version| store.revision() >= version));
+                }
+            });
+        }
+    });
+    let log = std::fs::read_to_string(directory.0.join("log.1.jsonl")).unwrap();
+    let versions = log.lines().filter_map(|line| {
+        let rest = line.split_once("\"version\":")?.1;
+        rest.split(',').next()?.parse::<u64>().ok()
+    });
+    let versions: Vec<u64> = versions.collect();
+    assert!(versions.windows(2).all(|two| two[0] + 7 == two[1]));
+    assert_eq!(versions.last(), Some(&store.revision()));
+    let state = everything(&store, None).unwrap();
+    drop(store);
+    assert_eq!(everything(&open(&directory), None).unwrap(), state);
+}
