@@ -162,7 +162,7 @@ async fn a_removal_that_comes_late_leaves_the_definition_that_was_created_again(
     let first = store(core, definitions::STORAGE, "", foos("first", "c"));
     definitions::after_write(core, &info, None, Some(&first));
     let current = core.store.get(definitions::STORAGE, FOOS).unwrap();
-    let watch = core.store.follow(FOOS).unwrap();
+    let watch = core.store.follow(FOOS, "").unwrap();
     let expected = Expected::Version(current.version());
     core.store
         .commit(definitions::STORAGE, FOOS, expected, None)

@@ -6,7 +6,8 @@
 //! Objects are immutable and shared; a write replaces one. Each resource keeps a ring of its latest
 //! events, and the ring serves three readers:
 //!
-//! * a watch reads it by a cursor, so no event can be lost between the store and a socket;
+//! * a watch reads it by a cursor, so no event can be lost between the store and a socket, and wakes for the events of its
+//!   [namespace or object](scopes) alone;
 //! * a read at an exact version undoes the events since;
 //! * a watch that resumes detects whether an event it needs is gone.
 //!
@@ -32,6 +33,7 @@ mod query;
 mod read;
 mod recent;
 mod scan;
+mod scopes;
 mod sequencer;
 mod state;
 mod table;

@@ -14,7 +14,7 @@ use reeve_wire::Message;
 use serde_json::Value;
 
 use super::facts::Facts;
-use super::recent::Recent;
+use super::recent::{Forms, Recent};
 use super::scan;
 
 /// `namespace/name`, or `name` of a cluster-scoped object. Ordered bytewise, as etcd orders keys.
@@ -40,6 +40,7 @@ pub(crate) struct Object {
     parsed: Recent<Value>,
     /// The content as this message.
     message: Recent<(&'static Message, Bytes)>,
+    forms: Forms,
 }
 
 /// The content of a write, encoded before the write has a version.
@@ -156,6 +157,7 @@ impl Content {
             stored: None,
             parsed: Recent::default(),
             message: Recent::default(),
+            forms: Forms::default(),
         };
         object.parsed.set(Arc::new(self.value), weight);
         object
@@ -211,6 +213,7 @@ impl Object {
             stored: None,
             parsed: Recent::default(),
             message: Recent::default(),
+            forms: Forms::default(),
         }
     }
 
@@ -226,7 +229,26 @@ impl Object {
             stored: None,
             parsed: Recent::default(),
             message: Recent::default(),
+            forms: Forms::default(),
         }
+    }
+
+    /// A form of the object that its readers share for a while, under a key of their own type.
+    pub(crate) fn form<K, V>(&self, key: &K) -> Option<V>
+    where
+        K: PartialEq + Send + Sync + 'static,
+        V: Clone + Send + Sync + 'static,
+    {
+        self.forms.get(key)
+    }
+
+    /// Shares a form of about `weight` bytes.
+    pub(crate) fn share<K, V>(&self, key: K, form: V, weight: usize)
+    where
+        K: PartialEq + Send + Sync + 'static,
+        V: Clone + Send + Sync + 'static,
+    {
+        self.forms.add(key, form, weight);
     }
 
     /// The content, without `apiVersion` and `kind`. It is parsed if no reader needed it lately.

@@ -97,13 +97,12 @@ impl Store {
         Ok((version, table.at(version)?))
     }
 
-    /// Follows a resource: the receiver changes with each of its events, and fails when the resource is removed.
-    pub(crate) fn follow(&self, storage: &str) -> Option<watch::Receiver<u64>> {
-        let state = self.state.read();
-        state
-            .tables
-            .get(storage)
-            .map(|table| table.signal.subscribe())
+    /// Follows the events of a resource in a scope: all (empty), those of a namespace (`namespace/`), or of one key. The
+    /// receiver changes with each of them, and fails when the resource is removed.
+    pub(crate) fn follow(&self, storage: &str, scope: &str) -> Option<watch::Receiver<u64>> {
+        let mut state = self.state.write();
+        let table = state.tables.get_mut(storage)?;
+        Some(table.follow(scope))
     }
 
     /// Whether a watch can start after `version`.
@@ -114,20 +113,33 @@ impl Store {
     }
 
     /// At most `limit` events after `cursor`, with the version up to which they are complete.
+    #[cfg(test)]
     pub(crate) fn events_after(
         &self,
         storage: &str,
         cursor: u64,
         limit: usize,
     ) -> Result<(Vec<Event>, u64), HistoryError> {
+        self.events_in(storage, "", cursor, limit)
+    }
+
+    /// At most `limit` events after `cursor` of a scope that is [followed](Store::follow), with the version up to which they
+    /// are complete.
+    pub(crate) fn events_in(
+        &self,
+        storage: &str,
+        scope: &str,
+        cursor: u64,
+        limit: usize,
+    ) -> Result<(Vec<Event>, u64), HistoryError> {
         let state = self.state.read();
         let Some(table) = state.tables.get(storage) else {
             let (_, last) = state.retired.get(storage).ok_or(HistoryError::NoTable)?;
-            let events = last.events_after(cursor, limit)?;
+            let events = last.events_after(scope, cursor, limit)?;
             let seen = events.last().ok_or(HistoryError::NoTable)?.version;
             return Ok((events, seen));
         };
-        let events = table.events_after(cursor, limit)?;
+        let events = table.events_after(scope, cursor, limit)?;
         let whole = events.len() < limit;
         let seen = match events.last() {
             Some(last) if !whole => last.version,

@@ -15,6 +15,13 @@ const KEPT_BYTES: usize = 16 * 1024 * 1024;
 /// A form that is made on demand.
 pub(super) struct Recent<T>(Mutex<Weak<T>>);
 
+/// Forms that others make of an object, each under a key of a type of its own.
+#[derive(Default)]
+pub(super) struct Forms(Recent<Mutex<Vec<Arc<dyn Any + Send + Sync>>>>);
+
+/// Maximum number of forms of one object.
+const MAX_FORMS: usize = 32;
+
 /// Forms in the order in which they were made.
 struct Kept {
     forms: VecDeque<(Arc<dyn Any + Send + Sync>, usize)>,
@@ -44,6 +51,43 @@ impl<T: Send + Sync + 'static> Recent<T> {
     pub(super) fn set(&self, form: Arc<T>, weight: usize) {
         *self.0.lock() = Arc::downgrade(&form);
         keep(form, weight);
+    }
+}
+
+// === impl Forms ===
+
+impl Forms {
+    /// The form under `key`, if it is in memory.
+    pub(super) fn get<K, V>(&self, key: &K) -> Option<V>
+    where
+        K: PartialEq + Send + Sync + 'static,
+        V: Clone + Send + Sync + 'static,
+    {
+        let forms = self.0.get()?;
+        let forms = forms.lock();
+        let mut typed = forms
+            .iter()
+            .filter_map(|form| form.downcast_ref::<(K, V)>());
+        typed
+            .find(|(of, _)| of == key)
+            .map(|(_, form)| form.clone())
+    }
+
+    /// Adds a form of about `weight` bytes.
+    pub(super) fn add<K, V>(&self, key: K, form: V, weight: usize)
+    where
+        K: PartialEq + Send + Sync + 'static,
+        V: Clone + Send + Sync + 'static,
+    {
+        let forms = self.0.get().unwrap_or_default();
+        {
+            let mut forms = forms.lock();
+            if forms.len() >= MAX_FORMS {
+                forms.remove(0);
+            }
+            forms.push(Arc::new((key, form)));
+        }
+        self.0.set(forms, weight);
     }
 }
 

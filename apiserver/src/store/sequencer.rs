@@ -179,8 +179,8 @@ impl Store {
                     object: write.object.clone(),
                     previous: write.previous.clone(),
                 };
-                table.record(event, &self.history);
-                signals.push((table.signal.clone(), revision));
+                let raised = table.record(event, &self.history);
+                signals.extend(raised.map(|signal| (signal, revision)));
                 state.revision = revision;
                 state.learn(&write.object);
                 let (storage, previous) = (&write.storage, write.previous.as_deref());

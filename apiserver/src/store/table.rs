@@ -13,6 +13,7 @@ use super::history::History;
 use super::map::Map;
 use super::object::{Key, Object};
 use super::query::{HistoryError, Page, Query};
+use super::scopes::Scopes;
 
 /// The effect of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +74,7 @@ pub(super) struct Table {
     /// Whether no object can be added any more.
     pub(super) sealed: bool,
     pub(super) signal: watch::Sender<u64>,
+    scopes: Scopes,
 }
 
 // === impl Event ===
@@ -100,6 +102,7 @@ impl Table {
             compacted: revision,
             sealed: false,
             signal: watch::Sender::new(revision),
+            scopes: Scopes::default(),
         }
     }
 
@@ -112,8 +115,12 @@ impl Table {
         }
     }
 
-    /// Applies `event` and appends it to the ring.
-    pub(super) fn record(&mut self, event: Event, history: &History) {
+    /// Applies `event` and appends it to the ring; returns the signals to raise to its version.
+    pub(super) fn record(
+        &mut self,
+        event: Event,
+        history: &History,
+    ) -> impl Iterator<Item = watch::Sender<u64>> + use<> {
         if event.change == Change::Deleted {
             self.objects.remove(event.key.as_str());
         } else {
@@ -121,8 +128,23 @@ impl Table {
         }
         let now = event.at;
         self.held += event.weight();
+        let signals = self.scopes.record(&event);
         self.events.push_back(event);
         self.prune(now, history);
+        std::iter::once(self.signal.clone()).chain(signals)
+    }
+
+    /// Follows the events of a scope: everything (empty), `namespace/`, or one key.
+    pub(super) fn follow(&mut self, scope: &str) -> watch::Receiver<u64> {
+        if scope.is_empty() {
+            return self.signal.subscribe();
+        }
+        self.scopes.follow(scope, self.events.iter(), self.dropped)
+    }
+
+    #[cfg(test)]
+    pub(super) fn scopes(&self) -> usize {
+        self.scopes.len()
     }
 
     /// Drops events beyond the limits of number, size and age at `now`.
@@ -156,6 +178,7 @@ impl Table {
 
     /// Wakes all watches for the last time.
     pub(super) fn end(&self, version: u64) {
+        self.scopes.end(version);
         self.signal
             .send_modify(|published| *published = version.max(*published));
     }
@@ -184,6 +207,7 @@ impl Table {
         {
             self.dropped = first.version;
             self.held = self.held.saturating_sub(first.weight());
+            self.scopes.forget(first);
             self.events.pop_front();
         }
         self.oldest = self.oldest.max(version);
@@ -195,12 +219,23 @@ impl Table {
         not_before(version, self.oldest)
     }
 
-    /// At most `limit` events after `cursor`.
+    /// At most `limit` events of a scope after `cursor`.
     pub(super) fn events_after(
         &self,
+        scope: &str,
         cursor: u64,
         limit: usize,
     ) -> Result<Vec<Event>, HistoryError> {
+        if let Some(scope) = self.scopes.get(scope) {
+            not_before(cursor, scope.dropped)?;
+            let event = |version: u64| {
+                let at = self
+                    .events
+                    .binary_search_by_key(&version, |event| event.version);
+                self.events.get(at.ok()?).cloned()
+            };
+            return Ok(scope.after(cursor).filter_map(event).take(limit).collect());
+        }
         not_before(cursor, self.dropped)?;
         let start = self.events.partition_point(|event| event.version <= cursor);
         Ok(self.events.range(start..).take(limit).cloned().collect())

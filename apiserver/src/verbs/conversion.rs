@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use tokio::sync::OnceCell;
 
 use super::present::whole;
 use crate::meta;
@@ -46,6 +47,66 @@ pub(crate) async fn shown(
         **object = Arc::new(Object::converted(object, &version, value));
     }
     Ok(objects)
+}
+
+/// [`shown`] for objects of events, which many watches read: each object is converted once to a version.
+///
+/// # Errors
+/// As of [`shown`].
+pub(crate) async fn shown_once(
+    network: Network<'_>,
+    info: &Arc<ResourceInfo>,
+    mut objects: Vec<Arc<Object>>,
+) -> Result<Vec<Arc<Object>>, Status> {
+    if let [object] = &mut objects[..] {
+        if differs(info, object) {
+            let cell = cell(info, object);
+            let convert = || shown_one(network, info, object.clone());
+            let shown = cell.get_or_try_init(convert).await?.clone();
+            *object = shown;
+        }
+        return Ok(objects);
+    }
+    // A watch that is behind gets many at once, in one call.
+    let (mut left, mut cells) = (Vec::new(), Vec::new());
+    for object in objects.iter_mut().filter(|object| differs(info, object)) {
+        let cell = cell(info, object);
+        match cell.get() {
+            Some(shown) => *object = shown.clone(),
+            None => {
+                left.push(object.clone());
+                cells.push((object, cell));
+            }
+        }
+    }
+    for (shown, (object, cell)) in shown(network, info, left).await?.into_iter().zip(cells) {
+        let _ = cell.set(shown.clone());
+        *object = shown;
+    }
+    Ok(objects)
+}
+
+/// An object in the version of one served resource.
+type Converted = Arc<OnceCell<Arc<Object>>>;
+
+/// The place of `object` in the version of `info`.
+fn cell(info: &Arc<ResourceInfo>, object: &Object) -> Converted {
+    #[derive(Clone)]
+    struct Version(Arc<ResourceInfo>);
+
+    impl PartialEq for Version {
+        fn eq(&self, other: &Self) -> bool {
+            Arc::ptr_eq(&self.0, &other.0)
+        }
+    }
+
+    let version = Version(info.clone());
+    if let Some(cell) = object.form::<Version, Converted>(&version) {
+        return cell;
+    }
+    let cell = Converted::default();
+    object.share(version, cell.clone(), object.weight());
+    cell
 }
 
 /// [`shown`] for one object.

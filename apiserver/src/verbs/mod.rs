@@ -6,6 +6,7 @@ pub(crate) mod continuation;
 pub(crate) mod conversion;
 pub(crate) mod create;
 pub(crate) mod delete;
+mod frames;
 pub(crate) mod list;
 pub(crate) mod metadata;
 pub(crate) mod patch;

@@ -10,7 +10,8 @@ use bytes::{Bytes, BytesMut};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::http::media::Shape;
+use super::frames::Form;
+use crate::http::media::{Encoding, Shape};
 use crate::resource::{Conversion, ResourceInfo};
 use crate::store::Object;
 use crate::table::{self, IncludeObject, Rows};
@@ -66,8 +67,26 @@ impl Presenter {
         }
     }
 
-    pub(crate) fn info(&self) -> &ResourceInfo {
+    pub(crate) fn shared_info(&self) -> &Arc<ResourceInfo> {
         &self.info
+    }
+
+    /// Sets the time of the ages in Tables.
+    pub(crate) fn set_time(&mut self, now: Timestamp) {
+        self.now = now;
+    }
+
+    /// The form of a frame of this presenter, before its event is known.
+    pub(super) fn form(&self) -> Form {
+        Form {
+            kind: "",
+            info: self.info.clone(),
+            encoding: Encoding::Json,
+            shape: self.shape,
+            include_object: self.include_object,
+            columns: false,
+            second: 0,
+        }
     }
 
     fn write_whole(&self, object: &Object, typed: bool, out: &mut BytesMut) {

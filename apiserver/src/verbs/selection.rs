@@ -56,6 +56,11 @@ impl Selection {
         })
     }
 
+    /// The name that all selected objects have, if there is one.
+    pub(crate) fn required_name(&self) -> Option<&str> {
+        self.fields.required_value("metadata.name")
+    }
+
     /// Every object matches.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()

@@ -2,21 +2,22 @@
 //!
 //! Nothing is queued for a watcher: its stream reads the ring when the socket has room, so no
 //! event can be dropped on the way, and memory does not grow with slow readers. One that is so slow
-//! that the ring no longer holds its place is closed, and resumes (or gets 410).
+//! that the ring no longer holds its place is closed, and resumes (or gets 410). It wakes for the events of its namespace
+//! or object alone.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::Stream;
-use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::conversion;
+use super::frames::{self, Form, Frames};
 use super::list::options_invalid;
-use super::present::{Presenter, document_frame};
+use super::present::Presenter;
 use super::read::{resource_version, wait_for};
 use super::selection::Selection;
 use crate::core::Core;
@@ -41,7 +42,8 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 pub(crate) struct Watch {
     core: Arc<Core>,
     storage: String,
-    prefix: String,
+    /// All objects (empty), those of a namespace (`namespace/`), or one.
+    scope: String,
     selection: Selection,
     presenter: Presenter,
     encoding: Encoding,
@@ -59,6 +61,8 @@ pub(crate) struct Watch {
     error: Option<Status>,
     started: bool,
     columns_said: bool,
+    /// There may be further events that were not read yet.
+    more: bool,
     ended: bool,
 }
 
@@ -79,6 +83,7 @@ pub(crate) async fn watch(core: &Arc<Core>, request: &Request) -> Result<Watch, 
     let selection = Selection::of(&request.info, query, &request.name)?;
     let storage = request.info.storage.clone();
     let prefix = request.prefix();
+    let scope = scope(request, &selection);
     let bookmarks = query.flag("allowWatchBookmarks");
     let version = resource_version(query.get("resourceVersion"))
         .map_err(|status| Status::internal_text(status.message.clone()))?;
@@ -89,7 +94,7 @@ pub(crate) async fn watch(core: &Arc<Core>, request: &Request) -> Result<Watch, 
     }
     let follow = core
         .store
-        .follow(&storage)
+        .follow(&storage, &scope)
         .ok_or_else(Status::no_such_resource)?;
     let start = match (send_initial, version) {
         (Some(true), _) | (None, None | Some(0)) => {
@@ -132,7 +137,7 @@ pub(crate) async fn watch(core: &Arc<Core>, request: &Request) -> Result<Watch, 
     let mut watch = Watch {
         core: core.clone(),
         storage,
-        prefix,
+        scope,
         selection,
         presenter: Presenter::new(
             &request.info,
@@ -152,10 +157,20 @@ pub(crate) async fn watch(core: &Arc<Core>, request: &Request) -> Result<Watch, 
         error,
         started: false,
         columns_said: false,
+        more: false,
         ended: false,
     };
     watch.plan_bookmark(now);
     Ok(watch)
+}
+
+/// The narrowest scope that holds all events of a watch.
+fn scope(request: &Request, selection: &Selection) -> String {
+    let prefix = request.prefix();
+    match selection.required_name() {
+        Some(name) if !prefix.is_empty() || !request.info.namespaced => format!("{prefix}{name}"),
+        _ => prefix,
+    }
 }
 
 /// The rules for the options of a watch. (apimachinery: `validateWatchOptions`.)
@@ -235,6 +250,10 @@ impl Watch {
             if self.ended {
                 return None;
             }
+            if self.more {
+                tokio::task::yield_now().await;
+                continue;
+            }
             let wake = self.next_bookmark.min(self.deadline);
             tokio::select! {
                 biased;
@@ -249,14 +268,14 @@ impl Watch {
 
     /// The frames that can be sent now; ends the watch when its time is over.
     async fn ready(&mut self) -> Bytes {
-        let mut out = BytesMut::new();
+        let mut out = Frames::default();
         if self.closing.has_changed().unwrap_or(true) {
             self.ended = true;
-            return out.freeze();
+            return out.finish();
         }
         if let Some(status) = self.error.take() {
             self.fail(&status, &mut out);
-            return out.freeze();
+            return out.finish();
         }
         while self.initial.len() > 0 && out.is_empty() && !self.ended {
             let initial = self.initial.by_ref().take(BATCH).collect();
@@ -266,46 +285,46 @@ impl Watch {
                         .into_iter()
                         .filter(|object| self.selection.matches(object));
                     let frames = matching.map(|object| ("ADDED", object)).collect();
-                    self.deliver(frames, &mut out).await;
+                    self.deliver(frames, false, &mut out).await;
                 }
                 Err(status) => self.fail(&status, &mut out),
             }
         }
         if !out.is_empty() {
-            return out.freeze();
+            return out.finish();
         }
         if let Some(version) = self.end_of_initial.take() {
             self.bookmark(version, Some(INITIAL_EVENTS_END), &mut out);
             self.started = true;
-            return out.freeze();
+            return out.finish();
         }
         let now = Instant::now();
         if now >= self.deadline {
             self.ended = true;
-            return out.freeze();
+            return out.finish();
         }
         match self
             .core
             .store
-            .events_after(&self.storage, self.cursor, BATCH)
+            .events_in(&self.storage, &self.scope, self.cursor, BATCH)
         {
             Ok((events, seen)) => {
                 self.cursor = seen;
-                let count = events.len();
+                self.more = events.len() == BATCH;
                 let events = match self.in_version(events).await {
                     Ok(events) => events,
                     Err(status) => {
                         self.fail(&status, &mut out);
-                        return out.freeze();
+                        return out.finish();
                     }
                 };
                 let frames = events.into_iter().filter_map(|event| self.of_event(event));
                 let frames: Vec<_> = frames.collect();
-                if count == BATCH && frames.is_empty() {
-                    // None of these was for this watch, and there may be more.
-                    return Box::pin(self.ready()).await;
+                if self.more && frames.is_empty() {
+                    // None of these was for this watch.
+                    return out.finish();
                 }
-                self.deliver(frames, &mut out).await;
+                self.deliver(frames, true, &mut out).await;
             }
             Err(HistoryError::TooOld { asked, oldest }) => {
                 if !self.started {
@@ -322,7 +341,7 @@ impl Watch {
             }
             self.plan_bookmark(now);
         }
-        out.freeze()
+        out.finish()
     }
 
     /// A bookmark is sent each minute, and one shortly before the end.
@@ -344,9 +363,6 @@ impl Watch {
 
     /// The frame of an event for this watch, if it has one: objects enter and leave a selection.
     fn of_event(&self, event: Event) -> Option<(&'static str, Arc<Object>)> {
-        if !event.key.as_str().starts_with(&self.prefix) {
-            return None;
-        }
         let before = event
             .previous
             .filter(|previous| self.selection.matches(previous));
@@ -357,10 +373,7 @@ impl Watch {
             (Some(_), true) => Some(("MODIFIED", event.object)),
             (Some(_), false) if event.change == Change::Deleted => Some(("DELETED", event.object)),
             // It left the selection: the last visible state, at the version of leaving.
-            (Some(previous), false) => {
-                let left = Object::at_version(&previous, event.version);
-                Some(("DELETED", Arc::new(left)))
-            }
+            (Some(previous), false) => Some(("DELETED", frames::left(&previous, &event.object))),
         }
     }
 
@@ -369,12 +382,12 @@ impl Watch {
         if !self.selection.is_of_version() {
             return Ok(events);
         }
-        events.retain(|event| event.key.as_str().starts_with(&self.prefix));
         let objects = events.iter().flat_map(|event| {
             let previous = event.previous.iter().cloned();
             std::iter::once(event.object.clone()).chain(previous)
         });
-        let mut objects = self.selectable(objects.collect()).await?.into_iter();
+        let objects = self.shown(objects.collect(), true).await?;
+        let mut objects = objects.into_iter();
         for event in &mut events {
             for object in std::iter::once(&mut event.object).chain(&mut event.previous) {
                 if let Some(shown) = objects.next() {
@@ -388,82 +401,81 @@ impl Watch {
     /// Objects in the version of the request, if the selection of this watch depends on that.
     async fn selectable(&self, objects: Vec<Arc<Object>>) -> Result<Vec<Arc<Object>>, Status> {
         if self.selection.is_of_version() {
-            return self.shown(objects).await;
+            return self.shown(objects, false).await;
         }
         Ok(objects)
     }
 
-    /// Objects in the version of the request.
-    async fn shown(&self, objects: Vec<Arc<Object>>) -> Result<Vec<Arc<Object>>, Status> {
-        conversion::shown(self.core.network(), self.presenter.info(), objects).await
+    /// Objects in the version of the request; those of events are converted once for all watches.
+    async fn shown(
+        &self,
+        objects: Vec<Arc<Object>>,
+        of_events: bool,
+    ) -> Result<Vec<Arc<Object>>, Status> {
+        let (network, info) = (self.core.network(), self.presenter.shared_info());
+        match of_events {
+            true => conversion::shown_once(network, info, objects).await,
+            false => conversion::shown(network, info, objects).await,
+        }
     }
 
     /// Writes frames of [selectable](Self::selectable) objects, in the version of the request.
-    async fn deliver(&mut self, frames: Vec<(&'static str, Arc<Object>)>, out: &mut BytesMut) {
+    async fn deliver(
+        &mut self,
+        frames: Vec<(&'static str, Arc<Object>)>,
+        of_events: bool,
+        out: &mut Frames,
+    ) {
         let (kinds, objects): (Vec<_>, Vec<_>) = frames.into_iter().unzip();
         let objects = match self.selection.is_of_version() {
             true => Ok(objects),
-            false => self.shown(objects).await,
+            false => self.shown(objects, of_events).await,
         };
         let objects = match objects {
             Ok(objects) => objects,
             Err(status) => return self.fail(&status, out),
         };
+        let now = self.core.clock.now();
+        if of_events {
+            // The ages in the row of an event are those of its time.
+            self.presenter.set_time(now);
+        }
         for (kind, object) in kinds.into_iter().zip(objects) {
-            self.frame(kind, &object, out);
-            if self.ended {
-                break;
+            let form = Form {
+                kind,
+                encoding: self.encoding,
+                columns: !self.columns_said,
+                second: now.as_second(),
+                ..self.presenter.form()
+            };
+            let frame = match of_events {
+                true => frames::shared(&self.presenter, &form, &object),
+                false => frames::of_object(&self.presenter, &form, &object),
+            };
+            match frame {
+                Ok(frame) => out.push(frame),
+                Err(status) => return self.fail(&status, out),
             }
+            self.columns_said = true;
         }
     }
 
-    fn frame(&mut self, kind: &str, object: &Object, out: &mut BytesMut) {
-        if self.encoding == Encoding::Protobuf {
-            match self.presenter.frame_in_protobuf(kind, object) {
-                Ok(frame) => out.extend_from_slice(&frame),
-                Err(status) => self.fail(&status, out),
-            }
-            return;
-        }
-        out.extend_from_slice(b"{\"type\":\"");
-        out.extend_from_slice(kind.as_bytes());
-        out.extend_from_slice(b"\",\"object\":");
-        self.presenter
-            .write_one(object, true, !self.columns_said, out);
-        self.columns_said = true;
-        out.extend_from_slice(b"}\n");
-    }
-
-    fn bookmark(&mut self, version: u64, annotation: Option<&str>, out: &mut BytesMut) {
+    fn bookmark(&mut self, version: u64, annotation: Option<&str>, out: &mut Frames) {
         let object = self.presenter.bookmark(version, annotation);
-        if let Err(status) = self.document("BOOKMARK", &object, out) {
+        if let Err(status) = out.push_document("BOOKMARK", &object, self.encoding) {
             self.fail(&status, out);
         }
     }
 
     /// Writes the frame of an error, the last one of its stream.
-    fn fail(&mut self, status: &Status, out: &mut BytesMut) {
+    fn fail(&mut self, status: &Status, out: &mut Frames) {
         self.ended = true;
-        if let Err(error) = self.document("ERROR", &status.to_value(), out) {
+        if let Err(error) = out.push_document("ERROR", &status.to_value(), self.encoding) {
             tracing::error!(
                 error = error.message,
                 "could not write the error of a watch"
             );
         }
-    }
-
-    /// Writes an event about a document.
-    fn document(&self, kind: &str, document: &Value, out: &mut BytesMut) -> Result<(), Status> {
-        if self.encoding == Encoding::Protobuf {
-            out.extend_from_slice(&document_frame(kind, document)?);
-            return Ok(());
-        }
-        out.extend_from_slice(b"{\"type\":\"");
-        out.extend_from_slice(kind.as_bytes());
-        out.extend_from_slice(b"\",\"object\":");
-        out.extend_from_slice(document.to_string().as_bytes());
-        out.extend_from_slice(b"}\n");
-        Ok(())
     }
 }
 

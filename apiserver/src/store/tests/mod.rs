@@ -11,6 +11,7 @@ use super::*;
 mod bounds;
 mod disk;
 mod migration;
+mod scopes;
 mod sequence;
 
 const STORAGE: &str = "things";
@@ -335,7 +336,7 @@ proptest! {
 #[test]
 fn the_published_version_never_goes_back() {
     let store = store(History::default());
-    let follow = store.follow(STORAGE).unwrap();
+    let follow = store.follow(STORAGE, "").unwrap();
     super::table::publish(&store.revision, 1300);
     super::table::publish(&store.revision, 1200);
     assert_eq!(store.revision(), 1300);
