@@ -56,6 +56,15 @@ struct Args {
     /// Small counts, to see that everything works. The figures mean nothing.
     #[arg(long)]
     quick: bool,
+    /// Objects of a cell of writes.
+    #[arg(long, default_value_t = 3200)]
+    objects: usize,
+    /// Clients that write, with commas between the cells.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 64])]
+    clients: Vec<usize>,
+    /// Only writes of kinds whose titles contain this.
+    #[arg(long, default_value = "")]
+    kind: String,
     /// Pods of the large list.
     #[arg(long, default_value_t = 100_000)]
     pods: usize,
@@ -113,8 +122,9 @@ async fn measure(args: &Args, suite: &str, subject: Subject) -> Result<Values> {
         "ready" => ready::run(&server).await,
         "writes" => {
             let sizes = writes::Sizes {
-                clients: if quick { vec![8] } else { vec![1, 8, 64] },
-                objects: if quick { 80 } else { 3200 },
+                clients: if quick { vec![8] } else { args.clients.clone() },
+                objects: if quick { 80 } else { args.objects },
+                kind: args.kind.clone(),
             };
             writes::run(&server, &sizes).await
         }

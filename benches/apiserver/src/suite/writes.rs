@@ -49,6 +49,8 @@ pub(crate) struct Sizes {
     pub(crate) clients: Vec<usize>,
     /// Objects of a cell; each gets every verb once.
     pub(crate) objects: usize,
+    /// Only kinds whose titles contain this.
+    pub(crate) kind: String,
 }
 
 // === impl Verb ===
@@ -204,6 +206,9 @@ pub(crate) async fn run(server: &Server, sizes: &Sizes) -> Result<Values> {
     define(server).await?;
     let mut values = Values::default();
     for kind in [Kind::config_map(), Kind::pod(), Kind::custom()] {
+        if !kind.title.contains(&sizes.kind) {
+            continue;
+        }
         let kind = Arc::new(kind);
         for &clients in &sizes.clients {
             let mut state = workers(&server.access, &kind, clients, sizes.objects).await?;
