@@ -24,7 +24,7 @@ mod walk;
 
 pub(crate) use lazy::LazySchema;
 pub(crate) use manage::{
-    ApplyError, Kind, Merge, Operation, ScaleFields, Version, managers_problem,
+    ApplyError, Kind, Merge, Operation, ScaleFields, Version, managers_problem, take_managers,
 };
 pub(crate) use open_api::{RAW_EXTENSION, of_component, of_custom_resource};
 pub(crate) use patched::patched;

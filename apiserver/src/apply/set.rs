@@ -110,6 +110,19 @@ impl Set {
         union
     }
 
+    /// The members of either set.
+    pub(crate) fn joined(mut self, other: Self) -> Self {
+        if self.is_empty() {
+            return other;
+        }
+        self.members.extend(other.members);
+        for (element, child) in other.children {
+            let own = self.children.remove(&element).unwrap_or_default();
+            self.children.insert(element, own.joined(child));
+        }
+        self
+    }
+
     fn extend(&mut self, other: &Self) {
         self.members.extend(other.members.iter().cloned());
         for (element, child) in &other.children {
@@ -135,31 +148,67 @@ impl Set {
 
     /// The members that `other` does not have.
     pub(crate) fn difference(&self, other: &Self) -> Self {
-        Self {
-            members: self.members.difference(&other.members).cloned().collect(),
-            children: self.map_children(|element, child| {
-                Some(match other.children.get(element) {
-                    Some(other) => child.difference(other),
-                    None => child.clone(),
-                })
-            }),
-        }
+        let mut rest = self.clone();
+        rest.remove(other);
+        rest
     }
 
     /// The members that `other` has neither itself nor by one of their ancestors.
     pub(crate) fn recursive_difference(&self, other: &Self) -> Self {
-        Self {
-            members: self.members.difference(&other.members).cloned().collect(),
-            children: self.map_children(|element, child| {
-                if other.members.contains(element) {
-                    return None;
-                }
-                Some(match other.children.get(element) {
-                    Some(other) => child.recursive_difference(other),
-                    None => child.clone(),
-                })
-            }),
+        self.clone().without(other)
+    }
+
+    /// [`Set::recursive_difference`] in place: its time is that of the smaller set.
+    pub(crate) fn without(mut self, other: &Self) -> Self {
+        self.remove_below(other);
+        self
+    }
+
+    fn remove_below(&mut self, other: &Self) {
+        if self.is_empty() {
+            return;
         }
+        for member in &other.members {
+            self.members.remove(member);
+            self.children.remove(member);
+        }
+        self.change_children(other, Self::remove_below);
+    }
+
+    /// Removes the members of `other`, and leaves what is below them.
+    pub(crate) fn remove(&mut self, other: &Self) {
+        if self.is_empty() {
+            return;
+        }
+        for member in &other.members {
+            self.members.remove(member);
+        }
+        self.change_children(other, Self::remove);
+    }
+
+    /// Changes each child that both sets have, and drops those that are empty then.
+    fn change_children(&mut self, other: &Self, change: impl Fn(&mut Self, &Self)) {
+        for (element, below) in &other.children {
+            let Some(child) = self.children.get_mut(element) else {
+                continue;
+            };
+            change(child, below);
+            if child.is_empty() {
+                self.children.remove(element);
+            }
+        }
+    }
+
+    /// Whether a member of `other` is one of this set.
+    pub(crate) fn meets(&self, other: &Self) -> bool {
+        other
+            .members
+            .iter()
+            .any(|member| self.members.contains(member))
+            || other.children.iter().any(|(element, below)| {
+                let child = self.children.get(element);
+                child.is_some_and(|child| child.meets(below))
+            })
     }
 
     /// The children that `change` keeps, except empty ones.
@@ -367,6 +416,8 @@ mod tests {
                 prop_assert_eq!(without.has(&path), first && !second);
             }
             prop_assert_eq!(both.union(&without), one.clone());
+            prop_assert_eq!(one.meets(&other), !both.is_empty());
+            prop_assert_eq!(one.clone().joined(other.clone()), union.clone());
             prop_assert_eq!(&union.difference(&one), &other.difference(&one));
             prop_assert_eq!(union, other.union(&one));
         }

@@ -48,14 +48,18 @@ fn structure(of: &Type, map: &mut Map<String, Value>, complete: bool) {
                     *value = Value::Null;
                 }
             }
-            _ => match zero(field).filter(|_| complete) {
-                Some(zero) => {
-                    map.insert(field.name.to_owned(), zero);
+            found => {
+                let is_null = found.is_some();
+                match complete.then(|| zero(field)).flatten() {
+                    Some(zero) => {
+                        map.insert(field.name.to_owned(), zero);
+                    }
+                    None if is_null => {
+                        map.remove(field.name);
+                    }
+                    None => {}
                 }
-                None => {
-                    map.remove(field.name);
-                }
-            },
+            }
         }
     }
 }

@@ -79,6 +79,9 @@ pub(crate) fn validate(request: &Request, object: &Value, old: Option<&Value>) -
         return errors;
     }
     let former = old.filter(|_| info.strategy.checks_spec());
+    if former.is_some_and(|old| object.get("spec") == old.get("spec")) {
+        return errors;
+    }
     let former = former.map(|old| canonical(info, old));
     let is_unchanged = |old: &Value| {
         let is_same = |new: &Value| immutable::is_same(&new["spec"], &old["spec"]);

@@ -4,39 +4,55 @@
 
 use serde_json::Value;
 
+use crate::apply::take_managers;
 use crate::kinds::defaults;
 use crate::meta;
 use crate::request::Request;
 
 /// A decoded object with the defaults that decoding sets. Its managedFields stay as they were sent.
-pub(crate) fn as_decoded(request: &Request, sent: &Value) -> Value {
+///
+/// Beside it, what was sent, for kinds of which a part is restored later.
+pub(crate) fn as_decoded(request: &Request, sent: Value) -> (Value, Option<Value>) {
     let info = &request.info;
-    let mut object = sent.clone();
+    let strategy = info.strategy;
+    let is_restored = !strategy.set_later().is_empty() || strategy.has_labels_of_template();
+    let (mut object, sent) = if is_restored {
+        (sent.clone(), Some(sent))
+    } else {
+        (sent, None)
+    };
+    let managers = take_managers(&mut object);
     if let Some(schema) = info.structural() {
         schema.set_defaults(&mut object);
     }
     defaults::set(info, &mut object);
-    for path in info.strategy.set_later() {
-        restore(sent, &mut object, path);
-    }
-    if info.strategy.has_labels_of_template() {
-        // Without the labels that the server adds to the template later.
-        restore(sent, &mut object, "/metadata/labels");
-        if object.pointer("/metadata/labels").is_none_or(is_empty)
-            && let Some(labels) = sent.pointer("/spec/template/metadata/labels")
-        {
-            meta::metadata_mut(&mut object).insert("labels".to_owned(), labels.clone());
+    if let Some(sent) = &sent {
+        for path in strategy.set_later() {
+            restore(sent, &mut object, path);
+        }
+        if strategy.has_labels_of_template() {
+            // Without the labels that the server adds to the template later.
+            restore(sent, &mut object, "/metadata/labels");
+            if object.pointer("/metadata/labels").is_none_or(is_empty)
+                && let Some(labels) = sent.pointer("/spec/template/metadata/labels")
+            {
+                meta::metadata_mut(&mut object).insert("labels".to_owned(), labels.clone());
+            }
         }
     }
     drop_empty_metadata(&mut object);
-    restore(sent, &mut object, "/metadata/managedFields");
-    object
+    if let Some(managers) = managers {
+        meta::metadata_mut(&mut object).insert("managedFields".to_owned(), managers);
+    }
+    (object, sent)
 }
 
 /// Leaves out what a decoded object shares with a part that the server changes later: a Job without labels gets those of
 /// its template, and in a real server the labels that are added to the template are then in both.
-pub(crate) fn leave_shared(request: &Request, sent: &Value, decoded: &mut Value) {
-    if request.info.strategy.has_labels_of_template() {
+pub(crate) fn leave_shared(request: &Request, sent: Option<&Value>, decoded: &mut Value) {
+    if let Some(sent) = sent
+        && request.info.strategy.has_labels_of_template()
+    {
         restore(sent, decoded, "/metadata/labels");
     }
 }

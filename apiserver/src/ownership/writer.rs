@@ -102,6 +102,18 @@ impl<'a> Writer<'a> {
             .update(live.unwrap_or(&known.empty), new)
     }
 
+    /// [`Writer::update`] of objects without managedFields, which are apart: those of `live`, and those that were `sent`.
+    pub(crate) fn update_apart(
+        &self,
+        live: Option<(&Value, &Value)>,
+        new: &Value,
+        sent: &Value,
+    ) -> Option<Value> {
+        let known = self.known.as_ref()?;
+        let (live, of_live) = live.unwrap_or((&known.empty, &Value::Null));
+        self.operation(known).update_apart(live, of_live, new, sent)
+    }
+
     /// What an apply to `live` makes of it.
     ///
     /// # Errors

@@ -49,12 +49,15 @@ pub(crate) async fn patch(
                 meta::object_mut(&mut new).insert(field.to_owned(), old[field].clone());
             }
         }
-        let shown = match format {
+        // The text is that of the object before its type is settled, which changes most objects nowhere.
+        let text = |patched: &Value| match format {
             Format::Strategic => go_map(body),
-            Format::Json | Format::Merge => new.to_string(),
+            Format::Json | Format::Merge => patched.to_string(),
         };
+        let before = (!prepare::is_settled(request, &new)).then(|| text(&new));
+        let shown = |patched: &Value| before.clone().unwrap_or_else(|| text(patched));
         prepare::settle_type(core, request, &mut new)
-            .map_err(|status| unpatchable(request, &shown, status))?;
+            .map_err(|status| unpatchable(request, &shown(&new), status))?;
         prepare::prune_patched(request, &mut new, &duplicates, &shown)?;
         refuse_other_uid(request, old, &new)?;
         metadata::settle_namespace(request, &mut new)?;

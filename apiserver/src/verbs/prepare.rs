@@ -226,6 +226,14 @@ pub(crate) fn settle_type(
     Ok(())
 }
 
+/// Whether [`settle_type`] leaves an object as it is.
+pub(crate) fn is_settled(request: &Request, object: &Value) -> bool {
+    let info = &request.info;
+    object["apiVersion"] == info.api_version()
+        && object["kind"] == info.kind
+        && object["metadata"].is_object()
+}
+
 /// The error for an object of another type: Go's decoder has texts of its own for built-in kinds.
 fn other_type(core: &Core, request: &Request, found: &str, kind: &str, name: &str) -> Status {
     let info = &request.info;
@@ -259,18 +267,18 @@ pub(crate) fn prune_patched(
     request: &Request,
     object: &mut Value,
     duplicates: &[String],
-    patch: &str,
+    patch: &dyn Fn(&Value) -> String,
 ) -> Result<(), Status> {
     let Some(schema) = request.info.structural() else {
         return Ok(());
     };
-    let refuse = |why: String| {
-        let error = FieldError::invalid(&Path::new("patch"), patch, why);
+    let refuse = |object: &Value, why: String| {
+        let error = FieldError::invalid(&Path::new("patch"), patch(object), why);
         Status::invalid("", "", "", &[error])
     };
     let node = Node::from_value(object);
     if let Some(error) = schema.decode_error(&node) {
-        return Err(refuse(error));
+        return Err(refuse(object, error));
     }
     if request.validation != FieldValidation::Ignore {
         let mut errors: Vec<String> = duplicates
@@ -279,10 +287,8 @@ pub(crate) fn prune_patched(
             .collect();
         errors.extend(schema.strict_errors_of(object));
         if request.validation == FieldValidation::Strict && !errors.is_empty() {
-            return Err(refuse(format!(
-                "strict decoding error: {}",
-                errors.join(", ")
-            )));
+            let why = format!("strict decoding error: {}", errors.join(", "));
+            return Err(refuse(object, why));
         }
         request.warnings.extend(errors);
     }

@@ -25,11 +25,6 @@ impl Managers {
         Ok(managers)
     }
 
-    /// The entries of `object`, or none if they cannot be read.
-    pub(crate) fn of(object: &Value) -> Self {
-        Self::decode(&object["metadata"]["managedFields"]).unwrap_or_default()
-    }
-
     /// The form in `metadata.managedFields`: applied ones first, then by time and manager. `None` if there are none.
     pub(crate) fn encode(&self) -> Option<Value> {
         let mut entries: Vec<&Entry> = self.0.values().collect();

@@ -18,5 +18,5 @@ mod updater;
 pub(crate) use entry::managers_problem;
 pub(crate) use error::ApplyError;
 pub(crate) use kind::{Kind, Version};
-pub(crate) use operation::{Merge, Operation};
+pub(crate) use operation::{Merge, Operation, take_managers};
 pub(crate) use scale::ScaleFields;

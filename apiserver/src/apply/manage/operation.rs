@@ -1,5 +1,7 @@
 //! One write, and what it makes of the managers.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value};
 
 use super::super::schema::Schema;
@@ -35,6 +37,8 @@ const STRIPPED: &[&[&str]] = &[
     &["metadata", "resourceVersion"],
 ];
 
+static STRIPPED_SET: LazyLock<Set> = LazyLock::new(|| Set::of(STRIPPED));
+
 /// One write of an object.
 #[derive(Clone, Copy)]
 pub(crate) struct Operation<'a> {
@@ -69,7 +73,21 @@ impl Operation<'_> {
     /// `managedFields` after a write of `new` over `live`, which is [`Operation::empty`] for a creation. `None` if the
     /// object has none.
     pub(crate) fn update(&self, live: &Value, new: &Value) -> Option<Value> {
-        let managers = self.managers_of_update(live, new);
+        let (mut live, mut new) = (live.clone(), new.clone());
+        let of_live = take_managers(&mut live).unwrap_or_default();
+        let sent = take_managers(&mut new).unwrap_or_default();
+        self.update_apart(&live, &of_live, &new, &sent)
+    }
+
+    /// [`Operation::update`] of objects without managedFields, which are apart.
+    pub(crate) fn update_apart(
+        &self,
+        live: &Value,
+        of_live: &Value,
+        new: &Value,
+        sent: &Value,
+    ) -> Option<Value> {
+        let managers = self.managers_of_update(of_live, sent);
         if managers.is_empty() && !uid(live).is_empty() {
             // They were cleared, and nothing was applied since.
             return None;
@@ -129,11 +147,10 @@ impl Operation<'_> {
     }
 
     /// The managers that an update starts from: those that it sends, or those of the live object.
-    fn managers_of_update(&self, live: &Value, new: &Value) -> Managers {
+    fn managers_of_update(&self, of_live: &Value, sent: &Value) -> Managers {
         if !self.subresource.is_empty() {
-            return Managers::of(live);
+            return Managers::decode(of_live).unwrap_or_default();
         }
-        let sent = &new["metadata"]["managedFields"];
         let entries = sent.as_array();
         // (apimachinery: `isResetManagedFields`. An empty list does not reset.)
         let is_reset = match entries.map(Vec::as_slice) {
@@ -145,7 +162,7 @@ impl Operation<'_> {
         }
         match Managers::decode(sent) {
             Ok(managers) if !managers.is_empty() => managers,
-            _ => Managers::of(live),
+            _ => Managers::decode(of_live).unwrap_or_default(),
         }
     }
 
@@ -158,17 +175,17 @@ impl Operation<'_> {
         manager: &str,
     ) -> Result<Managers, ApplyError> {
         let version = self.version()?;
-        let live = self.valid(&without_managers(live), "live", Duplicates::Allowed)?;
-        let new = self.valid(&without_managers(new), "new", Duplicates::Allowed)?;
+        self.check(live, "live", Duplicates::Allowed)?;
+        self.check(new, "new", Duplicates::Allowed)?;
         let current = self.entry(CURRENT, Way::Update);
         let current_id = current.id();
         let updater = self.updater(version);
-        let mut managers = updater.update(&live, &new, managers, current)?;
+        let mut managers = updater.update(live, new, managers, current)?;
         strip(&mut managers, &current_id);
         if let Some(current) = managers.take(&current_id) {
             let mut entry = self.entry(manager, Way::Update);
             entry.fields = match managers.get(&entry.id()) {
-                Some(previous) => previous.fields.union(&current.fields),
+                Some(previous) => current.fields.joined(previous.fields.clone()),
                 None => current.fields,
             };
             entry.time = Some(self.now.to_owned());
@@ -201,13 +218,13 @@ impl Operation<'_> {
                 "metadata.managedFields must be nil".to_owned(),
             ));
         }
-        let applied = self.valid(applied, "patch", Duplicates::Refused)?;
-        let live = self.valid(live, "live", Duplicates::Allowed)?;
+        self.check(applied, "patch", Duplicates::Refused)?;
+        self.check(live, "live", Duplicates::Allowed)?;
         let mut entry = self.entry(self.manager, Way::Apply);
         let id = entry.id();
         entry.time = managers.get(&id).and_then(|last| last.time.clone());
         let updater = self.updater(version);
-        let mut result = updater.apply(&live, &applied, managers, entry, force)?;
+        let mut result = updater.apply(live, applied, managers, entry, force)?;
         strip(&mut result.managers, &id);
         if result.object.is_some()
             && let Some(mut entry) = result.managers.take(&id)
@@ -247,13 +264,8 @@ impl Operation<'_> {
         }
     }
 
-    /// The object, if it is of its type.
-    fn valid(
-        &self,
-        object: &Value,
-        which: &str,
-        duplicates: Duplicates,
-    ) -> Result<Value, ApplyError> {
+    /// Refuses an object that is not of its type.
+    fn check(&self, object: &Value, which: &str, duplicates: Duplicates) -> Result<(), ApplyError> {
         let schema: &Schema = &self.version()?.schema;
         walk::validate(schema, schema.root(), object, duplicates).map_err(|problems| {
             let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
@@ -264,17 +276,17 @@ impl Operation<'_> {
                 type_text(self.api_version, self.kind),
                 walk::text(&problems)
             ))
-        })?;
-        Ok(object.clone())
+        })
     }
 }
 
 /// Removes what has no owner from an entry, and the entry if nothing is left.
 fn strip(managers: &mut Managers, id: &str) {
     if let Some(entry) = managers.take(id) {
-        let fields = entry.fields.difference(&Set::of(STRIPPED));
-        if !fields.is_empty() {
-            managers.put(entry.with_fields(fields));
+        let mut entry = entry;
+        entry.fields.remove(&STRIPPED_SET);
+        if !entry.fields.is_empty() {
+            managers.put(entry);
         }
     }
 }
@@ -287,6 +299,14 @@ fn uid(object: &Value) -> &str {
 fn type_text(api_version: &str, kind: &str) -> String {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     format!("{group}/{version}, Kind={kind}")
+}
+
+/// Takes `metadata.managedFields` out of an object.
+pub(crate) fn take_managers(object: &mut Value) -> Option<Value> {
+    object
+        .get_mut("metadata")?
+        .as_object_mut()?
+        .remove("managedFields")
 }
 
 fn without_managers(object: &Value) -> Value {

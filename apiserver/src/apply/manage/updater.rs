@@ -46,12 +46,10 @@ impl Updater<'_> {
         let id = entry.id();
         let (mut managers, changes) = self.change(live, new, managers, &id, true)?;
         let own = managers.take(&id).map(|entry| entry.fields);
-        let fields = own
-            .unwrap_or_default()
-            .difference(&changes.removed)
-            .union(&changes.modified)
-            .union(&changes.added)
-            .recursive_difference(&self.version.ignored);
+        let mut fields = own.unwrap_or_default();
+        fields.remove(&changes.removed);
+        let changed = changes.modified.joined(changes.added);
+        let fields = fields.joined(changed).without(&self.version.ignored);
         if !fields.is_empty() {
             entry.fields = fields;
             managers.put(entry);
@@ -76,7 +74,7 @@ impl Updater<'_> {
         let last = managers.take(&id);
         entry.fields = walk::to_set(schema, schema.root(), applied)
             .map_err(failed("failed to get field set"))?
-            .recursive_difference(&self.version.ignored);
+            .without(&self.version.ignored);
         managers.put(entry);
         let pruned = self.prune(merged, &managers, last.as_ref())?;
         let (managers, _) = self.change(live, &pruned, managers, &id, force)?;
@@ -104,13 +102,17 @@ impl Updater<'_> {
                 .map_err(failed("failed to compare objects"))
         };
         let own = compared(self.version, live, new)?;
+        if managers.iter().all(|(id, _)| id == writer) {
+            managers.retain(|_, entry| (!entry.fields.is_empty()).then_some(entry));
+            return Ok((managers, own));
+        }
         // With what it modified or added, which other managers lose.
         let with_changed = |changes: Comparison| {
             let changed = changes.modified.union(&changes.added);
             (changes, changed)
         };
         let mut by_version: BTreeMap<String, (Comparison, Set)> = BTreeMap::new();
-        by_version.insert(self.api_version.to_owned(), with_changed(own.clone()));
+        by_version.insert(self.api_version.to_owned(), with_changed(own));
         for (_, entry) in managers.iter() {
             if by_version.contains_key(&entry.api_version) {
                 continue;
@@ -130,18 +132,26 @@ impl Updater<'_> {
             }
             // A version that is not served any more has no owners.
             let (changes, changed) = by_version.get(&entry.api_version)?;
-            let taken = entry.fields.intersection(changed);
-            if !force {
-                conflicts.extend(Conflict::all(&entry, &taken));
+            let mut entry = entry;
+            if entry.fields.meets(changed) {
+                let taken = entry.fields.intersection(changed);
+                if !force {
+                    conflicts.extend(Conflict::all(&entry, &taken));
+                }
+                entry.fields.remove(&taken);
             }
-            let fields = entry.fields.difference(&taken).difference(&changes.removed);
-            Some(entry.with_fields(fields))
+            entry.fields.remove(&changes.removed);
+            Some(entry)
         });
         if !conflicts.is_empty() {
             return Err(ApplyError::Conflicts(conflicts));
         }
         managers.retain(|_, entry| (!entry.fields.is_empty()).then_some(entry));
-        Ok((managers, own))
+        let own = by_version.remove(self.api_version);
+        Ok((
+            managers,
+            own.map(|(changes, _)| changes).unwrap_or_default(),
+        ))
     }
 
     /// `merged` without what the manager applied `last` time, does not apply now, and has no other owner.
@@ -211,8 +221,10 @@ impl Updater<'_> {
                 result = Err(error);
             }
             let schema = &*version.schema;
-            let fields = walk::reconcile(schema, schema.root(), &entry.fields);
-            Some(entry.with_fields(fields))
+            match walk::reconcile(schema, schema.root(), &entry.fields) {
+                Some(fields) => Some(entry.with_fields(fields)),
+                None => Some(entry),
+            }
         });
         result.map(|()| managers)
     }

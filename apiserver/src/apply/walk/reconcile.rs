@@ -6,7 +6,9 @@ use super::super::set::Set;
 
 /// The set under this schema: where a type has become atomic, its path takes the place of what is below. Where one
 /// has become granular, the set stays as it is.
-pub(crate) fn reconcile(schema: &Schema, of: TypeId, set: &Set) -> Set {
+///
+/// `None` if it is the same.
+pub(crate) fn reconcile(schema: &Schema, of: TypeId, set: &Set) -> Option<Set> {
     let mut walk = Walk {
         schema,
         path: Vec::new(),
@@ -14,10 +16,10 @@ pub(crate) fn reconcile(schema: &Schema, of: TypeId, set: &Set) -> Set {
     };
     walk.visit(of, Some(set), false);
     if walk.replaced.is_empty() {
-        return set.clone();
+        return None;
     }
-    set.recursive_difference(&walk.replaced)
-        .union(&walk.replaced)
+    let rest = set.recursive_difference(&walk.replaced);
+    Some(rest.joined(walk.replaced))
 }
 
 struct Walk<'a> {

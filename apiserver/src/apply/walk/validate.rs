@@ -72,15 +72,16 @@ fn visit_fields(
     problems: &mut Problems,
 ) {
     for (name, value) in fields {
-        let element = Element::field(name.as_str());
         let mut found = Problems::new();
         let of = map.entry(name);
         match of {
             Some(of) => visit(schema, of, value, duplicates, &mut found),
             None => found.push(problem("field not declared in schema")),
         }
-        within(&element, &mut found);
-        problems.extend(found);
+        if !found.is_empty() {
+            within(&Element::field(name.as_str()), &mut found);
+            problems.extend(found);
+        }
         if of.is_none() {
             return;
         }

@@ -6,6 +6,7 @@ use super::draft::{Commit, Draft, Part};
 use super::run::{Done, Write};
 use super::{creation, update};
 use crate::admission::Operation;
+use crate::apply::take_managers;
 use crate::core::Core;
 use crate::escalation;
 use crate::kinds::{Claim, rules};
@@ -86,6 +87,32 @@ impl<'a> Save<'a> {
             ..self
         }
     }
+
+    /// The managedFields of `new`, which loses those that it has. `old` stays the same.
+    fn managers(
+        &self,
+        request: &Request,
+        mut old: Option<&mut Value>,
+        new: &mut Value,
+    ) -> Option<Value> {
+        let info = &request.info;
+        let mut encoded = info.strategy.encoded(info, new);
+        let sent = take_managers(new).unwrap_or_default();
+        if let Some(encoded) = &mut encoded {
+            take_managers(encoded);
+        }
+        let of_old = old.as_deref_mut().and_then(take_managers);
+        let live = old
+            .as_deref()
+            .map(|old| (old, of_old.as_ref().unwrap_or(&Value::Null)));
+        let managers = self
+            .writer
+            .update_apart(live, encoded.as_ref().unwrap_or(new), &sent);
+        if let (Some(old), Some(of_old)) = (old, of_old) {
+            meta::metadata_mut(old).insert("managedFields".to_owned(), of_old);
+        }
+        managers
+    }
 }
 
 impl Write for Save<'_> {
@@ -118,8 +145,7 @@ impl Write for Save<'_> {
             .shown
             .as_ref()
             .map(|shown| whole(&request.info, shown));
-        let old = draft.old.as_ref();
-        let changed = (self.change)(old)?;
+        let changed = (self.change)(draft.old.as_ref())?;
         if let (Some(live), Changed::Owned(new) | Changed::Owners(new) | Changed::Object(new)) =
             (&draft.live, &changed)
         {
@@ -129,8 +155,8 @@ impl Write for Save<'_> {
         // As decoding does on a real server, defaults are set before ownership and admission see the object.
         let new = match changed {
             Changed::Owned(new) | Changed::Owners(new) => {
-                let mut decoded = ownership::as_decoded(request, &new);
-                ownership::leave_shared(request, &new, &mut decoded);
+                let (mut decoded, sent) = ownership::as_decoded(request, new);
+                ownership::leave_shared(request, sent.as_ref(), &mut decoded);
                 decoded
             }
             Changed::Part(part) => {
@@ -141,16 +167,13 @@ impl Write for Save<'_> {
                 if let Some(schema) = request.info.structural() {
                     schema.default(&mut new);
                 }
-                if old.is_none() {
+                if draft.old.is_none() {
                     metadata::drop_system_fields(&mut new);
                 }
-                let mut decoded = ownership::as_decoded(request, &new);
-                let encoded = request.info.strategy.encoded(&request.info, &decoded);
-                let managers = self
-                    .writer
-                    .update(old, encoded.as_ref().unwrap_or(&decoded));
+                let (mut decoded, sent) = ownership::as_decoded(request, new);
+                let managers = self.managers(request, draft.old.as_mut(), &mut decoded);
                 meta::set_managers(&mut decoded, managers);
-                ownership::leave_shared(request, &new, &mut decoded);
+                ownership::leave_shared(request, sent.as_ref(), &mut decoded);
                 decoded
             }
         };
