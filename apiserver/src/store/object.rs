@@ -262,6 +262,11 @@ impl Object {
         value
     }
 
+    /// The content, if a reader needed it lately.
+    pub(crate) fn known_value(&self) -> Option<Arc<Value>> {
+        self.parsed.get()
+    }
+
     /// The same for a reader that changes it, or needs it once.
     pub(crate) fn to_value(&self) -> Value {
         match self.parsed.get() {

@@ -8,6 +8,7 @@ pub(crate) mod duration;
 pub(crate) mod json_path;
 pub(crate) mod networking;
 pub(crate) mod pods;
+mod read;
 mod values;
 
 use jiff::Timestamp;
@@ -17,6 +18,7 @@ use crate::field::quote;
 use crate::openapi::descriptions;
 use crate::resource::{Column, ColumnSource};
 use json_path::JsonPath;
+pub(crate) use read::without_managers;
 pub(crate) use values::{count, number, since};
 
 /// The content of a row besides its cells.
@@ -36,6 +38,7 @@ pub(crate) enum IncludeObject {
 pub(crate) struct Rows<'a> {
     columns: Vec<(&'a Column, Option<JsonPath>)>,
     named: bool,
+    reads_managers: bool,
     now: Timestamp,
 }
 
@@ -66,6 +69,12 @@ impl<'a> Rows<'a> {
     pub(crate) fn new(columns: &'a [Column], now: Timestamp) -> Self {
         Self {
             named: columns.iter().any(|column| column.name == "Name"),
+            reads_managers: columns.iter().any(|column| match &column.source {
+                ColumnSource::JsonPath(path) => ["managedFields", "*", ".."]
+                    .iter()
+                    .any(|part| path.contains(part)),
+                ColumnSource::Computed(_) => false,
+            }),
             columns: columns
                 .iter()
                 .map(|column| {
@@ -129,46 +138,10 @@ impl<'a> Rows<'a> {
         cells
     }
 
-    /// One row with the cells of `stored`; `object` carries its type, `version` is that of the Table's group.
-    pub(crate) fn row(
-        &self,
-        stored: &Value,
-        object: &Value,
-        include: IncludeObject,
-        version: &str,
-    ) -> Value {
-        let shown = match include {
-            IncludeObject::None => Value::Null,
-            IncludeObject::Metadata => partial_metadata(object, version),
-            IncludeObject::Object => object.clone(),
-        };
-        json!({"cells": self.cells(stored), "object": shown})
+    /// Whether a cell may show something of `metadata.managedFields`.
+    pub(crate) fn reads_managers(&self) -> bool {
+        self.reads_managers
     }
-}
-
-/// A Table without rows yet; `definitions` may be empty in all but the first event of a watch.
-pub(crate) fn table(
-    version: &str,
-    list_metadata: Value,
-    definitions: Option<Vec<Value>>,
-    rows: Vec<Value>,
-) -> Value {
-    json!({
-        "kind": "Table",
-        "apiVersion": format!("meta.k8s.io/{version}"),
-        "metadata": list_metadata,
-        "columnDefinitions": definitions,
-        "rows": rows,
-    })
-}
-
-/// An object's metadata as an object of its own.
-pub(crate) fn partial_metadata(object: &Value, version: &str) -> Value {
-    json!({
-        "kind": "PartialObjectMetadata",
-        "apiVersion": format!("meta.k8s.io/{version}"),
-        "metadata": object["metadata"],
-    })
 }
 
 /// The columns of a CRD version: its `additionalPrinterColumns`, or the age alone.
@@ -360,23 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_carries_what_was_asked_for() {
-        let columns = custom_columns(&json!({}));
-        let rows = Rows::new(&columns, now());
-        let object =
-            json!({"apiVersion": "g.io/v1", "kind": "Foo", "metadata": {"name": "x"}, "spec": {}});
-        assert_eq!(
-            rows.row(&object, &object, IncludeObject::None, "v1")["object"],
-            Value::Null
-        );
-        assert_eq!(
-            rows.row(&object, &object, IncludeObject::Object, "v1")["object"],
-            object
-        );
-        assert_eq!(
-            rows.row(&object, &object, IncludeObject::Metadata, "v1")["object"],
-            json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "x"}})
-        );
+    fn another_content_of_a_row_is_refused() {
         assert_eq!(
             IncludeObject::parse("Foo"),
             Err("Unable to convert to Table as requested: includeObject: Invalid value: \"Foo\": must be 'Metadata', 'Object', 'None', or empty".to_owned())

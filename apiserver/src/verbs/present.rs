@@ -1,6 +1,7 @@
 //! Presentation of objects in the version of the request: with `apiVersion` and `kind`, or as metadata, or as rows.
 
 mod binary;
+mod rows;
 
 pub(crate) use binary::document_frame;
 
@@ -12,9 +13,9 @@ use serde_json::{Value, json};
 
 use super::frames::Form;
 use crate::http::media::{Encoding, Shape};
-use crate::resource::{Conversion, ResourceInfo};
+use crate::resource::ResourceInfo;
 use crate::store::Object;
-use crate::table::{self, IncludeObject, Rows};
+use crate::table::IncludeObject;
 
 /// Shows objects of one resource in one shape.
 #[derive(Clone, Debug)]
@@ -123,17 +124,11 @@ impl Presenter {
         match self.shape {
             Shape::Whole => self.write_whole(object, typed, out),
             Shape::Metadata(version) => {
-                let head = format!(
-                    "{{\"apiVersion\":\"meta.k8s.io/{version}\",\"kind\":\"PartialObjectMetadata\",\"metadata\":"
-                );
-                out.extend_from_slice(head.as_bytes());
-                out.extend_from_slice(object.metadata().unwrap_or(b"null"));
-                out.extend_from_slice(b"}");
+                write_metadata(object, version, out);
             }
             Shape::Table(version) => {
                 let metadata = json!({"resourceVersion": object.version().to_string()});
-                let table = self.table(&[object], version, columns, metadata);
-                out.extend_from_slice(table.to_string().as_bytes());
+                self.write_table(&[object], version, columns, &metadata, out);
             }
         }
     }
@@ -143,8 +138,7 @@ impl Presenter {
         let mut out = BytesMut::new();
         match self.shape {
             Shape::Table(version) => {
-                let table = self.table(objects, version, true, meta.to_value());
-                out.extend_from_slice(table.to_string().as_bytes());
+                self.write_table(objects, version, true, &meta.to_value(), &mut out);
             }
             // As on a real server: no objects in this shape are `null`, not a list.
             Shape::Metadata(version) if objects.is_empty() => {
@@ -215,37 +209,18 @@ impl Presenter {
             }),
         }
     }
+}
 
-    fn table<O: std::borrow::Borrow<Object>>(
-        &self,
-        objects: &[O],
-        version: &str,
-        columns: bool,
-        metadata: Value,
-    ) -> Value {
-        let rows = Rows::new(&self.info.columns, self.now);
-        let definitions = columns.then(|| rows.definitions());
-        let rows = objects
-            .iter()
-            .map(|object| {
-                let object = object.borrow();
-                let whole = whole(&self.info, object);
-                // Columns of a built-in kind in two forms are those of the stored one.
-                let stored = match self.info.conversion {
-                    Conversion::BuiltIn if !self.info.storage_version => {
-                        Some(object.stored_value())
-                    }
-                    _ => None,
-                };
-                rows.row(
-                    stored.as_deref().unwrap_or(&whole),
-                    &whole,
-                    self.include_object,
-                    version,
-                )
-            })
-            .collect();
-        table::table(version, metadata, definitions, rows)
+/// Appends the metadata of an object as an object of its own.
+fn write_metadata(object: &Object, version: &str, out: &mut BytesMut) {
+    for part in [
+        &b"{\"apiVersion\":\"meta.k8s.io/"[..],
+        version.as_bytes(),
+        b"\",\"kind\":\"PartialObjectMetadata\",\"metadata\":",
+        object.metadata().unwrap_or(b"null"),
+        b"}",
+    ] {
+        out.extend_from_slice(part);
     }
 }
 

@@ -1,0 +1,133 @@
+//! The shape `Table`: each row is written as soon as it is made.
+
+use std::borrow::Borrow;
+use std::sync::Arc;
+
+use bytes::{BufMut as _, BytesMut};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{Presenter, write_metadata};
+use crate::resource::Conversion;
+use crate::store::Object;
+use crate::table::{IncludeObject, Rows, without_managers};
+
+// === impl Presenter ===
+
+impl Presenter {
+    /// Appends a Table of `objects`; `version` is that of the Table's group, `metadata` that of the list.
+    pub(super) fn write_table<O: Borrow<Object>>(
+        &self,
+        objects: &[O],
+        version: &str,
+        columns: bool,
+        metadata: &Value,
+        out: &mut BytesMut,
+    ) {
+        let rows = Rows::new(&self.info.columns, self.now);
+        let definitions = columns.then(|| rows.definitions());
+        let api_version = format!("meta.k8s.io/{version}");
+        out.extend_from_slice(b"{\"apiVersion\":");
+        write(&api_version, out);
+        out.extend_from_slice(b",\"columnDefinitions\":");
+        write(&definitions, out);
+        out.extend_from_slice(b",\"kind\":\"Table\",\"metadata\":");
+        write(metadata, out);
+        out.extend_from_slice(b",\"rows\":[");
+        for (at, object) in objects.iter().enumerate() {
+            if at > 0 {
+                out.extend_from_slice(b",");
+            }
+            self.write_row(&rows, object.borrow(), version, out);
+        }
+        out.extend_from_slice(b"]}");
+    }
+
+    fn write_row(&self, rows: &Rows<'_>, object: &Object, version: &str, out: &mut BytesMut) {
+        out.extend_from_slice(b"{\"cells\":");
+        write(&self.cells(rows, object), out);
+        out.extend_from_slice(b",\"object\":");
+        match self.include_object {
+            IncludeObject::None => out.extend_from_slice(b"null"),
+            IncludeObject::Metadata => write_metadata(object, version, out),
+            IncludeObject::Object => self.write_whole(object, true, out),
+        }
+        out.extend_from_slice(b"}");
+    }
+
+    fn cells(&self, rows: &Rows<'_>, object: &Object) -> Vec<Value> {
+        // Columns of a built-in kind in two forms are those of the stored one.
+        if self.info.conversion == Conversion::BuiltIn && !self.info.storage_version {
+            return rows.cells(&object.stored_value());
+        }
+        let mut value = match object.known_value() {
+            // Computed cells need no type.
+            Some(value) if !self.info.custom => return rows.cells(&value),
+            Some(value) => Arc::unwrap_or_clone(value),
+            None if rows.reads_managers() => object.to_value(),
+            None => without_managers(object.encoded()),
+        };
+        if let Some(map) = value.as_object_mut() {
+            map.insert("apiVersion".to_owned(), json!(self.info.api_version()));
+            map.insert("kind".to_owned(), json!(self.info.kind));
+        }
+        rows.cells(&value)
+    }
+}
+
+/// Appends JSON.
+fn write(value: &impl Serialize, out: &mut BytesMut) {
+    // Neither values nor memory fail to be written.
+    let _ = serde_json::to_writer(out.writer(), value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::media::Shape;
+    use crate::kinds::builtin;
+
+    fn row(include: IncludeObject, columns: bool) -> Value {
+        let mut all = builtin().into_iter();
+        let info = all.find(|info| info.kind == "ConfigMap").unwrap();
+        let now = "2026-11-21T11:46:11Z".parse().unwrap();
+        let presenter = Presenter::new(&info.into(), Shape::Table("v1"), include, now);
+        let object = Object::new(
+            json!({
+                "metadata": {"name": "x", "creationTimestamp": "2026-11-21T11:16:11Z", "managedFields": [{"manager": "m"}]},
+                "data": {"a": "1", "b": "2"},
+            }),
+            7,
+        );
+        // Parsed for the cells alone, as in a list of objects that were not read lately.
+        let object = Object::at_version(&Arc::new(object), 8);
+        let mut out = BytesMut::new();
+        presenter.write_one(&object, true, columns, &mut out);
+        serde_json::from_slice(&out).unwrap()
+    }
+
+    #[test]
+    fn a_row_has_the_cells_and_what_was_asked_for_of_the_object() {
+        let table = row(IncludeObject::Metadata, true);
+        assert_eq!(table["kind"], "Table");
+        assert_eq!(table["metadata"]["resourceVersion"], "8");
+        assert_eq!(table["columnDefinitions"][1]["name"], "Data");
+        assert_eq!(table["rows"][0]["cells"], json!(["x", 2, "30m"]));
+        let shown = &table["rows"][0]["object"];
+        assert_eq!(shown["kind"], "PartialObjectMetadata");
+        assert_eq!(shown["apiVersion"], "meta.k8s.io/v1");
+        assert_eq!(shown["metadata"]["resourceVersion"], "8");
+        assert_eq!(shown["metadata"]["managedFields"][0]["manager"], "m");
+        let whole = row(IncludeObject::Object, false);
+        assert_eq!(whole["columnDefinitions"], Value::Null);
+        let shown = &whole["rows"][0]["object"];
+        assert_eq!(
+            (&shown["kind"], &shown["data"]["b"]),
+            (&json!("ConfigMap"), &json!("2"))
+        );
+        assert_eq!(
+            row(IncludeObject::None, false)["rows"][0]["object"],
+            Value::Null
+        );
+    }
+}
