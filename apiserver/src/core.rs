@@ -26,6 +26,8 @@ pub(crate) struct Options {
     pub(crate) minor: u32,
     /// Whether requests are checked against RBAC.
     pub(crate) rbac: bool,
+    /// Whether a server that checks rights also has the roles of the controllers of a control plane.
+    pub(crate) controller_roles: bool,
     /// Whether streaming lists are offered.
     pub(crate) streaming_lists: bool,
     /// Whether dependents of deleted owners are collected.

@@ -154,6 +154,13 @@ impl Builder {
         self
     }
 
+    /// Also has the roles and bindings of the controllers of a control plane, if rights are checked. Default: no.
+    #[cfg(feature = "program")]
+    pub(crate) fn controller_roles(mut self) -> Self {
+        self.options.controller_roles = true;
+        self
+    }
+
     /// The cluster addresses of Services. Default 10.96.0.0/16.
     #[cfg(feature = "program")]
     pub(crate) fn service_range(mut self, range: ServiceRange) -> Self {
@@ -333,6 +340,7 @@ impl ApiServer {
             options: Options {
                 minor: MINOR,
                 rbac: false,
+                controller_roles: false,
                 streaming_lists: true,
                 garbage_collection: true,
                 control: false,

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds etcd, kube-apiserver and kube-controller-manager once, from the Go module beside this script, and prints the
+# Builds etcd, kube-apiserver, kube-controller-manager and kube-scheduler once, from the Go module beside this script, and prints the
 # line that makes the test suites use them:
 #
 #     eval "$(tools/kube-apiserver/build.sh)" && cargo test
@@ -24,7 +24,10 @@ stamp="kubernetes $kubernetes, etcd $etcd, $(cksum < "$here/go.sum" | cut -d' ' 
 
 ready() {
     [[ -f "$assets/VERSION" && "$(cat "$assets/VERSION")" == "$stamp" ]] || return 1
-    [[ -x "$assets/etcd" && -x "$assets/kube-apiserver" && -x "$assets/kube-controller-manager" ]]
+    local program
+    for program in etcd kube-apiserver kube-controller-manager kube-scheduler; do
+        [[ -x "$assets/$program" ]] || return 1
+    done
 }
 
 finish() {
@@ -56,16 +59,19 @@ done
 
 cd "$here"
 build() {
+    # A program that is missing is added to those of the same versions.
+    if [[ -f "$assets/VERSION" && -x "$assets/$1" ]]; then return; fi
     echo "build.sh: building $1" >&2
     # Without cgo the binaries are static and no C compiler is needed.
     CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" go build ${REEVE_ASSETS_JOBS:+-p "$REEVE_ASSETS_JOBS"} \
         -trimpath -ldflags "-s -w$flags" -o "$assets/.$1.new" "$2" >&2
     mv "$assets/.$1.new" "$assets/$1"
 }
-rm -f "$assets/VERSION"
+[[ -f "$assets/VERSION" && "$(cat "$assets/VERSION")" == "$stamp" ]] || rm -f "$assets/VERSION"
 build etcd go.etcd.io/etcd/server/v3
 build kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
 build kube-controller-manager k8s.io/kubernetes/cmd/kube-controller-manager
+build kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
 printf '%s\n' "$stamp" > "$assets/VERSION"
 echo "build.sh: $stamp in $assets" >&2
 finish

@@ -1,5 +1,5 @@
-// Builds the real kube-apiserver, kube-controller-manager and etcd that the conformance and end-to-end suites run
-// against. No Go code lives here: `build.sh` builds the three tools below at the versions pinned by this file.
+// Builds the real kube-apiserver, kube-controller-manager, kube-scheduler and etcd that the conformance and end-to-end suites run
+// against. No Go code lives here: `build.sh` builds the four tools below at the versions pinned by this file.
 module reeve/tools/kube-apiserver
 
 go 1.26.0
@@ -10,6 +10,7 @@ tool (
 	go.etcd.io/etcd/server/v3
 	k8s.io/kubernetes/cmd/kube-apiserver
 	k8s.io/kubernetes/cmd/kube-controller-manager
+	k8s.io/kubernetes/cmd/kube-scheduler
 )
 
 require (

@@ -135,7 +135,7 @@ fn builder(settings: &Settings, directory: Option<PathBuf>) -> Result<Builder, E
             Anonymous::Refused
         });
     if settings.rbac {
-        builder = builder.rbac();
+        builder = builder.rbac().controller_roles();
     }
     if let Some(ttl) = settings.event_ttl {
         builder = builder.event_ttl(ttl);

@@ -26,8 +26,10 @@ static OBJECTS: LazyLock<Objects> = LazyLock::new(Objects::new);
 
 struct Objects {
     all: Vec<Value>,
-    /// The place of the first role or binding; those of a server that checks rights are last.
+    /// The place of the first role or binding of a server that checks rights.
     roles: usize,
+    /// The place of the first role or binding of a controller; they are last.
+    controller_roles: usize,
 }
 
 // === impl Objects ===
@@ -60,16 +62,22 @@ impl Objects {
         let mut all: Vec<Value> = namespaces.chain(system).chain([range, service]).collect();
         let roles = all.len();
         all.extend(rbac::bootstrap_objects());
-        Self { all, roles }
+        let controller_roles = all.len();
+        all.extend(rbac::of_controllers());
+        Self {
+            all,
+            roles,
+            controller_roles,
+        }
     }
 }
 
 /// The chores that create the objects, in their order.
 pub(super) fn chores(core: &Core) -> Vec<Chore> {
-    let end = if core.options.rbac {
-        OBJECTS.all.len()
-    } else {
-        OBJECTS.roles
+    let end = match (core.options.rbac, core.options.controller_roles) {
+        (false, _) => OBJECTS.roles,
+        (true, false) => OBJECTS.controller_roles,
+        (true, true) => OBJECTS.all.len(),
     };
     (0..end).map(Chore::Initial).collect()
 }

@@ -1,14 +1,24 @@
 //! The roles and bindings of every cluster.
 //!
-//! Those for users and for discovery. The real server also has one for each of its own controllers, which do not run
-//! here.
+//! Those for users and for discovery are code; those for the controllers of a control plane, which may run beside a server, are
+//! in `controllers.jsonl`, written by `tests/envtest/roles.sh` from a real server.
 
 use serde_json::{Value, json};
 
+/// The objects for controllers, one a line.
+const CONTROLLERS: &str = include_str!("controllers.jsonl");
 const BOOTSTRAPPING: &str = "kubernetes.io/bootstrapping";
 const RBAC: &str = "rbac.authorization.k8s.io";
 const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["create", "delete", "deletecollection", "patch", "update"];
+
+/// The roles and bindings of the programs of a control plane: nodes, the scheduler, and each controller of
+/// kube-controller-manager.
+pub(crate) fn of_controllers() -> impl Iterator<Item = Value> {
+    CONTROLLERS
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+}
 
 /// ClusterRoles `cluster-admin`, `admin`, `edit`, `view` (aggregated), `system:discovery`, `system:basic-user`,
 /// `system:public-info-viewer` and their ClusterRoleBindings, as whole objects to be stored at the first start.

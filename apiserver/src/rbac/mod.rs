@@ -31,6 +31,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 pub use bootstrap::objects as bootstrap_objects;
+pub(crate) use bootstrap::of_controllers;
 pub(crate) use cache::PolicyCache;
 pub use policy::Policy;
 pub(crate) use policy::{service_account_groups, service_account_of};

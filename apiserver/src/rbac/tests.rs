@@ -244,3 +244,19 @@ fn no_account_may_grant_what_it_does_not_hold() {
         1
     );
 }
+
+#[test]
+fn each_line_of_the_roles_of_controllers_is_an_object_with_a_name_of_its_own() {
+    let objects: Vec<Value> = bootstrap::of_controllers().collect();
+    assert_eq!(
+        objects.len(),
+        include_str!("controllers.jsonl").lines().count()
+    );
+    let key = |object: &Value| {
+        let meta = &object["metadata"];
+        format!("{} {} {}", object["kind"], meta["namespace"], meta["name"])
+    };
+    let all: Vec<Value> = objects.into_iter().chain(bootstrap_objects()).collect();
+    let keys: std::collections::BTreeSet<String> = all.iter().map(key).collect();
+    assert_eq!(keys.len(), all.len());
+}
