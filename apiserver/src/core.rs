@@ -7,7 +7,6 @@ use tokio::sync::watch;
 
 use crate::admission::{self, Chain};
 use crate::authn::Authenticator;
-use crate::control::Control;
 use crate::definitions::Installed;
 use crate::faults::Faults;
 use crate::identity::Identity;
@@ -32,8 +31,6 @@ pub(crate) struct Options {
     pub(crate) streaming_lists: bool,
     /// Whether dependents of deleted owners are collected.
     pub(crate) garbage_collection: bool,
-    /// Whether the control API is served.
-    pub(crate) control: bool,
     /// Further names in certificates.
     pub(crate) tls_san: Vec<String>,
     /// Whether namespaces get a ServiceAccount and are emptied.
@@ -61,8 +58,6 @@ pub(crate) struct Core {
     pub(crate) backends: Backends,
     /// Addresses and node ports of Services that are being written.
     pub(crate) claims: Claims,
-    /// The control API, where it is served.
-    pub(crate) control: Option<Control>,
     /// Changes when open watches must end.
     pub(crate) closing: watch::Sender<u64>,
     /// False while the server is down: no request is answered.
@@ -93,7 +88,6 @@ impl Core {
             identity,
             policy: PolicyCache::default(),
             open_api: OpenApiCache::default(),
-            control: options.control.then(Control::default),
             options,
             admission,
             backends: Backends::default(),

@@ -11,7 +11,6 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::core::Core;
 use crate::identity::Authority;
 use crate::kubeconfig::{Access, kubeconfig};
 use crate::service::Service;
@@ -71,11 +70,12 @@ impl std::fmt::Debug for Serving {
 
 impl Serving {
     pub(crate) async fn start(
-        core: Arc<Core>,
+        service: Service,
         address: SocketAddr,
         transport: Transport,
         token: Option<String>,
     ) -> Result<Self, ServeError> {
+        let core = service.core();
         let bind = |source| ServeError::Bind { address, source };
         let listener = listen(address).map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
@@ -92,9 +92,9 @@ impl Serving {
         };
         let is_secure = certificates.is_some();
         // Refuses a certificate that is not usable before the task starts.
-        let server = server(&core, listener, certificates.as_ref())?;
+        let server = server(&service, listener, certificates.as_ref())?;
         let stop = CancellationToken::new();
-        let task = tokio::spawn(run(core, server, address, certificates, stop.clone()));
+        let task = tokio::spawn(run(service, server, address, certificates, stop.clone()));
         Ok(Self {
             address,
             is_secure,
@@ -218,11 +218,11 @@ fn limits() -> Limits {
 }
 
 fn server(
-    core: &Arc<Core>,
+    service: &Service,
     listener: TcpListener,
     certificates: Option<&Certificates>,
 ) -> Result<Server, TlsError> {
-    let service = Service::new(Arc::clone(core));
+    let service = service.clone();
     let handler: Handler = Arc::new(move |request| {
         let answer = service.clone().answer(request);
         Box::pin(async move {
@@ -244,12 +244,13 @@ fn server(
 
 /// Serves while the API server is up; closes the socket while it is down.
 async fn run(
-    core: Arc<Core>,
+    service: Service,
     first: Server,
     address: SocketAddr,
     certificates: Option<Certificates>,
     stop: CancellationToken,
 ) {
+    let core = service.core();
     let mut up = core.up.subscribe();
     let mut next = Some(first);
     loop {
@@ -258,7 +259,7 @@ async fn run(
             None => tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                server = reopen(&core, address, certificates.as_ref()) => server,
+                server = reopen(&service, address, certificates.as_ref()) => server,
             },
         };
         {
@@ -290,13 +291,13 @@ async fn run(
 
 /// Listens at the same address again.
 async fn reopen(
-    core: &Arc<Core>,
+    service: &Service,
     address: SocketAddr,
     certificates: Option<&Certificates>,
 ) -> Server {
     loop {
         let opened = listen(address).map_err(|source| ServeError::Bind { address, source });
-        match opened.and_then(|listener| Ok(server(core, listener, certificates)?)) {
+        match opened.and_then(|listener| Ok(server(service, listener, certificates)?)) {
             Ok(server) => return server,
             Err(error) => {
                 tracing::warn!(%error, "trying again");

@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::admission::{Admission, Chain};
 use crate::authn::{AccountKeys, Anonymous, Authenticator, Settings};
+use crate::control::Control;
 use crate::core::{Core, Options};
 use crate::definitions::former_versions;
 use crate::faults::Faults;
@@ -42,6 +43,7 @@ const EVENT_TTL: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub struct ApiServer {
     core: Arc<Core>,
+    control: Option<Arc<Control>>,
     lifecycle: JoinHandle<()>,
     admin_token: Option<String>,
 }
@@ -59,6 +61,7 @@ pub struct Builder {
     history: History,
     event_ttl: Option<Duration>,
     record_requests: bool,
+    control: bool,
     admission: Vec<Arc<dyn Admission>>,
     without_admission: Vec<String>,
     anonymous: Option<Anonymous>,
@@ -209,7 +212,7 @@ impl Builder {
     ///
     /// Without [`Builder::clock`], the server then has a clock of its own that can be advanced. It begins with the time of the machine.
     pub fn control(mut self, served: bool) -> Self {
-        self.options.control = served;
+        self.control = served;
         self
     }
 
@@ -246,7 +249,7 @@ impl Builder {
     pub async fn start(mut self) -> Result<ApiServer, StartError> {
         let clock = match self.clock.take() {
             Some(clock) => clock,
-            None if self.options.control => {
+            None if self.control => {
                 let machine = Clock::system();
                 Clock::simulated(machine.now(), machine.random().next_u64())
             }
@@ -285,12 +288,13 @@ impl Builder {
             core.record.turn_off();
         }
         lifecycle::start(&core).await;
-        if let Some(control) = &core.control {
-            control.set_start(Template::of(&core));
-        }
+        let control = self
+            .control
+            .then(|| Arc::new(Control::new(Template::of(&core))));
         let lifecycle = tokio::spawn(lifecycle::run(core.clone()));
         Ok(ApiServer {
             core,
+            control,
             lifecycle,
             admin_token: self.admin_token,
         })
@@ -333,6 +337,7 @@ impl ApiServer {
             history: History::default(),
             event_ttl: Some(EVENT_TTL),
             record_requests: true,
+            control: false,
             admission: Vec::new(),
             without_admission: Vec::new(),
             anonymous: None,
@@ -343,7 +348,6 @@ impl ApiServer {
                 controller_roles: false,
                 streaming_lists: true,
                 garbage_collection: true,
-                control: false,
                 tls_san: Vec::new(),
                 namespace_controller: true,
                 service_range: ServiceRange::default(),
@@ -422,7 +426,7 @@ impl ApiServer {
     /// The server as a `tower::Service`, for layers of a test's own.
     #[must_use]
     pub fn service(&self) -> Service {
-        Service::new(self.core.clone())
+        Service::new(self.core.clone(), self.control.clone())
     }
 
     /// Serves plain HTTP (HTTP/1.1 and HTTP/2) on `address`; port 0 takes a free one.
@@ -431,7 +435,7 @@ impl ApiServer {
     /// When the address cannot be bound.
     pub async fn serve(&self, address: SocketAddr) -> Result<Serving, ServeError> {
         Serving::start(
-            self.core.clone(),
+            self.service(),
             address,
             Transport::Plain,
             self.admin_token.clone(),
@@ -445,7 +449,7 @@ impl ApiServer {
     /// When the address cannot be bound or no certificate can be made.
     pub async fn serve_tls(&self, address: SocketAddr) -> Result<Serving, ServeError> {
         Serving::start(
-            self.core.clone(),
+            self.service(),
             address,
             Transport::OwnAuthority,
             self.admin_token.clone(),
@@ -461,7 +465,7 @@ impl ApiServer {
         certificates: Certificates,
     ) -> Result<Serving, ServeError> {
         let transport = Transport::Certificates(certificates);
-        Serving::start(self.core.clone(), address, transport, None).await
+        Serving::start(self.service(), address, transport, None).await
     }
 
     /// Sends the calls of webhooks whose `clientConfig` names the Service `namespace/name` to `service`, in this process:
@@ -548,7 +552,7 @@ impl ApiServer {
     /// Makes the state now the one that a reset of the control API leads to. Default: the state after the start.
     #[cfg(feature = "program")]
     pub(crate) fn set_reset_point(&self) {
-        if let Some(control) = &self.core.control {
+        if let Some(control) = &self.control {
             control.set_start(self.template());
         }
     }

@@ -13,7 +13,7 @@ use http::{HeaderMap, Method, Request, Response, Uri};
 use tokio::time::sleep;
 
 use crate::access;
-use crate::control;
+use crate::control::{self, Control};
 use crate::core::Core;
 use crate::dispatch::resource;
 use crate::faults::{Instead, Plan, StreamEnd};
@@ -30,6 +30,7 @@ use crate::status::Status;
 #[derive(Clone, Debug)]
 pub struct Service {
     core: Arc<Core>,
+    control: Option<Arc<Control>>,
 }
 
 /// A request before it is routed.
@@ -47,8 +48,13 @@ pub(crate) struct Call<'a> {
 // === impl Service ===
 
 impl Service {
-    pub(crate) fn new(core: Arc<Core>) -> Self {
-        Self { core }
+    /// A service with the control API, if there is one.
+    pub(crate) fn new(core: Arc<Core>, control: Option<Arc<Control>>) -> Self {
+        Self { core, control }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
     }
 
     /// Answers one request.
@@ -68,10 +74,12 @@ impl Service {
                 "the server is down",
             ));
         }
-        if let Some(control) = &core.control
+        if let Some(control) = &self.control
             && control::is_path(request.uri().path())
         {
-            return control::answer(&core, control, request).await;
+            let query = Parameters::parse(request.uri().query().unwrap_or_default());
+            let pretty = is_pretty(&query, &agent_of(request.headers()));
+            return Ok(control::answer(&core, control, request, query, pretty).await);
         }
         let (head, body) = request.into_parts();
         let query = Parameters::parse(head.uri.query().unwrap_or_default());

@@ -1,23 +1,16 @@
-//! Bodies and parameters of calls.
+//! Bodies of calls.
 
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::Call;
 use crate::status::Status;
 
 /// The longest time that the clock is advanced by, in seconds: ten years.
 const LONGEST_ADVANCE: f64 = 315_576_000.0;
 /// The longest outage in seconds.
 const LONGEST_OUTAGE: f64 = 3_600.0;
-
-/// No options.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Nothing {}
 
 /// A version, as objects have it.
 #[derive(Deserialize)]
@@ -37,51 +30,6 @@ pub(super) struct Seconds {
 pub(super) struct Switches {
     pub(super) bookmarks: Option<bool>,
     pub(super) streaming_lists: Option<bool>,
-}
-
-// === impl Call ===
-
-impl Call<'_> {
-    /// The body as `T`.
-    ///
-    /// # Errors
-    /// 400 for a field that `T` does not have, and for a value of a wrong type.
-    pub(super) fn body<T: DeserializeOwned>(&mut self) -> Result<T, Status> {
-        serde_json::from_value(self.body.take())
-            .map_err(|error| Status::bad_request(format!("the body: {error}")))
-    }
-
-    /// Refuses a body with content.
-    pub(super) fn no_body(&mut self) -> Result<(), Status> {
-        self.body().map(|Nothing {}| ())
-    }
-
-    /// Refuses parameters that are not in `known`.
-    pub(super) fn parameters(&self, known: &[&str]) -> Result<(), Status> {
-        // `pretty` has its usual meaning on every path.
-        let mut names = self.query.names();
-        match names.find(|name| *name != "pretty" && !known.contains(name)) {
-            None => Ok(()),
-            Some(name) if known.is_empty() => Err(Status::bad_request(format!(
-                "the parameter {name:?} is unknown: this path has none"
-            ))),
-            Some(name) => Err(Status::bad_request(format!(
-                "the parameter {name:?} is unknown: this path has {}",
-                known.join(", ")
-            ))),
-        }
-    }
-
-    /// A parameter as a number between 0 and `most`.
-    pub(super) fn count(&self, name: &str, most: usize) -> Result<Option<usize>, Status> {
-        let Some(text) = self.query.get(name) else {
-            return Ok(None);
-        };
-        let number = text.parse().ok().filter(|number| *number <= most);
-        number.map(Some).ok_or_else(|| {
-            Status::bad_request(format!("{name}: {text:?} is not a number up to {most}"))
-        })
-    }
 }
 
 // === impl UpTo ===

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use super::call::{Answer, Call};
 use super::form::shown;
-use super::{Answer, Call};
 use crate::record::{Filter, RequestRecord};
 use crate::status::Status;
 
@@ -68,8 +68,7 @@ pub(super) async fn list(call: &Call<'_>) -> Answer {
 
 /// `DELETE requests`: clears the log.
 pub(super) fn clear(call: &mut Call<'_>) -> Answer {
-    call.parameters(&[])?;
-    call.no_body()?;
+    call.no_options()?;
     call.core.record.clear();
     Ok((200, json!({})))
 }

@@ -7,8 +7,9 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use super::call::{Answer, Call, Failure};
 use super::form::{Seconds, Switches, UpTo};
-use super::{Answer, Call, Failure, requests, snapshots};
+use super::{requests, snapshots};
 use crate::faults::{RuleForm, RuleState};
 use crate::status::Status;
 
@@ -30,8 +31,8 @@ pub(super) async fn answer(mut call: Call<'_>) -> Answer {
         (["faults", id], &Method::GET) => one_fault(&mut call, id),
         (["faults", id], &Method::DELETE) => remove_fault(&mut call, id),
         (["switches"], &Method::GET) => {
-            call.no_body()?;
-            show_switches(&call)
+            call.no_options()?;
+            Ok((200, switches(&call)))
         }
         (["switches"], &Method::PATCH) => set_switches(&mut call),
         (["requests"], &Method::GET) => requests::list(&call).await,
@@ -43,8 +44,7 @@ pub(super) async fn answer(mut call: Call<'_>) -> Answer {
         (["snapshots", _, "restore"], &Method::POST) => snapshots::restore(&mut call),
         (["reset"], &Method::POST) => snapshots::reset(&mut call),
         (["clock"], &Method::GET) => {
-            call.parameters(&[])?;
-            call.no_body()?;
+            call.no_options()?;
             Ok((200, clock(&call)))
         }
         (["clock", "advance"], &Method::POST) => advance(&mut call),
@@ -111,8 +111,7 @@ const PATHS: [&str; 14] = [
 ];
 
 fn summary(call: &mut Call<'_>) -> Answer {
-    call.parameters(&[])?;
-    call.no_body()?;
+    call.no_options()?;
     let core = call.core;
     Ok((
         200,
@@ -121,7 +120,7 @@ fn summary(call: &mut Call<'_>) -> Answer {
             "resourceVersion": core.store.revision().to_string(),
             "faults": core.faults.all().len(),
             "requests": core.record.select(&crate::record::Filter::default(), 0).0,
-            "snapshots": call.control.snapshots.lock().len(),
+            "snapshots": call.control.snapshots.lock().named.len(),
             "clock": clock(call),
             "paths": PATHS,
         }),
@@ -129,8 +128,7 @@ fn summary(call: &mut Call<'_>) -> Answer {
 }
 
 fn list_faults(call: &mut Call<'_>) -> Answer {
-    call.parameters(&[])?;
-    call.no_body()?;
+    call.no_options()?;
     let rules = call.core.faults.all();
     let items: Vec<Value> = rules.iter().filter_map(rule).collect();
     Ok((200, json!({"items": items})))
@@ -156,23 +154,20 @@ fn add_fault(call: &mut Call<'_>) -> Answer {
 }
 
 fn clear_faults(call: &mut Call<'_>) -> Answer {
-    call.parameters(&[])?;
-    call.no_body()?;
+    call.no_options()?;
     call.core.faults.clear();
     Ok((200, json!({})))
 }
 
 fn one_fault(call: &mut Call<'_>, id: &str) -> Answer {
-    call.parameters(&[])?;
-    call.no_body()?;
+    call.no_options()?;
     let all = call.core.faults.all();
     let found = all.iter().find(|one| one.id.to_string() == id);
     Ok((200, found.and_then(rule).ok_or_else(|| no_rule(id))?))
 }
 
 fn remove_fault(call: &mut Call<'_>, id: &str) -> Answer {
-    call.parameters(&[])?;
-    call.no_body()?;
+    call.no_options()?;
     let removed = id.parse().ok().and_then(|id| call.core.faults.remove(id));
     let document = removed.as_ref().and_then(rule);
     Ok((200, document.ok_or_else(|| no_rule(id))?))
@@ -192,37 +187,32 @@ fn rule(state: &RuleState) -> Option<Value> {
     }))
 }
 
-fn show_switches(call: &Call<'_>) -> Answer {
-    call.parameters(&[])?;
-    let faults = &call.core.faults;
-    Ok((
-        200,
-        json!({
-            "bookmarks": faults.sends_bookmarks(),
-            "streamingLists": call.core.streaming_lists(),
-        }),
-    ))
+fn switches(call: &Call<'_>) -> Value {
+    json!({
+        "bookmarks": call.core.faults.sends_bookmarks(),
+        "streamingLists": call.core.streaming_lists(),
+    })
 }
 
 fn set_switches(call: &mut Call<'_>) -> Answer {
-    let switches: Switches = call.body()?;
+    call.parameters(&[])?;
+    let wanted: Switches = call.body()?;
     let faults = &call.core.faults;
-    if let Some(on) = switches.bookmarks {
+    if let Some(on) = wanted.bookmarks {
         faults.stop_bookmarks(!on);
     }
-    if let Some(on) = switches.streaming_lists {
+    if let Some(on) = wanted.streaming_lists {
         if on && !call.core.options.streaming_lists {
             let text = "streamingLists: the server was started without them";
             return Err(Status::new(422, "Invalid", text).into());
         }
         faults.refuse_streaming_lists(!on);
     }
-    show_switches(call)
+    Ok((200, switches(call)))
 }
 
 fn close_watches(call: &mut Call<'_>) -> Answer {
-    call.parameters(&[])?;
-    call.no_body()?;
+    call.no_options()?;
     call.core.close_watches();
     Ok((200, json!({})))
 }

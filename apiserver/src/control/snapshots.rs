@@ -1,10 +1,8 @@
 //! Snapshots of objects and custom kinds, by name, and the way back to them.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
-use super::{Answer, Call};
+use super::call::{Answer, Call};
 use crate::restore::RestoreError;
 use crate::status::Status;
 use crate::template::Template;
@@ -13,26 +11,9 @@ use crate::template::Template;
 const MOST: usize = 100;
 const LONGEST_NAME: usize = 63;
 
-/// Snapshots of a server.
-#[derive(Debug, Default)]
-pub(super) struct Snapshots {
-    /// The state after the start.
-    pub(super) start: Option<Template>,
-    named: BTreeMap<String, Template>,
-}
-
-// === impl Snapshots ===
-
-impl Snapshots {
-    pub(super) fn len(&self) -> usize {
-        self.named.len()
-    }
-}
-
 /// `GET snapshots`
 pub(super) fn list(call: &mut Call<'_>) -> Answer {
-    call.parameters(&[])?;
-    call.no_body()?;
+    call.no_options()?;
     let snapshots = call.control.snapshots.lock();
     let items: Vec<Value> = snapshots
         .named
@@ -44,8 +25,7 @@ pub(super) fn list(call: &mut Call<'_>) -> Answer {
 
 /// `PUT snapshots/NAME`: the state now, in place of a former snapshot of that name.
 pub(super) fn take(call: &mut Call<'_>) -> Answer {
-    call.parameters(&[])?;
-    call.no_body()?;
+    call.no_options()?;
     let name = call.path[1].clone();
     let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.len() > LONGEST_NAME || !name.chars().all(is_legal) {
@@ -68,8 +48,7 @@ pub(super) fn take(call: &mut Call<'_>) -> Answer {
 
 /// `DELETE snapshots/NAME`
 pub(super) fn delete(call: &mut Call<'_>) -> Answer {
-    call.parameters(&[])?;
-    call.no_body()?;
+    call.no_options()?;
     let name = &call.path[1];
     let removed = call.control.snapshots.lock().named.remove(name);
     let removed = removed.ok_or_else(|| absent(name))?;
@@ -78,8 +57,7 @@ pub(super) fn delete(call: &mut Call<'_>) -> Answer {
 
 /// `POST snapshots/NAME/restore`
 pub(super) fn restore(call: &mut Call<'_>) -> Answer {
-    call.parameters(&[])?;
-    call.no_body()?;
+    call.no_options()?;
     let name = &call.path[1];
     let found = call.control.snapshots.lock().named.get(name).cloned();
     go_back(call, &found.ok_or_else(|| absent(name))?)
@@ -87,12 +65,9 @@ pub(super) fn restore(call: &mut Call<'_>) -> Answer {
 
 /// `POST reset`: the state after the start, without faults and without recorded requests.
 pub(super) fn reset(call: &mut Call<'_>) -> Answer {
-    call.parameters(&[])?;
-    call.no_body()?;
+    call.no_options()?;
     call.core.faults.clear();
     let start = call.control.snapshots.lock().start.clone();
-    let start =
-        start.ok_or_else(|| Status::new(503, "ServiceUnavailable", "the server is starting"))?;
     let answer = go_back(call, &start)?;
     call.core.record.clear();
     Ok(answer)

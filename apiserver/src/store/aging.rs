@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::history::earlier;
 use super::objects::Store;
 
 // === impl Store ===
@@ -25,9 +26,4 @@ impl Store {
         }
         self.chores.notify_one();
     }
-}
-
-/// `by` before `at`. A machine that runs for a shorter time may have no such instant: the oldest one is the same then.
-pub(super) fn earlier(at: Instant, by: Duration) -> Instant {
-    at.checked_sub(by).unwrap_or(at)
 }

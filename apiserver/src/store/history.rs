@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 /// How much history is kept, for each resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct History {
@@ -26,4 +28,9 @@ impl Default for History {
             age: Duration::from_secs(75),
         }
     }
+}
+
+/// `by` before `at`. A machine that runs for a shorter time may have no such instant: the oldest one is the same then.
+pub(super) fn earlier(at: Instant, by: Duration) -> Instant {
+    at.checked_sub(by).unwrap_or(at)
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::aging::earlier;
 use super::chore::Chore;
+use super::history::earlier;
 use super::map::Map;
 use super::object::{Key, Object};
 use super::persist::Frozen;

@@ -8,8 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::aging::earlier;
-use super::history::History;
+use super::history::{History, earlier};
 use super::map::Map;
 use super::object::{Key, Object};
 use super::query::{HistoryError, Page, Query};
