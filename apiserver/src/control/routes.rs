@@ -77,7 +77,7 @@ pub(super) async fn answer(mut call: Call<'_>) -> Answer {
 /// The methods of a path; `None` for one that does not exist.
 fn methods(path: &[&str]) -> Option<&'static str> {
     Some(match path {
-        [] | ["clock"] | ["snapshots"] => "GET",
+        [] | ["clock" | "snapshots"] => "GET",
         ["faults"] => "GET, POST, DELETE",
         ["faults", _] => "GET, DELETE",
         ["switches"] => "GET, PATCH",
