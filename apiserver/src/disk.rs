@@ -3,9 +3,19 @@
 //! A file that is written, synced and renamed over another is either the old or the new one. The rename itself is
 //! durable only after its directory was synced: steps that rely on it must come after [`sync_directory`].
 
+#[cfg(test)]
+pub(crate) mod simulated;
+
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::path::Path;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A file that is written at its end.
+#[derive(Debug)]
+pub(crate) struct Appended {
+    file: File,
+    path: PathBuf,
+}
 
 /// Options for a file that only its owner may read: Secrets and keys are in it.
 pub(crate) fn private() -> OpenOptions {
@@ -22,32 +32,22 @@ pub(crate) fn private() -> OpenOptions {
 /// Writes a file, completely or not at all.
 pub(crate) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     let draft = path.with_extension("new");
-    let mut file = private().write(true).truncate(true).open(&draft)?;
+    let mut file = Appended::create(&draft)?;
     file.write_all(content)?;
-    sync(&file)?;
+    file.sync()?;
     replace(&draft, path)
 }
 
 /// Moves `draft`, which is synced, to `path`, durably.
 pub(crate) fn replace(draft: &Path, path: &Path) -> io::Result<()> {
     trace("rename");
+    #[cfg(test)]
+    simulated::renamed(draft, path);
     fs::rename(draft, path)?;
     match path.parent() {
         Some(directory) => sync_directory(directory),
         None => Ok(()),
     }
-}
-
-/// Makes the content of a file durable.
-pub(crate) fn sync(file: &File) -> io::Result<()> {
-    trace("sync file");
-    file.sync_all()
-}
-
-/// Makes the content of a file durable, without its times.
-pub(crate) fn sync_data(file: &File) -> io::Result<()> {
-    trace("sync data");
-    file.sync_data()
 }
 
 /// Makes the names in a directory durable.
@@ -57,13 +57,101 @@ pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()?;
     #[cfg(not(unix))]
     let _ = directory;
+    #[cfg(test)]
+    simulated::synced_directory(directory);
     Ok(())
 }
 
 /// Removes a file.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     trace("remove");
+    #[cfg(test)]
+    simulated::note(path, simulated::Step::Remove);
     fs::remove_file(path)
+}
+
+// === impl Appended ===
+
+impl Appended {
+    /// Opens a file, and creates it if it is absent.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let file = private().append(true).open(path)?;
+        Ok(Self::of(file, path))
+    }
+
+    /// Creates a file, or empties it.
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
+        let file = private().write(true).truncate(true).open(path)?;
+        let file = Self::of(file, path);
+        #[cfg(test)]
+        simulated::note(path, simulated::Step::Cut(0));
+        Ok(file)
+    }
+
+    fn of(file: File, path: &Path) -> Self {
+        #[cfg(test)]
+        simulated::note(path, simulated::Step::Open);
+        let path = path.to_owned();
+        Self { file, path }
+    }
+
+    /// Where it was opened.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Cuts off what is behind `length`.
+    pub(crate) fn cut(&self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)?;
+        #[cfg(test)]
+        simulated::note(&self.path, simulated::Step::Cut(length));
+        Ok(())
+    }
+
+    /// Makes the content durable.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        trace("sync file");
+        self.file.sync_all()?;
+        #[cfg(test)]
+        simulated::note(&self.path, simulated::Step::Sync);
+        Ok(())
+    }
+
+    /// Makes the content durable, without the times of the file.
+    pub(crate) fn sync_data(&self) -> io::Result<()> {
+        trace("sync data");
+        self.file.sync_data()?;
+        #[cfg(test)]
+        simulated::note(&self.path, simulated::Step::Sync);
+        Ok(())
+    }
+
+    /// Writes to a device that is always full, or to the file again.
+    #[cfg(all(test, target_os = "linux"))]
+    pub(crate) fn fill(&mut self, full: bool) {
+        let path = if full {
+            Path::new("/dev/full")
+        } else {
+            &self.path
+        };
+        self.file = OpenOptions::new().append(true).open(path).unwrap();
+    }
+}
+
+impl Write for Appended {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        #[cfg(test)]
+        simulated::note(
+            &self.path,
+            simulated::Step::Append(bytes[..written].to_vec()),
+        );
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }
 
 #[cfg(not(test))]

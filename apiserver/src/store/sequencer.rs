@@ -65,6 +65,15 @@ struct Draft<'a> {
     written: HashMap<(String, Key), Option<Arc<Object>>>,
 }
 
+// === impl Queue ===
+
+impl Queue {
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+}
+
 // === impl Store ===
 
 impl Store {

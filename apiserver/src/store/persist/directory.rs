@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::format::{self, Head};
 use super::snapshot::{self, Snapshot};
 use super::{Found, Frozen, Log, PersistError, Running, log_path, logs};
-use crate::disk::private;
+use crate::disk::Appended;
 
 /// A directory that was read, before its first write.
 pub(in crate::store) struct Directory {
@@ -37,7 +37,7 @@ impl Directory {
         let mut found = Found::default();
         let snapshot = snapshot::path(path);
         if snapshot.exists() {
-            let extent = format::read(&snapshot, &mut found, 0)?;
+            let extent = format::read(&snapshot, &mut found, 0, false)?;
             if extent.torn {
                 return Err(format::cut_short(&snapshot, extent.lines, None));
             }
@@ -45,13 +45,21 @@ impl Directory {
         let floor = found.revision;
         let objects = found.tables.values().map(BTreeMap::len).sum();
         let (mut lines, mut number, mut end) = (0, 0, 0);
-        for (found_number, path) in logs(path)? {
-            let extent = format::read(&path, &mut found, floor)?;
+        let logs = logs(path)?;
+        let newest = logs.last().map(|(number, _)| *number);
+        for (found_number, path) in logs {
+            let is_newest = Some(found_number) == newest;
+            let extent = format::read(&path, &mut found, floor, is_newest)?;
             if extent.torn {
-                let file = private().append(true).open(&path);
-                file.and_then(|file| file.set_len(extent.end))
+                // What was cut off must not come back behind lines that are written now.
+                let cut = |file: Appended| file.cut(extent.end).and_then(|()| file.sync());
+                Appended::open(&path)
+                    .and_then(cut)
                     .map_err(PersistError::new("repair", &path))?;
-                tracing::warn!(path = %path.display(), "cut off the end of the log: its last line is incomplete");
+                tracing::warn!(
+                    path = %path.display(), lines = extent.lost,
+                    "cut off the end of the log: a line is incomplete, and so many whole lines followed it",
+                );
             }
             lines += extent.lines;
             (number, end) = (found_number, extent.end);
@@ -96,15 +104,11 @@ impl Directory {
         let number = self.number.max(1);
         let path = log_path(&self.path, number);
         let fresh = !path.exists();
-        let file = private()
-            .append(true)
-            .open(&path)
-            .map_err(PersistError::new("open", &path))?;
+        let file = Appended::open(&path).map_err(PersistError::new("open", &path))?;
         let mut log = Log {
             directory: self.path,
             lock: self.lock,
             file,
-            path,
             number,
             end: if fresh { 0 } else { self.end },
             synced: false,

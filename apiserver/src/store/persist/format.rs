@@ -87,6 +87,8 @@ pub(super) struct Extent {
     pub(super) end: u64,
     /// Whether there is an incomplete line behind that.
     pub(super) torn: bool,
+    /// Whole lines behind the incomplete one.
+    pub(super) lost: usize,
 }
 
 // === impl Head ===
@@ -146,11 +148,16 @@ fn finish(lines: &mut Vec<u8>, start: usize) {
     lines.push(b'\n');
 }
 
-/// Applies the lines of `path` above `floor`.
+/// Applies the lines of `path` above `floor`. Those of the newest log end where a power failure left zeroes.
 ///
 /// # Errors
-/// When a line is damaged and whole ones follow, or the format is newer than this program.
-pub(super) fn read(path: &Path, found: &mut Found, floor: u64) -> Result<Extent, PersistError> {
+/// When a line is damaged otherwise and whole ones follow, or the format is newer than this program.
+pub(super) fn read(
+    path: &Path,
+    found: &mut Found,
+    floor: u64,
+    is_newest_log: bool,
+) -> Result<Extent, PersistError> {
     let file = File::open(path).map_err(PersistError::new("open", path))?;
     let mut reader = BufReader::new(file);
     let mut extent = Extent::default();
@@ -165,6 +172,11 @@ pub(super) fn read(path: &Path, found: &mut Found, floor: u64) -> Result<Extent,
             break;
         }
         number += 1;
+        if is_newest_log && (extent.torn || bytes.contains(&0)) {
+            extent.lost += usize::from(extent.torn && document(&bytes).is_ok());
+            extent.torn = true;
+            continue;
+        }
         match apply(&bytes, number, found, floor) {
             Ok(objects) => {
                 if let Some((line, why)) = damage {
@@ -183,7 +195,7 @@ pub(super) fn read(path: &Path, found: &mut Found, floor: u64) -> Result<Extent,
             }
         }
     }
-    extent.torn = damage.is_some();
+    extent.torn |= damage.is_some();
     if let Some(objects) = expected
         && objects + 1 != extent.lines
     {

@@ -15,15 +15,17 @@
 //! other, which replaces all older files, before a log of the new format begins. So a kill leaves the old files, or the
 //! new snapshot with some of them; both are read, and migrated again. A directory of a newer format is refused.
 //!
-//! Recovery: data behind the last whole line of a log was never answered, or lost its sync; it is cut off. A
-//! damaged line before a whole one is refused, with the file, the line and the remedies.
+//! Recovery: data behind the last whole line of a log was never answered, or lost its sync; it is cut off. A power failure
+//! may lose pages of the newest log before others, which are zeroes then: the log is cut off at the first zero, because a
+//! store without one write and with a later one never existed. Any other damaged line before a whole one is refused, with
+//! the file, the line and the remedies.
 
 mod directory;
 mod format;
 mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,7 +36,7 @@ use serde_json::Value;
 
 use super::map::Map;
 use super::object::{Key, Object, shared};
-use crate::disk::{self, private};
+use crate::disk::{self, Appended};
 pub(super) use directory::Directory;
 use directory::DirectoryLock;
 pub(super) use format::Line;
@@ -97,8 +99,7 @@ pub(super) struct Log {
     )]
     lock: DirectoryLock,
     /// The newest log, which lines are appended to.
-    file: File,
-    path: PathBuf,
+    file: Appended,
     number: u64,
     /// The end of its last whole line.
     end: u64,
@@ -196,7 +197,9 @@ impl Log {
     pub(super) fn sync_writes(&mut self, synced: bool) -> Result<(), PersistError> {
         self.synced = synced;
         if synced {
-            disk::sync(&self.file).map_err(PersistError::new("sync", &self.path))?;
+            self.file
+                .sync()
+                .map_err(PersistError::new("sync", self.file.path()))?;
             self.sync_directory()?;
         }
         Ok(())
@@ -213,9 +216,9 @@ impl Log {
         let mut lines = Vec::new();
         for write in writes {
             encode_write(write, &mut lines)
-                .map_err(PersistError::new("encode a line of", &self.path))?;
+                .map_err(PersistError::new("encode a line of", self.file.path()))?;
         }
-        self.put(&lines)?;
+        self.put(&lines, self.synced)?;
         self.lines += writes.len();
         Ok(())
     }
@@ -228,35 +231,36 @@ impl Log {
     fn reserve(&mut self, first: u64, last: u64) -> Result<(), PersistError> {
         let reserved = last.saturating_add(RESERVED_AHEAD);
         self.put_head(&Head::new(first.saturating_sub(1), reserved, None))?;
-        disk::sync(&self.file).map_err(PersistError::new("sync", &self.path))?;
+        self.file
+            .sync()
+            .map_err(PersistError::new("sync", self.file.path()))?;
         self.sync_directory()?;
         self.reserved = reserved;
         Ok(())
     }
 
     fn put_head(&mut self, head: &Head) -> Result<(), PersistError> {
-        self.put(&encode(head).map_err(PersistError::new("encode a line of", &self.path))?)
+        let head = encode(head).map_err(PersistError::new("encode a line of", self.file.path()))?;
+        self.put(&head, false)
     }
 
     /// Appends lines. Failed ones leave no data that would precede the next one.
-    fn put(&mut self, bytes: &[u8]) -> Result<(), PersistError> {
+    fn put(&mut self, bytes: &[u8], sync: bool) -> Result<(), PersistError> {
         if self.torn {
             self.file
-                .set_len(self.end)
-                .map_err(PersistError::new("repair", &self.path))?;
+                .cut(self.end)
+                .map_err(PersistError::new("repair", self.file.path()))?;
             self.torn = false;
         }
         if let Err(error) = self.file.write_all(bytes) {
             // A full disk leaves half a line.
-            self.torn = self.file.set_len(self.end).is_err();
-            return Err(PersistError::new("append to", &self.path)(error));
+            self.torn = self.file.cut(self.end).is_err();
+            return Err(PersistError::new("append to", self.file.path())(error));
         }
-        if self.synced
-            && let Err(error) = disk::sync_data(&self.file)
-        {
+        if sync && let Err(error) = self.file.sync_data() {
             // What is on the disk now is not known, and no answer may rely on it.
-            self.torn = self.file.set_len(self.end).is_err();
-            return Err(PersistError::new("sync", &self.path)(error));
+            self.torn = self.file.cut(self.end).is_err();
+            return Err(PersistError::new("sync", self.file.path())(error));
         }
         self.end += bytes.len() as u64;
         Ok(())
@@ -286,24 +290,22 @@ impl Log {
 
     fn try_begin_snapshot(&mut self, frozen: Frozen) -> Result<(), PersistError> {
         // Until the snapshot exists, a power failure must not keep lines of a later log but lose those of this one.
-        disk::sync(&self.file).map_err(PersistError::new("sync", &self.path))?;
+        self.file
+            .sync()
+            .map_err(PersistError::new("sync", self.file.path()))?;
         let number = self.number + 1;
         let path = log_path(&self.directory, number);
         let head = encode(&Head::new(frozen.revision, self.reserved, None));
         let head = head.map_err(PersistError::new("encode a line of", &path))?;
-        let mut file = private()
-            .append(true)
-            .open(&path)
-            .map_err(PersistError::new("create", &path))?;
+        let mut file = Appended::open(&path).map_err(PersistError::new("create", &path))?;
         // A failed attempt may have left half a head.
-        file.set_len(0)
+        file.cut(0)
             .and_then(|()| file.write_all(&head))
             .map_err(PersistError::new("begin", &path))?;
-        if self.synced {
-            self.sync_directory()?;
-        }
+        // A sync of the log is worth nothing without its name.
+        self.sync_directory()?;
         self.file = file;
-        (self.path, self.number, self.end) = (path, number, head.len() as u64);
+        (self.number, self.end) = (number, head.len() as u64);
         self.torn = false;
         let replaces = Replaces {
             lines: self.lines,
@@ -350,25 +352,22 @@ impl Log {
     }
 
     #[cfg(test)]
-    pub(super) fn share_lock(&self) -> File {
+    pub(super) fn share_lock(&self) -> fs::File {
         self.lock.0.try_clone().unwrap()
     }
 
     /// Sends lines to a device that is always full, or to the log again.
     #[cfg(all(test, target_os = "linux"))]
     pub(super) fn fill(&mut self, full: bool) {
-        let path = if full {
-            Path::new("/dev/full")
-        } else {
-            &self.path
-        };
-        self.file = fs::OpenOptions::new().append(true).open(path).unwrap();
+        self.file.fill(full);
     }
 
     /// Writes the last snapshot. After it no version needs to be skipped.
     pub(super) fn close(mut self, frozen: Frozen) -> Result<(), PersistError> {
         let _ = self.wait();
-        disk::sync(&self.file).map_err(PersistError::new("sync", &self.path))?;
+        self.file
+            .sync()
+            .map_err(PersistError::new("sync", self.file.path()))?;
         Snapshot {
             directory: self.directory,
             reserved: frozen.revision,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::format::{Head, Line, encode, encode_write};
 use super::{Frozen, PersistError, logs};
-use crate::disk;
+use crate::disk::{self, Appended};
 
 /// A snapshot before it is written.
 pub(super) struct Snapshot {
@@ -40,8 +40,7 @@ impl Snapshot {
     }
 
     fn write_draft(&self, draft: &Path) -> io::Result<()> {
-        let file = disk::private().write(true).truncate(true).open(draft)?;
-        let mut writer = BufWriter::new(file);
+        let mut writer = BufWriter::new(Appended::create(draft)?);
         let frozen = &self.frozen;
         let head = Head::new(frozen.revision, self.reserved, Some(frozen.objects()));
         writer.write_all(&encode(&head)?)?;
@@ -62,6 +61,6 @@ impl Snapshot {
         let file = writer
             .into_inner()
             .map_err(io::IntoInnerError::into_error)?;
-        disk::sync(&file)
+        file.sync()
     }
 }

@@ -1,0 +1,167 @@
+//! Power failures: at each step of a run, with whatever the disk may leave.
+
+use super::disk::Directory;
+use super::*;
+use crate::disk::simulated::{self, Disk, Recorded, Step};
+
+/// A write of a run.
+struct Written {
+    /// The number of steps before it, and when it was answered.
+    began: usize,
+    answered: usize,
+    version: u64,
+}
+
+struct Run {
+    steps: Vec<Recorded>,
+    writes: Vec<Written>,
+    /// The state before the first write, and after each.
+    states: Vec<BTreeMap<String, u64>>,
+}
+
+fn open(directory: &Directory, synced: bool) -> Result<Store, PersistError> {
+    let unknown = |_: &str, _: &Found| String::new();
+    let store = Store::open(&directory.0, 1000, 7, History::default(), &unknown)?;
+    store.create_table(STORAGE);
+    store.with_synced_writes(synced)
+}
+
+/// Writes with snapshots, kills and a shutdown between them.
+fn run(synced: bool, seed: u64) -> Run {
+    let directory = Directory::new();
+    simulated::record(&directory.0);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let keys = ["a/x", "a/y", "b/x", "c"];
+    let (mut writes, mut states) = (Vec::new(), vec![BTreeMap::new()]);
+    let mut store = open(&directory, synced).unwrap();
+    let steps = || simulated::count(&directory.0);
+    for n in 0..36 {
+        match n {
+            8 => store.flush().unwrap(),
+            14 | 28 => {
+                drop(store);
+                store = open(&directory, synced).unwrap();
+            }
+            20 => store.begin_snapshot(&mut store.log.lock()),
+            24 => {
+                store.close().unwrap();
+                drop(store);
+                store = open(&directory, synced).unwrap();
+            }
+            _ => {}
+        }
+        let began = steps();
+        let content = (random.u8(..4) > 0).then(|| random.u32(..));
+        let key = keys[random.usize(..keys.len())];
+        if let Some(version) = write(&store, key, content) {
+            let answered = steps();
+            writes.push(Written {
+                began,
+                answered,
+                version,
+            });
+            states.push(everything(&store, None).unwrap());
+        }
+    }
+    drop(store);
+    let steps = simulated::take(&directory.0);
+    Run {
+        steps,
+        writes,
+        states,
+    }
+}
+
+/// Opens what is left after `cut` steps, and checks that it is a state that a client may find.
+fn check(run: &Run, cut: usize, synced: bool, left: &BTreeMap<String, Vec<u8>>, what: &str) {
+    let directory = Directory::new();
+    for (name, content) in left {
+        std::fs::write(directory.0.join(name), content).unwrap();
+    }
+    let store = open(&directory, synced).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let state = everything(&store, None).unwrap();
+    let answered = |by: usize| {
+        run.writes
+            .iter()
+            .filter(|write| write.answered <= by)
+            .count()
+    };
+    let is_log_sync =
+        |(name, step): &Recorded| name.starts_with("log.") && matches!(step, Step::Sync);
+    let durable = match synced {
+        true => answered(cut),
+        false => {
+            let syncs = run.steps[..cut].iter().rposition(is_log_sync);
+            syncs.map_or(0, answered)
+        }
+    };
+    let begun = run.writes.iter().filter(|write| write.began < cut).count();
+    let found = run.states[durable..=begun].contains(&state);
+    assert!(
+        found,
+        "{what}: {state:?} is none of the states {durable} to {begun}"
+    );
+    let used = run.writes.iter().filter(|write| write.answered <= cut);
+    let newest = used.map(|write| write.version).max().unwrap_or(0);
+    assert!(
+        store.revision() >= newest,
+        "{what}: {newest} would be used twice"
+    );
+}
+
+fn every_cut(synced: bool, seed: u64) {
+    let run = run(synced, seed);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut disk = Disk::default();
+    for cut in 0..=run.steps.len() {
+        for n in 0..4 {
+            let left = disk.lose_power(&mut random);
+            let what = format!("seed {seed}, synced {synced}, {cut} steps, loss {n}");
+            check(&run, cut, synced, &left, &what);
+        }
+        // A process that is killed loses nothing that it answered, synced or not.
+        let what = format!("seed {seed}, synced {synced}, {cut} steps, kill");
+        check(&run, cut, true, &disk.kill(), &what);
+        if let Some(step) = run.steps.get(cut) {
+            disk.apply(step);
+        }
+    }
+}
+
+#[test]
+fn a_power_failure_loses_no_answered_write_that_was_synced() {
+    for seed in 0..3 {
+        every_cut(true, seed);
+    }
+}
+
+#[test]
+fn without_synced_writes_a_power_failure_loses_the_last_ones_alone() {
+    for seed in 10..13 {
+        every_cut(false, seed);
+    }
+}
+
+#[test]
+fn writers_that_come_together_share_a_sync() {
+    let directory = Directory::new();
+    simulated::record(&directory.0);
+    let store = open(&directory, true).unwrap();
+    // The writers queue behind a leader.
+    let log = store.log.lock();
+    std::thread::scope(|scope| {
+        for n in 0..40 {
+            let store = &store;
+            scope.spawn(move || write(store, &format!("a/{n}"), Some(n)));
+        }
+        while store.queue.len() < 40 {
+            std::thread::yield_now();
+        }
+        drop(log);
+    });
+    assert_eq!(store.count(STORAGE), 40);
+    let steps = simulated::take(&directory.0);
+    let syncs = steps.iter().filter(|(_, step)| matches!(step, Step::Sync));
+    // The first log, the block of versions, and the batch.
+    assert_eq!(syncs.count(), 3);
+}
