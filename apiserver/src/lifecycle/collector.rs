@@ -232,7 +232,7 @@ async fn remove(
     object: &Object,
     propagation: Option<Propagation>,
 ) -> bool {
-    let request = internal_request(core, info, &object.key(), Part::GarbageCollector);
+    let request = internal_request(core, info, object.key(), Part::GarbageCollector);
     let options = Options {
         uid: object.uid().map(str::to_owned),
         propagation,
@@ -307,7 +307,7 @@ async fn modify(
     modify: impl Fn(&mut Value) + Sync,
 ) -> bool {
     let key = object.key();
-    let request = internal_request(core, info, &key, Part::GarbageCollector);
+    let request = internal_request(core, info, key, Part::GarbageCollector);
     let uid = object.uid().unwrap_or_default();
     let modified = update::modify(core, &request, &|old| {
         let mut new = old.clone();

@@ -62,7 +62,7 @@ async fn delete_objects(core: &Core, info: &Arc<ResourceInfo>) -> bool {
         if object.is_terminating() {
             continue;
         }
-        let request = internal_request(core, info, &object.key(), Part::ApiServer);
+        let request = internal_request(core, info, object.key(), Part::ApiServer);
         if let Err(status) = delete::delete(core, &request, &Options::default()).await
             && is_stored(core, info, &object)
         {

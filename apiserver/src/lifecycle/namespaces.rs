@@ -77,7 +77,7 @@ pub(super) async fn finish(core: &Core, namespace: &Object, left: &Left) -> bool
     let is_empty = left.resources.is_empty();
     let request = Request {
         subresource: if is_empty { "finalize" } else { "status" }.to_owned(),
-        ..internal_request(core, &info, &namespace.key(), Part::NamespaceController)
+        ..internal_request(core, &info, namespace.key(), Part::NamespaceController)
     };
     let written = update::modify(core, &request, &|old| {
         let is_same = Some(meta::text(old, "uid")) == namespace.uid();
@@ -129,7 +129,7 @@ async fn delete_contents(core: &Core, name: &str) -> Left {
             continue;
         }
         for object in core.store.list(&storage, &prefix).1 {
-            let request = internal_request(core, &info, &object.key(), Part::NamespaceController);
+            let request = internal_request(core, &info, object.key(), Part::NamespaceController);
             let options = Options {
                 propagation: Some(Propagation::Background),
                 ..Options::default()

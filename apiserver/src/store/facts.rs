@@ -39,7 +39,7 @@ impl Place {
     }
 
     fn get(self) -> Option<Range<usize>> {
-        (self.start < self.end).then(|| self.start as usize..self.end as usize)
+        (self.start < self.end).then_some(self.start as usize..self.end as usize)
     }
 }
 

@@ -2,15 +2,20 @@
 //!
 //! The forms that were made last stay in memory up to [`KEPT_BYTES`] in this process, so that a writer that reads what it
 //! has just written, and watchers of one event, do not make them again. All others are dropped with their last user.
+//! They are kept in several parts, each with the forms of a few threads: memory is returned where it was taken.
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
 /// Approximate size of the forms that are kept without a user, for all servers of this process.
 const KEPT_BYTES: usize = 16 * 1024 * 1024;
+/// Number of parts, and the size of each.
+const PARTS: usize = 4;
+const PART_BYTES: usize = KEPT_BYTES / PARTS;
 
 /// A form that is made on demand.
 pub(super) struct Recent<T>(Mutex<Weak<T>>);
@@ -28,10 +33,19 @@ struct Kept {
     bytes: usize,
 }
 
-static KEPT: Mutex<Kept> = Mutex::new(Kept {
-    forms: VecDeque::new(),
-    bytes: 0,
-});
+static KEPT: [Mutex<Kept>; PARTS] = [const {
+    Mutex::new(Kept {
+        forms: VecDeque::new(),
+        bytes: 0,
+    })
+}; PARTS];
+
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// The part of this thread.
+    static PART: usize = THREADS.fetch_add(1, Ordering::Relaxed) % PARTS;
+}
 
 // === impl Recent ===
 
@@ -96,10 +110,11 @@ fn keep(form: Arc<dyn Any + Send + Sync>, weight: usize) {
     let weight = weight + size_of::<(Arc<dyn Any>, usize)>();
     let mut dropped = Vec::new();
     {
-        let mut kept = KEPT.lock();
+        let part = PART.try_with(|part| *part).unwrap_or(0);
+        let mut kept = KEPT[part].lock();
         kept.bytes += weight;
         kept.forms.push_back((form, weight));
-        while kept.bytes > KEPT_BYTES
+        while kept.bytes > PART_BYTES
             && let Some((form, weight)) = kept.forms.pop_front()
         {
             kept.bytes -= weight;
@@ -120,7 +135,7 @@ mod tests {
         let used = Arc::new(7);
         recent[0].set(used.clone(), 10);
         for (number, one) in recent.iter().enumerate().skip(1) {
-            one.set(Arc::new(number), KEPT_BYTES / 8);
+            one.set(Arc::new(number), PART_BYTES / 8);
             assert_eq!(one.get().as_deref(), Some(&number));
         }
         // Other tests keep forms, too.

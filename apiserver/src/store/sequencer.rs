@@ -61,6 +61,8 @@ struct Draft<'a> {
     state: &'a State,
     step: u64,
     revision: u64,
+    /// Whether the batch has several writes.
+    several: bool,
     /// The objects that the batch has written so far; `None` where it removed one.
     written: HashMap<(String, Key), Option<Arc<Object>>>,
 }
@@ -117,6 +119,7 @@ impl Store {
         let decided: Vec<_> = {
             let state = self.state.read();
             let mut draft = Draft::new(&state, self.step);
+            draft.several = writes.len() > 1;
             writes
                 .into_iter()
                 .map(|write| draft.decide(write))
@@ -236,6 +239,7 @@ impl<'a> Draft<'a> {
             state,
             step,
             revision: state.revision,
+            several: false,
             written: HashMap::new(),
         }
     }
@@ -285,8 +289,10 @@ impl<'a> Draft<'a> {
         };
         self.revision = version;
         let object = Arc::new(object);
-        let stays = (change != Change::Deleted).then(|| object.clone());
-        self.written.insert(place.clone(), stays);
+        if self.several {
+            let stays = (change != Change::Deleted).then(|| object.clone());
+            self.written.insert(place.clone(), stays);
+        }
         let (storage, key) = place;
         Ok(Sequenced {
             storage,
@@ -306,8 +312,11 @@ impl<'a> Draft<'a> {
         if namespace.is_empty() {
             return true;
         }
-        let place = ("namespaces".to_owned(), Key::from(namespace));
-        let found = match self.written.get(&place) {
+        let written = self
+            .several
+            .then(|| ("namespaces".to_owned(), Key::from(namespace)))
+            .and_then(|place| self.written.get(&place));
+        let found = match written {
             Some(written) => written.as_ref(),
             None => namespaces.objects.get(namespace),
         };

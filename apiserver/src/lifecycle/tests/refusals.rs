@@ -78,7 +78,7 @@ async fn delete_owner(core: &Core, owner: &str, dependents: &[&str], options: &O
     }
     sleep(FIRST).await;
     let info = core.registry.of_storage(MAPS).unwrap();
-    let request = internal_request(core, &info, &made.key(), Part::ApiServer);
+    let request = internal_request(core, &info, made.key(), Part::ApiServer);
     delete::delete(core, &request, options).await.unwrap();
 }
 

@@ -210,7 +210,7 @@ fn a_copy_is_what_it_was_and_has_the_chores_that_are_not_finished() {
         .commit(STORAGE, "x", Expected::Absent, Some(owned(1)))
         .unwrap();
     let chore = Chore::Dependent(STORAGE.to_owned(), Key::from("x"));
-    assert_eq!(first.take_chores(), [chore.clone()]);
+    assert_eq!(first.take_chores(), std::slice::from_ref(&chore));
     let copy = first.copy();
     first.finish_chores(std::iter::empty());
     let finished = first.copy();
