@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::literal::{self, Literal};
 
@@ -35,6 +35,11 @@ pub(crate) enum ElementError {
     Malformed(String),
 }
 
+/// A value as JSON. Its texts and numbers always have one.
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
 // === impl Element ===
 
 impl Element {
@@ -56,15 +61,21 @@ impl Element {
     /// Its form in `fieldsV1`: `f:spec`, `k:{"name":"a"}`, `v:"x"`, `i:0`.
     pub(crate) fn encode(&self) -> String {
         match self {
-            Self::Field(name) => format!("f:{name}"),
+            Self::Field(name) => ["f:", name].concat(),
             Self::Key(fields) => {
-                let fields: Map<String, Value> = fields
-                    .iter()
-                    .map(|(name, value)| (name.clone(), value.0.clone()))
-                    .collect();
-                format!("k:{}", Value::Object(fields))
+                let mut text = String::from("k:{");
+                for (at, (name, value)) in fields.iter().enumerate() {
+                    if at > 0 {
+                        text.push(',');
+                    }
+                    text.push_str(&json(name));
+                    text.push(':');
+                    text.push_str(&json(&value.0));
+                }
+                text.push('}');
+                text
             }
-            Self::Value(value) => format!("v:{}", value.0),
+            Self::Value(value) => ["v:", &json(&value.0)].concat(),
             Self::Index(index) => format!("i:{index}"),
         }
     }

@@ -9,51 +9,59 @@ use crate::kinds::defaults;
 use crate::meta;
 use crate::request::Request;
 
+const LABELS: &str = "/metadata/labels";
+
+/// The labels that were sent, for a kind that gets those of its template; `None` for other kinds.
+pub(crate) struct Shared(Option<Option<Value>>);
+
 /// A decoded object with the defaults that decoding sets. Its managedFields stay as they were sent.
 ///
-/// Beside it, what was sent, for kinds of which a part is restored later.
-pub(crate) fn as_decoded(request: &Request, sent: Value) -> (Value, Option<Value>) {
+/// Beside it, what it shares with a part that the server changes later.
+pub(crate) fn as_decoded(request: &Request, sent: Value) -> (Value, Shared) {
     let info = &request.info;
     let strategy = info.strategy;
-    let is_restored = !strategy.set_later().is_empty() || strategy.has_labels_of_template();
-    let (mut object, sent) = if is_restored {
-        (sent.clone(), Some(sent))
-    } else {
-        (sent, None)
-    };
+    let mut object = sent;
+    let set_later: Vec<(&str, Option<Value>)> = strategy
+        .set_later()
+        .iter()
+        .map(|path| (*path, object.pointer(path).cloned()))
+        .collect();
+    let labels = strategy
+        .has_labels_of_template()
+        .then(|| object.pointer(LABELS).cloned());
+    let of_template = labels.as_ref().and_then(|_| {
+        let found = object.pointer("/spec/template/metadata/labels");
+        found.cloned()
+    });
     let managers = take_managers(&mut object);
     if let Some(schema) = info.structural() {
         schema.set_defaults(&mut object);
     }
     defaults::set(info, &mut object);
-    if let Some(sent) = &sent {
-        for path in strategy.set_later() {
-            restore(sent, &mut object, path);
-        }
-        if strategy.has_labels_of_template() {
-            // Without the labels that the server adds to the template later.
-            restore(sent, &mut object, "/metadata/labels");
-            if object.pointer("/metadata/labels").is_none_or(is_empty)
-                && let Some(labels) = sent.pointer("/spec/template/metadata/labels")
-            {
-                meta::metadata_mut(&mut object).insert("labels".to_owned(), labels.clone());
-            }
+    for (path, value) in set_later {
+        restore(value, &mut object, path);
+    }
+    if let Some(labels) = &labels {
+        // Without the labels that the server adds to the template later.
+        restore(labels.clone(), &mut object, LABELS);
+        if object.pointer(LABELS).is_none_or(is_empty)
+            && let Some(labels) = of_template
+        {
+            meta::metadata_mut(&mut object).insert("labels".to_owned(), labels);
         }
     }
     drop_empty_metadata(&mut object);
     if let Some(managers) = managers {
         meta::metadata_mut(&mut object).insert("managedFields".to_owned(), managers);
     }
-    (object, sent)
+    (object, Shared(labels))
 }
 
 /// Leaves out what a decoded object shares with a part that the server changes later: a Job without labels gets those of
 /// its template, and in a real server the labels that are added to the template are then in both.
-pub(crate) fn leave_shared(request: &Request, sent: Option<&Value>, decoded: &mut Value) {
-    if let Some(sent) = sent
-        && request.info.strategy.has_labels_of_template()
-    {
-        restore(sent, decoded, "/metadata/labels");
+pub(crate) fn leave_shared(shared: Shared, decoded: &mut Value) {
+    if let Some(labels) = shared.0 {
+        restore(labels, decoded, LABELS);
     }
 }
 
@@ -71,17 +79,17 @@ fn drop_empty_metadata(object: &mut Value) {
     });
 }
 
-/// Gives the field at `path` the value that it has in `sent`.
-fn restore(sent: &Value, object: &mut Value, path: &str) {
+/// Gives the field at `path` the value that was sent.
+fn restore(sent: Option<Value>, object: &mut Value, path: &str) {
     let Some((parent, field)) = path.rsplit_once('/') else {
         return;
     };
     let Some(parent) = object.pointer_mut(parent).and_then(Value::as_object_mut) else {
         return;
     };
-    match sent.pointer(path) {
+    match sent {
         Some(value) => {
-            parent.insert(field.to_owned(), value.clone());
+            parent.insert(field.to_owned(), value);
         }
         None => {
             parent.remove(field);

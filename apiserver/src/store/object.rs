@@ -57,6 +57,12 @@ pub(crate) type Labels<'a> = BTreeMap<Cow<'a, str>, Cow<'a, str>>;
 /// The size in memory of the tree of values for a byte of JSON, measured for Pods.
 const TREE_PER_BYTE: usize = 6;
 
+/// JSON as bytes: its text by `Display` would go through a formatter, piece by piece.
+fn encode(value: &Value) -> Vec<u8> {
+    // A tree of values has no keys that JSON lacks.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
 // === impl Key ===
 
 impl Key {
@@ -117,7 +123,7 @@ impl Content {
     pub(super) fn new(mut value: Value, version: u64) -> Self {
         let api_version = take_type(&mut value);
         set_version(&mut value, version);
-        let json = value.to_string().into_bytes();
+        let json = encode(&value);
         Self {
             api_version,
             value,
@@ -142,7 +148,7 @@ impl Content {
             }
             // One more digit, once for each power of ten.
             _ => {
-                self.json = self.value.to_string().into_bytes();
+                self.json = encode(&self.value);
                 self.facts = Facts::of(&self.json);
             }
         }
@@ -193,7 +199,7 @@ impl Object {
 
     /// The content of an object, without `apiVersion` and `kind`; its version is in it.
     fn of(key: Key, api_version: Arc<str>, value: Value) -> Self {
-        let json = Bytes::from(value.to_string().into_bytes());
+        let json = Bytes::from(encode(&value));
         let weight = json.len() * TREE_PER_BYTE;
         let object = Self::stored(key, api_version, json);
         object.parsed.set(Arc::new(value), weight);

@@ -155,8 +155,8 @@ impl Write for Save<'_> {
         // As decoding does on a real server, defaults are set before ownership and admission see the object.
         let new = match changed {
             Changed::Owned(new) | Changed::Owners(new) => {
-                let (mut decoded, sent) = ownership::as_decoded(request, new);
-                ownership::leave_shared(request, sent.as_ref(), &mut decoded);
+                let (mut decoded, shared) = ownership::as_decoded(request, new);
+                ownership::leave_shared(shared, &mut decoded);
                 decoded
             }
             Changed::Part(part) => {
@@ -170,10 +170,10 @@ impl Write for Save<'_> {
                 if draft.old.is_none() {
                     metadata::drop_system_fields(&mut new);
                 }
-                let (mut decoded, sent) = ownership::as_decoded(request, new);
+                let (mut decoded, shared) = ownership::as_decoded(request, new);
                 let managers = self.managers(request, draft.old.as_mut(), &mut decoded);
                 meta::set_managers(&mut decoded, managers);
-                ownership::leave_shared(request, sent.as_ref(), &mut decoded);
+                ownership::leave_shared(shared, &mut decoded);
                 decoded
             }
         };
