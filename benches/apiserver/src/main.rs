@@ -119,7 +119,7 @@ async fn measure(args: &Args, suite: &str, subject: Subject) -> Result<Values> {
     let server = Server::start(subject, &args.programs()).await?;
     let quick = args.quick;
     let values = match suite {
-        "ready" => ready::run(&server).await,
+        "ready" => ready::run(&server, Duration::from_secs(if quick { 0 } else { 5 })).await,
         "writes" => {
             let sizes = writes::Sizes {
                 clients: if quick { vec![8] } else { args.clients.clone() },
@@ -142,6 +142,7 @@ async fn measure(args: &Args, suite: &str, subject: Subject) -> Result<Values> {
                 } else {
                     vec![1000, args.pods]
                 },
+                settle: Duration::from_secs(if quick { 0 } else { 3 }),
                 at_least: Duration::from_secs(u64::from(!quick)),
             };
             lists::run(&server, &sizes).await

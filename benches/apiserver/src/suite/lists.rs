@@ -28,6 +28,8 @@ const PAGE: usize = 500;
 pub(crate) struct Sizes {
     /// The numbers of Pods; each continues from the one before.
     pub(crate) objects: Vec<usize>,
+    /// Pause after the writes: garbage is collected, caches follow.
+    pub(crate) settle: Duration,
     /// A list is repeated until this has passed.
     pub(crate) at_least: Duration,
 }
@@ -164,8 +166,7 @@ pub(crate) async fn run(server: &Server, sizes: &Sizes) -> Result<Values> {
         writes::fill_more(server, &kind, existing, count).await?;
         existing = count;
         let title = |what: &str| format!("{count} Pods: {what}");
-        // Garbage of the writes is collected, caches follow.
-        sleep(Duration::from_secs(3)).await;
+        sleep(sizes.settle).await;
         let resident = server.usage()?.resident;
         values.add(title("resident memory"), Unit::Bytes, bytes(resident));
         let growth = bytes(resident.saturating_sub(empty.resident));

@@ -8,7 +8,8 @@ use crate::error::Result;
 use crate::report::{Unit, Values};
 use crate::server::Server;
 
-pub(crate) async fn run(server: &Server) -> Result<Values> {
+/// `idle` is how long the ready server is left alone.
+pub(crate) async fn run(server: &Server, idle: Duration) -> Result<Values> {
     let mut values = Values::default();
     values.add(
         "exec → `/readyz` answers 200",
@@ -22,19 +23,13 @@ pub(crate) async fn run(server: &Server) -> Result<Values> {
         usage.cpu.as_secs_f64(),
     );
     values.add("resident memory then", Unit::Bytes, bytes(usage.resident));
-    sleep(Duration::from_secs(5)).await;
-    let idle = server.usage()?;
-    values.add(
-        "resident memory 5 s later",
-        Unit::Bytes,
-        bytes(idle.resident),
-    );
-    let cpu = idle.cpu.saturating_sub(usage.cpu);
-    values.add(
-        "processor time of these 5 s",
-        Unit::Seconds,
-        cpu.as_secs_f64(),
-    );
+    sleep(idle).await;
+    let title = |what: &str| format!("{what} {} s later", idle.as_secs());
+    let then = server.usage()?;
+    values.add(title("resident memory"), Unit::Bytes, bytes(then.resident));
+    let cpu = then.cpu.saturating_sub(usage.cpu);
+    let title = format!("processor time of these {} s", idle.as_secs());
+    values.add(title, Unit::Seconds, cpu.as_secs_f64());
     Ok(values)
 }
 
