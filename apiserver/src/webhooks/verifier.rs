@@ -166,7 +166,7 @@ mod tests {
             ),
             (&own, &own, "hook.local", "2027-06-01T00:00:00Z", "expired"),
             (&of_client, &of_client, "hook.local", now, "purpose"),
-            (&of_client, &own, "hook.local", now, "UnknownIssuer"),
+            (&of_client, &own, "hook.local", now, "BadSignature"),
         ] {
             let error = verify(trusted, shown, name, at).unwrap_err();
             let is_expected = error.to_lowercase().contains(&expected.to_lowercase());
