@@ -10,12 +10,16 @@ fail() {
     exit 1
 }
 
-# ours: prints the directory of our pair, built from this checkout: the profile is REEVE_PROFILE (default: debug).
+# ours: prints the directory of our pair: of the program REEVE_APISERVER, else of one built from this checkout with the profile
+# REEVE_PROFILE (default: debug).
 ours() {
-    local profile=${REEVE_PROFILE:-debug} flags=()
-    [[ "$profile" == debug ]] || flags=(--profile "$profile")
-    (cd "$root" && cargo build --quiet --locked -p reeve-apiserver "${flags[@]}") >&2
-    "$root/target/$profile/reeve-apiserver" envtest "$root/target/envtest-assets" > /dev/null
+    local profile=${REEVE_PROFILE:-debug} program=${REEVE_APISERVER:-} flags=()
+    if [[ -z "$program" ]]; then
+        [[ "$profile" == debug ]] || flags=(--profile "$profile")
+        (cd "$root" && cargo build --quiet --locked -p reeve-apiserver "${flags[@]}") >&2
+        program="$root/target/$profile/reeve-apiserver"
+    fi
+    "$program" envtest "$root/target/envtest-assets" > /dev/null
     echo "$root/target/envtest-assets"
 }
 
