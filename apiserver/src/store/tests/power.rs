@@ -165,3 +165,32 @@ fn writers_that_come_together_share_a_sync() {
     // The first log, the block of versions, and the batch.
     assert_eq!(syncs.count(), 3);
 }
+
+#[tokio::test(start_paused = true)]
+async fn tasks_of_one_thread_write_together_while_the_disk_syncs() {
+    let directory = Directory::new();
+    let store = open(&directory, true).unwrap();
+    let start = tokio::time::Instant::now();
+    let writes = (0..20).map(|n| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let (key, absent) = (format!("a/{n}"), Expected::Absent);
+            let value = Some(thing(&key, n));
+            let first = store.commit_unblocked(STORAGE, &key, absent, value.clone());
+            first.await.unwrap();
+            let again = store.commit_unblocked(STORAGE, &key, absent, value).await;
+            assert!(matches!(again, Err(CommitError::Raced)));
+        })
+    });
+    let writes: Vec<_> = writes.collect();
+    for write in writes {
+        write.await.unwrap();
+    }
+    // The time of a sync is not one of the paused clock.
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    let state = everything(&store, None).unwrap();
+    assert_eq!(state.len(), 20);
+    drop(store);
+    let left = everything(&open(&directory, true).unwrap(), None).unwrap();
+    assert_eq!(left, state);
+}
