@@ -60,7 +60,7 @@ pub(crate) async fn document(
     ];
     let _ = write!(
         text,
-        "{rounds} rounds, all servers in turn in each; medians. {}. kube-apiserver {} with the flags of envtest, etcd with its data on a tmpfs and without fsync; {}.\n\n",
+        "Rounds: {rounds}, all servers in turn in each; medians. {}. kube-apiserver {} with the flags of envtest, etcd with its data on a tmpfs and without fsync; {}.\n\n",
         processor(),
         kubernetes(),
         versions.join("; "),
@@ -73,7 +73,7 @@ pub(crate) async fn document(
         "`±` is half the distance between the smallest and the largest round, as a share of the median. `n×` is how many times better ours is than kube-apiserver with etcd: more of \
          a rate, less of a cost. `–`: not measured. Sizes of bodies: ConfigMap {} bytes, Pod {}, custom resource {}.\n\n\
          All columns but *plain HTTP* are HTTPS (TLS 1.3, HTTP/2). kube-apiserver gets a client certificate of `system:masters`, ours a bearer token of an administrator; both check roles. \
-         One program with one thread sends the requests, and shares the machine with the server: a rate a CPU-second tells more than a rate.\n",
+         One program with one thread sends the requests, and shares the machine with the server: compare the rates a CPU-second.\n",
         Kind::config_map().size(),
         Kind::pod().size(),
         Kind::custom().size(),
