@@ -88,6 +88,8 @@ mod store;
 mod table;
 mod template;
 mod tls;
+#[cfg(feature = "program")]
+mod token_file;
 mod user_certificate;
 mod verbs;
 mod webhooks;

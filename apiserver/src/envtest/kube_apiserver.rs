@@ -13,11 +13,10 @@ use super::certificate;
 use super::data_directory::{self, data_directory};
 use super::flags::{Given, Line};
 use super::settings::{PROGRAM, Serving, Settings};
-use super::tokens;
 use crate::authn::keys::{public_keys, signing_key};
 use crate::authn::{AccountKeys, Anonymous};
 use crate::server::Builder;
-use crate::{ApiServer, PersistError, ServeError, StartError};
+use crate::{ApiServer, PersistError, ServeError, StartError, token_file};
 
 /// The environment variable that also runs the controllers of this package: garbage collection and namespaces.
 const CONTROLLERS_VARIABLE: &str = "REEVE_CONTROLLERS";
@@ -39,6 +38,8 @@ pub(super) enum Error {
     Certificate(#[from] certificate::Error),
     #[error(transparent)]
     Certificates(#[from] reeve_serve::certificates::Error),
+    #[error(transparent)]
+    Tokens(#[from] token_file::Error),
     #[error(transparent)]
     Start(#[from] StartError),
     #[error(transparent)]
@@ -147,9 +148,7 @@ fn builder(settings: &Settings, directory: Option<PathBuf>) -> Result<Builder, E
         builder = builder.without_admission(plugin);
     }
     if let Some(path) = &settings.tokens {
-        let text = read("token-auth-file", path)?;
-        let users = tokens::users(&String::from_utf8_lossy(&text));
-        for (token, user) in users.map_err(unusable("token-auth-file", path))? {
+        for (token, user) in token_file::read("token-auth-file", path)? {
             builder = builder.token(token, user);
         }
     }

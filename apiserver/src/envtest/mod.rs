@@ -15,7 +15,6 @@ mod flags;
 pub(crate) mod install;
 mod kube_apiserver;
 mod settings;
-mod tokens;
 
 use std::ffi::OsStr;
 use std::path::Path;

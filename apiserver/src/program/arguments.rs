@@ -54,7 +54,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
 
-    /// Bearer tokens and their users: lines of `token,user,uid,"group1,group2"`, the last two optional, as in
+    /// Bearer tokens and their users: lines of `token,user,uid,"group1,group2"`, the groups optional, as in
     /// kube-apiserver's --token-auth-file.
     #[arg(long, value_name = "FILE")]
     pub(super) token_file: Option<PathBuf>,

@@ -6,7 +6,6 @@ mod manifests;
 mod run;
 mod seed;
 mod stop;
-mod tokens;
 
 use std::process::ExitCode;
 

@@ -8,9 +8,9 @@ use serde_json::json;
 
 use super::arguments::{Arguments, AuthorizationMode, Output, Task};
 use super::stop::Stop;
-use super::{files, manifests, seed, tokens};
+use super::{files, manifests, seed};
 use crate::envtest::install;
-use crate::{ApiServer, Builder, Serving};
+use crate::{ApiServer, Builder, Serving, token_file};
 
 /// The error of the program.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +23,7 @@ pub(super) enum Error {
     #[error("--tls-san {0}: without TLS there is no certificate; add --tls")]
     NameWithoutTls(String),
     #[error(transparent)]
-    Tokens(#[from] tokens::Error),
+    Tokens(#[from] token_file::Error),
     #[error(transparent)]
     Manifests(#[from] manifests::Error),
     #[error(transparent)]
@@ -119,7 +119,7 @@ fn builder(arguments: &Arguments) -> Result<Builder, Error> {
         builder = builder.rbac();
     }
     if let Some(path) = &arguments.token_file {
-        for (token, user) in tokens::read(path)? {
+        for (token, user) in token_file::read("token-file", path)? {
             builder = builder.token(token, user);
         }
     }

@@ -101,7 +101,7 @@ async fn a_token_of_the_file_is_its_user() {
     let wrong = with("wrong").await;
     assert_eq!(send(&wrong, "GET", MAPS, &Value::Null).await, Err(401));
 
-    let file = folder.write("wrong", "s3cret,jane\ns3cret\n");
+    let file = folder.write("wrong", "s3cret,jane,7\ns3cret\n");
     let error = refused(&["--token-file", &file]).await;
     assert!(error.contains(&format!("{file}, line 2: ")), "{error}");
 }

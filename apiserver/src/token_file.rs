@@ -1,4 +1,4 @@
-//! The file of bearer tokens, in the format of kube-apiserver's `--token-auth-file`.
+//! Files of bearer tokens: lines of a token, a user, its uid and its groups, as kube-apiserver reads them for `--token-auth-file`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,21 +7,33 @@ use crate::rbac::User;
 
 /// The reason why a file of tokens is not accepted.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
-    #[error("--token-file {0}: {1}")]
-    Read(PathBuf, std::io::Error),
-    #[error("--token-file {path}, line {line}: {why}; a line is token,user,uid,\"group1,group2\"")]
+pub(crate) enum Error {
+    #[error("--{flag} {path}: {source}")]
+    Read {
+        flag: &'static str,
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error(
+        "--{flag} {path}, line {line}: {why}; a line is token,user,uid,\"group1,group2\", the groups optional"
+    )]
     Line {
+        flag: &'static str,
         path: PathBuf,
         line: usize,
         why: &'static str,
     },
 }
 
-/// Reads the tokens of a file and their users.
-pub(super) fn read(path: &Path) -> Result<Vec<(String, User)>, Error> {
-    let text = std::fs::read_to_string(path).map_err(|error| Error::Read(path.into(), error))?;
+/// Reads the tokens of a file, which `flag` names, and their users.
+pub(crate) fn read(flag: &'static str, path: &Path) -> Result<Vec<(String, User)>, Error> {
+    let text = std::fs::read_to_string(path).map_err(|source| Error::Read {
+        flag,
+        path: path.into(),
+        source,
+    })?;
     parse(&text).map_err(|(line, why)| Error::Line {
+        flag,
         path: path.into(),
         line,
         why,
@@ -34,13 +46,14 @@ fn parse(text: &str) -> Result<Vec<(String, User)>, (usize, &'static str)> {
     let mut seen = BTreeSet::new();
     for (index, line) in text.lines().enumerate() {
         let number = index + 1;
-        if line.trim().is_empty() {
+        if line.trim().is_empty() || line.starts_with('#') {
             continue;
         }
         let fields = fields(line).ok_or((number, "a quote does not end"))?;
         let mut fields = fields.into_iter();
-        let (Some(token), Some(name)) = (fields.next(), fields.next()) else {
-            return Err((number, "the user is missing"));
+        let (Some(token), Some(name), Some(uid)) = (fields.next(), fields.next(), fields.next())
+        else {
+            return Err((number, "the user or the uid is missing"));
         };
         if token.is_empty() || name.is_empty() {
             return Err((number, "the token or the user is empty"));
@@ -48,7 +61,6 @@ fn parse(text: &str) -> Result<Vec<(String, User)>, (usize, &'static str)> {
         if !seen.insert(token.clone()) {
             return Err((number, "the token has a user already"));
         }
-        let uid = fields.next().unwrap_or_default();
         let groups = fields.next().unwrap_or_default();
         let groups = groups.split(',').map(str::trim);
         let mut user = User::new(name, groups.filter(|group| !group.is_empty()));
@@ -85,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_line_has_a_token_a_user_a_uid_and_groups() {
-        let text = "a,jane,7,\"dev,ops\"\n\nb, joe\nc,kim,8,dev\n";
+        let text = "a,jane,7,\"dev,ops\"\n\n# comment\nb, joe,\nc,kim,8,dev\n";
         let mut jane = User::new("jane", ["dev", "ops"]);
         jane.uid = "7".to_owned();
         let mut kim = User::new("kim", ["dev"]);
@@ -101,9 +113,9 @@ mod tests {
     #[test]
     fn a_wrong_line_is_named() {
         for (text, line, why) in [
-            ("a,jane\nb\n", 2, "missing"),
-            ("a,\n", 1, "empty"),
-            ("a,jane\na,joe\n", 2, "already"),
+            ("a,jane,1\nb,joe\n", 2, "missing"),
+            ("a,,\n", 1, "empty"),
+            ("a,jane,1\na,joe,2\n", 2, "already"),
             ("a,jane,,\"dev\n", 1, "quote"),
         ] {
             let (found, reason) = parse(text).unwrap_err();
