@@ -64,6 +64,8 @@ mod names;
 mod openapi;
 mod ownership;
 mod patch;
+#[cfg(feature = "program")]
+mod process;
 // For the binary, and for the tool that writes its completions and manual page.
 #[cfg(feature = "program")]
 #[doc(hidden)]

@@ -96,7 +96,7 @@ pub(super) async fn run(arguments: &[String]) -> Result<(), Error> {
             .limits(limits());
         running.push(server.start().map_err(refused)?);
     }
-    crate::program::stop_requested()
+    crate::process::stop_requested()
         .await
         .map_err(Error::Signal)?;
     for server in running {

@@ -90,7 +90,7 @@ pub(super) async fn run(arguments: &[String]) -> Result<(), Error> {
     publish_authorities(&server, &settings).await?;
     let serving = server.serve_with(settings.address, certificates).await?;
     tracing::info!(url = serving.url(), "serving");
-    crate::program::stop_requested()
+    crate::process::stop_requested()
         .await
         .map_err(Error::Signal)?;
     serving.stop().await;

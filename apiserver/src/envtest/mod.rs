@@ -56,7 +56,7 @@ impl Role {
             Self::KubeApiserver => kube_apiserver::log_level(arguments),
             Self::Etcd => "warn",
         };
-        crate::program::log(level);
+        crate::process::log(level);
         // One thread is enough for health checks.
         let mut builder = match self {
             Self::KubeApiserver => runtime::Builder::new_multi_thread(),

@@ -12,8 +12,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use crate::envtest::Role;
+use crate::process::log;
 use arguments::Arguments;
-pub(crate) use stop::stop_requested;
 
 /// The command line, for completions and the manual page.
 #[must_use]
@@ -31,16 +31,6 @@ pub fn main() -> ExitCode {
     }
     log("warn");
     finish(Arguments::parse())
-}
-
-/// Sends logs to standard error; `level` unless `RUST_LOG` is set.
-pub(crate) fn log(level: &str) {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
 }
 
 #[tokio::main]

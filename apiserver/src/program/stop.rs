@@ -66,14 +66,6 @@ impl Stop {
     }
 }
 
-/// Waits for a signal that ends the program.
-///
-/// # Errors
-/// When signals cannot be observed.
-pub(crate) async fn stop_requested() -> io::Result<()> {
-    Stop::observe(false, false)?.asked().await
-}
-
 /// Awaits `then` of a value; without one, it never returns.
 async fn optional<T, F: Future<Output = ()>>(value: Option<T>, then: impl FnOnce(T) -> F) {
     match value {
