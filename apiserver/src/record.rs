@@ -242,7 +242,8 @@ impl Record {
         if kept.off {
             return;
         }
-        let secret = request.group.is_empty() && request.resource == "secrets";
+        let secret = (request.group.is_empty() && request.resource == "secrets")
+            || request.resource == "tokenreviews";
         if secret || request.body.len() > LARGEST_BODY {
             request.body = bytes::Bytes::new();
         }

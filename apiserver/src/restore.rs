@@ -142,7 +142,7 @@ fn content(object: &Object) -> Value {
 
 /// Whether two objects differ in their version at most.
 fn is_same(now: &Arc<Object>, then: &Arc<Object>) -> bool {
-    if now.version() == then.version() {
+    if now.is_the_same(then) {
         return true;
     }
     let mut value = Value::clone(&then.value());

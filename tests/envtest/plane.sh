@@ -1,6 +1,8 @@
 # Functions for scripts that run programs against an API server with the flags of kube-apiserver: the real pair, or the two programs of
 # `reeve-apiserver envtest`. To be sourced.
 
+# A command that fails in `$(…)` fails the script.
+shopt -s inherit_errexit
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(cd "$here/../.." && pwd)"
 started=()

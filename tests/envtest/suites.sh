@@ -36,7 +36,7 @@ one() {
     report="$output/$server-$suite"
     rm -f "$report.json"
     begin=$(milliseconds)
-    (cd "$module/pkg/$suite" && env -u KUBECONFIG KUBEBUILDER_ASSETS="$assets" timeout 600 \
+    (cd "$module/pkg/$suite" && env -u KUBECONFIG KUBEBUILDER_ASSETS="$assets" timeout --foreground 600 \
         "$output/$suite-$controller_runtime.test" -test.timeout=590s -ginkgo.no-color -ginkgo.flake-attempts=3 \
         "-ginkgo.json-report=$report.json") > "$report.log" 2>&1 || true
     echo "$(($(milliseconds) - begin))" > "$report.ms"

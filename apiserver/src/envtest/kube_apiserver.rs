@@ -15,7 +15,7 @@ use super::flags::{Given, Line};
 use super::settings::{PROGRAM, Serving, Settings};
 use crate::authn::keys::{public_keys, signing_key};
 use crate::authn::{AccountKeys, Anonymous};
-use crate::server::Builder;
+use crate::builder::Builder;
 use crate::{ApiServer, PersistError, ServeError, StartError, token_file};
 
 /// The environment variable that also runs the controllers of this package: garbage collection and namespaces.
@@ -102,11 +102,11 @@ pub(super) async fn run(arguments: &[String]) -> Result<(), Error> {
 fn version(given: &Given) -> Option<String> {
     match given.value("version")? {
         "true" => {
-            let version = crate::documents::git_version(crate::server::MINOR);
+            let version = crate::documents::git_version(crate::builder::MINOR);
             Some(format!("Kubernetes {version}\n"))
         }
         "raw" => {
-            let version = crate::documents::version(crate::server::MINOR);
+            let version = crate::documents::version(crate::builder::MINOR);
             Some(format!("{version}\n"))
         }
         _ => None,
@@ -139,7 +139,7 @@ fn builder(settings: &Settings, directory: Option<PathBuf>) -> Result<Builder, E
         builder = builder.rbac().controller_roles();
     }
     if let Some(ttl) = settings.event_ttl {
-        builder = builder.event_ttl(ttl);
+        builder = builder.event_ttl((!ttl.is_zero()).then_some(ttl));
     }
     if let Some(directory) = directory {
         builder = builder.data_dir(directory);
@@ -218,14 +218,18 @@ async fn publish_authorities(server: &ApiServer, settings: &Settings) -> Result<
     let put = format!("{maps}/extension-apiserver-authentication");
     let put = http::Request::put(put).header("Content-Type", "application/json");
     // One from the data directory has the authorities of an earlier start.
+    let mut refusal = None;
     for request in [put, post] {
         let Ok(request) = request.body(map.to_string().into_bytes()) else {
             continue;
         };
         match server.client().request_text(request).await {
             Ok(_) => return Ok(()),
-            Err(error) => tracing::debug!(%error, "could not write the authorities of clients"),
+            Err(error) => refusal = Some(error),
         }
+    }
+    if let Some(error) = refusal {
+        tracing::warn!(%error, "could not write the ConfigMap extension-apiserver-authentication");
     }
     Ok(())
 }

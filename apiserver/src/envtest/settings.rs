@@ -85,10 +85,7 @@ pub(super) const PROGRAM: Program = Program {
             "token-auth-file",
             "A file of lines TOKEN,USER,UID,\"GROUP,GROUP\".",
         ),
-        (
-            "v",
-            "4 and more log refused requests, 8 and more everything.",
-        ),
+        ("v", "4 and more log each request, 8 and more everything."),
         ("version", "Print the version and quit."),
     ],
 };

@@ -63,6 +63,32 @@ fn is_finished(core: &Core) -> bool {
         && core.registry.find("example.com", "v1", "foos").is_some()
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_namespace_gets_its_service_account_again() {
+    let server = server().await;
+    let core = server.core();
+    let uid = || {
+        let account = core.store.get("serviceaccounts", "default/default");
+        account.and_then(|account| account.uid().map(str::to_owned))
+    };
+    let first = loop {
+        match uid() {
+            Some(uid) => break uid,
+            None => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    };
+    let path = "/api/v1/namespaces/default/serviceaccounts/default";
+    let delete = http::Request::delete(path).body(Vec::new()).unwrap();
+    server.client().request_text(delete).await.unwrap();
+    let second = loop {
+        match uid() {
+            Some(uid) if uid != first => break uid,
+            _ => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    };
+    assert_ne!(second, first);
+}
+
 /// Does the chores in a thread of their own; `false` when they do not come to an end.
 fn come_to_an_end(core: &Arc<Core>, chores: Vec<Chore>) -> bool {
     let (done, wait) = mpsc::channel();

@@ -121,7 +121,7 @@ pub(super) struct Content {
 #[command(next_help_heading = "Behaviour")]
 pub(super) struct Behaviour {
     /// Minor version of Kubernetes 1 in /version.
-    #[arg(long, value_name = "N", default_value_t = crate::server::MINOR)]
+    #[arg(long, value_name = "N", default_value_t = crate::builder::MINOR)]
     pub(super) minor: u32,
 
     /// Delete the dependents of deleted owners. `false`, as in envtest: keep them.
@@ -173,7 +173,8 @@ pub(super) struct Behaviour {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Process")]
 pub(super) struct Process {
-    /// Write the port to this file when the server is ready. The file appears complete or not at all.
+    /// Write the port to this file when the server is ready. The file appears complete or not at all, and goes when the server
+    /// stops. One of an earlier run is removed at the start.
     #[arg(long, value_name = "FILE")]
     pub(super) port_file: Option<PathBuf>,
 

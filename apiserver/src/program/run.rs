@@ -66,21 +66,50 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     // Files are read before the server starts: a wrong one leaves no trace in the data directory.
     let definitions = manifests::definitions(&arguments.content.crd_dir)?;
     let objects = manifests::objects(&arguments.content.manifests)?;
+    if let Some(path) = &process.port_file {
+        // That of an earlier run would be taken for this one's.
+        written("--port-file", path, files::remove(path))?;
+    }
     let server = builder(&arguments)?.start().await?;
-    seed::create(&server, definitions).await?;
-    seed::create(&server, objects).await?;
-    server.set_reset_point();
-    server.requests().clear();
-    let serving = if with_tls {
-        server.serve_tls(arguments.listen).await?
-    } else {
-        server.serve(arguments.listen).await?
+    let stop = stop.asked();
+    tokio::pin!(stop);
+    let ready = async {
+        seed::create(&server, definitions).await?;
+        seed::create(&server, objects).await?;
+        server.set_reset_point();
+        server.requests().clear();
+        let serving = if with_tls {
+            server.serve_tls(arguments.listen).await?
+        } else {
+            server.serve(arguments.listen).await?
+        };
+        announce(&arguments, &serving)?;
+        Ok::<_, Error>(serving)
     };
-    announce(&arguments, &serving)?;
-    stop.asked().await.map_err(Error::Signal)?;
-    serving.stop().await;
+    let serving = tokio::select! {
+        ready = ready => Some(ready?),
+        asked = &mut stop => {
+            asked.map_err(Error::Signal)?;
+            None
+        }
+    };
+    if let Some(serving) = serving {
+        stop.await.map_err(Error::Signal)?;
+        if let Some(path) = &process.port_file {
+            written("--port-file", path, files::remove(path))?;
+        }
+        serving.stop().await;
+    }
     server.shutdown().await?;
     Ok(())
+}
+
+fn written(flag: &'static str, path: &Path, result: std::io::Result<()>) -> Result<(), Error> {
+    result.map_err(|source| Error::Write {
+        flag,
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// Writes the programs of envtest, and prints the line for a shell.
@@ -131,13 +160,6 @@ fn builder(arguments: &Arguments) -> Result<Builder, Error> {
 
 /// Writes the files that name the server, then the line that scripts wait for.
 fn announce(arguments: &Arguments, serving: &Serving) -> Result<(), Error> {
-    let written = |flag: &'static str, path: &Path, result: std::io::Result<()>| {
-        result.map_err(|source| Error::Write {
-            flag,
-            path: path.to_owned(),
-            source,
-        })
-    };
     let kubeconfig = serving.kubeconfig();
     if let Some(path) = &arguments.kubeconfig {
         let result = files::write_private(path, &kubeconfig);

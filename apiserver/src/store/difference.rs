@@ -35,8 +35,7 @@ impl Copy {
             let current = now.tables.get(storage).map(|table| &table.objects);
             for (key, then) in table.objects.iter() {
                 match current.and_then(|objects| objects.get(key.as_str())) {
-                    // Versions are not used twice, so that of an object stands for its content.
-                    Some(object) if object.version() == then.version() => {}
+                    Some(object) if object.is_the_same(then) => {}
                     object => add(storage, key, Some(then), object.is_some()),
                 }
             }

@@ -240,8 +240,10 @@ impl Store {
     pub(crate) fn close(&self) -> Result<(), PersistError> {
         let mut log = self.log.lock();
         self.state.write().closed = true;
+        // Readers go on while the snapshot is written.
+        let frozen = self.state.read().freeze();
         match log.take() {
-            Some(log) => log.close(self.state.read().freeze()),
+            Some(log) => log.close(frozen),
             None => Ok(()),
         }
     }

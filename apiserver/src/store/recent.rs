@@ -108,6 +108,10 @@ impl Forms {
 /// Keeps a form for a while.
 fn keep(form: Arc<dyn Any + Send + Sync>, weight: usize) {
     let weight = weight + size_of::<(Arc<dyn Any>, usize)>();
+    // One such form would take the place of all others.
+    if weight > PART_BYTES / 4 {
+        return;
+    }
     let mut dropped = Vec::new();
     {
         let part = PART.try_with(|part| *part).unwrap_or(0);

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use tokio::sync::watch;
 
 use super::object::Key;
-use super::table::{Event, publish};
+use super::table::Event;
 
 /// Number of scopes that are kept before those without a watch are removed.
 const FEW: usize = 16;
@@ -32,7 +32,7 @@ pub(super) struct Scope {
 }
 
 /// Whether an event of `key` is in the scope.
-fn contains(scope: &str, key: &str) -> bool {
+pub(super) fn contains(scope: &str, key: &str) -> bool {
     match scope.ends_with('/') {
         true => key.starts_with(scope),
         false => key == scope,
@@ -120,7 +120,10 @@ impl Scopes {
     /// Wakes all watches.
     pub(super) fn end(&self, version: u64) {
         for scope in self.all.values() {
-            publish(&scope.signal, version);
+            // Also those that have seen the version.
+            scope
+                .signal
+                .send_modify(|published| *published = version.max(*published));
         }
     }
 

@@ -157,6 +157,11 @@ impl State {
                     self.chores
                         .insert(Chore::Namespace(key.namespace().to_owned()));
                 }
+                // A namespace has its account again, as kube-controller-manager makes it.
+                if storage == "serviceaccounts" && key.name() == "default" {
+                    self.chores
+                        .insert(Chore::Namespace(key.namespace().to_owned()));
+                }
                 if self.ending.contains(storage) {
                     self.chores.insert(Chore::Definition(storage.to_owned()));
                 }

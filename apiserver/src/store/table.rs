@@ -12,7 +12,7 @@ use super::history::{History, earlier};
 use super::map::Map;
 use super::object::{Key, Object};
 use super::query::{HistoryError, Page, Query};
-use super::scopes::Scopes;
+use super::scopes::{Scopes, contains};
 
 /// The effect of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,7 +237,10 @@ impl Table {
         }
         not_before(cursor, self.dropped)?;
         let start = self.events.partition_point(|event| event.version <= cursor);
-        Ok(self.events.range(start..).take(limit).cloned().collect())
+        let later = self.events.range(start..);
+        let of_scope =
+            later.filter(|event| scope.is_empty() || contains(scope, event.key.as_str()));
+        Ok(of_scope.take(limit).cloned().collect())
     }
 
     /// The object of `key` at `version`.

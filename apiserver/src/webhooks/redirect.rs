@@ -49,7 +49,8 @@ pub(super) fn next<B>(
 
 /// The place relative to `base`.
 fn resolved(base: &str, place: &str) -> Result<String, String> {
-    if place.contains("://") {
+    let scheme = place.split(['/', '?', '#']).next().unwrap_or_default();
+    if scheme.ends_with(':') {
         return Ok(place.to_owned());
     }
     let base: Uri = base.parse().map_err(|error| format!("{error}"))?;
@@ -60,6 +61,8 @@ fn resolved(base: &str, place: &str) -> Result<String, String> {
     let authority = base.authority().map_or("", |authority| authority.as_str());
     let path = if place.starts_with('/') {
         place.to_owned()
+    } else if place.starts_with('?') {
+        format!("{}{place}", base.path())
     } else {
         let (folder, _) = base.path().rsplit_once('/').unwrap_or_default();
         format!("{folder}/{place}")

@@ -202,7 +202,7 @@ mod tests {
         for (kind, from, to) in [
             (Kind::config_map(), 1000, 1200),
             (Kind::pod(), 3900, 4300),
-            (Kind::custom(), 800, 1200),
+            (Kind::custom(), 600, 1000),
         ] {
             assert!(
                 (from..to).contains(&kind.size()),

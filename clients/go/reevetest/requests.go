@@ -118,12 +118,24 @@ func (s *Server) WaitForRequests(ctx context.Context, filter RequestFilter, coun
 		switch {
 		case ctx.Err() != nil:
 			return nil, errors.Join(errors.New("reevetest: the requests did not come"), ctx.Err())
-		case err != nil:
+		case isRefusal(err):
 			return nil, err
+		case err != nil:
+			// It may be an outage.
+			select {
+			case <-ctx.Done():
+			case <-time.After(retryAfter):
+			}
 		case list.Met:
 			return list.Items, nil
 		}
 	}
+}
+
+// isRefusal tells the errors that the server answered with from those of a connection.
+func isRefusal(err error) bool {
+	var refused *Error
+	return errors.As(err, &refused)
 }
 
 // ClearRequests clears the log.

@@ -23,6 +23,8 @@ const BinaryVariable = "REEVE_APISERVER"
 
 const (
 	startTimeout = 30 * time.Second
+	resetTimeout = 30 * time.Second
+	retryAfter   = 100 * time.Millisecond
 	stopTimeout  = 10 * time.Second
 	// The last bytes of the program's log that an error shows.
 	logTail = 16 << 10
@@ -182,7 +184,7 @@ func find(path string) (string, error) {
 	}
 	found, err := exec.LookPath(path)
 	if err != nil {
-		return "", fmt.Errorf("reevetest: %w; install it with `cargo install reeve-apiserver`, or name it in %s", err, BinaryVariable)
+		return "", fmt.Errorf("reevetest: %w; build it (docs/any-language.md says how), or name it in %s", err, BinaryVariable)
 	}
 	return found, nil
 }
@@ -218,8 +220,8 @@ func (s *Server) firstLine(ctx context.Context, stdout io.ReadCloser) ([]byte, e
 
 // newClient returns an HTTP client with the administrator's credentials.
 func (s *Server) newClient() (*http.Client, error) {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.Proxy = nil
+	// Without the proxies of the environment.
+	transport := &http.Transport{ForceAttemptHTTP2: true}
 	if authority := s.CertificateAuthority(); len(authority) > 0 {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(authority) {

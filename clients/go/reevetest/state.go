@@ -45,8 +45,22 @@ func (s *Server) ResetAfter(t testing.TB) {
 	t.Helper()
 	t.Cleanup(func() {
 		// The context of the test has ended.
-		if err := s.Reset(context.Background()); err != nil {
-			t.Error(err)
+		ctx, cancel := context.WithTimeout(context.Background(), resetTimeout)
+		defer cancel()
+		for {
+			err := s.Reset(ctx)
+			if err == nil {
+				return
+			}
+			if isRefusal(err) || ctx.Err() != nil {
+				t.Error(err)
+				return
+			}
+			// It may be an outage.
+			select {
+			case <-ctx.Done():
+			case <-time.After(retryAfter):
+			}
 		}
 	})
 }

@@ -252,7 +252,7 @@ func TestAnOutageEnds(t *testing.T) {
 	if err := get(); err != nil {
 		t.Fatal(err)
 	}
-	if err := server.Outage(t.Context(), 300*time.Millisecond); err != nil {
+	if err := server.Outage(t.Context(), 2*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	deadline := time.Now().Add(30 * time.Second)

@@ -413,3 +413,12 @@ fn a_commit_into_a_namespace_that_is_gone_or_going_is_refused() {
         )
         .unwrap();
 }
+
+#[test]
+fn a_number_is_the_same_after_it_was_read_from_its_text() {
+    for number in [8.055860453925688e-08, 1.7976931348623157e308, 0.1, 1e23] {
+        let object = Object::new(json!({"metadata": {"name": "a"}, "spec": number}), 1);
+        let read: Value = serde_json::from_slice(object.encoded()).unwrap();
+        assert_eq!(read["spec"], json!(number));
+    }
+}

@@ -32,4 +32,4 @@ def reeve_session(reeve_options: dict[str, Any]) -> Iterator[Server]:
 def reeve(reeve_session: Server) -> Iterator[Server]:
     """The server of the session, in the state of its start: it is reset after each test."""
     yield reeve_session
-    reeve_session.reset()
+    reeve_session._reset_when_up()

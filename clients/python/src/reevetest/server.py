@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import shutil
@@ -32,6 +33,7 @@ _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
 _CALL_SECONDS = 60.0
 _LOG_LINES = 200
+_RETRY_SECONDS = 0.1
 _PathLike = Union[str, "os.PathLike[str]"]
 
 
@@ -133,6 +135,9 @@ class Server:
         flags: Sequence[str] = (),
         binary: _PathLike | None = None,
     ) -> None:
+        for paths in (crds, manifests, flags):
+            if isinstance(paths, (str, os.PathLike)):
+                raise TypeError(f"{paths!r} is one path: pass a list")
         words = [_find(binary), "--listen", "127.0.0.1:0", "--output", "json", "--control", "--exit-with-stdin"]
         for path in crds:
             words += ["--crd-dir", os.fspath(path)]
@@ -202,6 +207,8 @@ class Server:
             # The program stops at the end of its standard input, as when this process is killed.
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
+            # A process that was forked meanwhile holds the other end, too.
+            self._process.terminate()
         try:
             self._process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -369,8 +376,15 @@ class Server:
         while True:
             left = deadline - time.monotonic()
             options = {"limit": 10_000, "atLeast": count, "bodies": "true" if bodies else "false"}
-            options["waitSeconds"] = max(0, min(30, int(left)))
-            found, requests = self._requests(options, selected)
+            options["waitSeconds"] = max(0, min(30, math.ceil(left)))
+            try:
+                found, requests = self._requests(options, selected)
+            except OSError:
+                # It may be an outage.
+                if left <= 0:
+                    raise
+                time.sleep(_RETRY_SECONDS)
+                continue
             if found >= count:
                 return requests
             if left <= 0:
@@ -424,6 +438,17 @@ class Server:
         clock stay."""
         self._call("POST", "reset")
 
+    def _reset_when_up(self) -> None:
+        """As :meth:`reset`, also while the server is away."""
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                return self.reset()
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_RETRY_SECONDS)
+
     # Time and history
 
     def now(self) -> datetime:
@@ -451,7 +476,7 @@ def _find(binary: _PathLike | None) -> str:
     found = shutil.which(named)
     if found is None:
         raise StartError(
-            f"there is no program {named!r}; install it with `cargo install reeve-apiserver`, or name it in {BINARY_VARIABLE}"
+            f"there is no program {named!r}; build it (docs/any-language.md says how), or name it in {BINARY_VARIABLE}"
         )
     return found
 
