@@ -213,7 +213,7 @@ impl Builder {
     /// Checks every request against the stored roles and bindings, with the default ones of a cluster.
     ///
     /// Requests without credentials are then `system:anonymous`; [`ApiServer::client`] and
-    /// [`Serving::kubeconfig`] carry a token of an administrator. Default: every request is allowed.
+    /// [`Serving::kubeconfig`](crate::Serving::kubeconfig) carry a token of an administrator. Default: every request is allowed.
     pub fn rbac(mut self) -> Self {
         self.options.rbac = true;
         self

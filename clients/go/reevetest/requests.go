@@ -132,7 +132,7 @@ func (s *Server) WaitForRequests(ctx context.Context, filter RequestFilter, coun
 	}
 }
 
-// isRefusal tells the errors that the server answered with from those of a connection.
+// isRefusal reports whether the server answered with the error, and no connection broke.
 func isRefusal(err error) bool {
 	var refused *Error
 	return errors.As(err, &refused)
