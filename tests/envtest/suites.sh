@@ -3,6 +3,7 @@
 #
 #   tests/envtest/suites.sh [SUITE...]       both servers (default: all suites)
 #   tests/envtest/suites.sh --ours SUITE...  ours alone: each spec that runs must pass, unless differences.txt lists it
+#   tests/envtest/suites.sh --compile SUITE...  compiles the suites, and runs none
 #
 # A suite is a package: client, cache, builder, controller, manager, webhook, envtest. They are compiled from the module cache, which
 # is read-only. A spec that fails is tried three times, on both servers: some of the cache's own races fail on both now and then.
@@ -12,10 +13,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/plane.sh"
 
 controller_runtime=v0.25.2
 both=yes
-if [[ "${1:-}" == --ours ]]; then
-    both=no
-    shift
-fi
+compile=no
+case "${1:-}" in
+    --ours) both=no; shift ;;
+    --compile) compile=yes; shift ;;
+esac
 suites=("$@")
 ((${#suites[@]})) || suites=(client cache builder controller manager webhook envtest)
 output="$root/target/envtest-suites"
@@ -27,8 +29,11 @@ for suite in "${suites[@]}"; do
     program="$output/$suite-$controller_runtime.test"
     [[ -x "$program" ]] && continue
     echo "compiling pkg/$suite" >&2
-    (cd "$module" && CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" go test -c -trimpath -o "$program" "./pkg/$suite")
+    (cd "$module" && CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" go test -c -trimpath -o "$program.$$" "./pkg/$suite")
+    # Another run may compile it at the same time.
+    mv "$program.$$" "$program"
 done
+[[ "$compile" == no ]] || exit 0
 
 # one SERVER ASSETS SUITE: runs a suite, and leaves its report and its log.
 one() {
