@@ -75,7 +75,12 @@ fn write(core: &Core, one: &Difference) -> Result<bool, RestoreError> {
             ),
             (None, Some(then)) => (Expected::Absent, Some(content(then))),
         };
+        // Another object of the name goes before this one comes: a client never sees that a uid changes.
+        let replaces = |then: &Arc<Object>| now.as_ref().is_some_and(|now| now.uid() != then.uid());
+        let is_other = one.then.as_ref().is_some_and(replaces);
+        let value = value.filter(|_| !is_other);
         match core.store.commit(storage, key, expected, value) {
+            Ok(_) if is_other => {}
             Ok(_) => return Ok(true),
             Err(CommitError::Raced) => {}
             // The namespace was ending when the copy was made, and so was this object; or the kind ends just now.

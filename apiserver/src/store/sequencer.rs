@@ -135,10 +135,15 @@ impl Store {
         if let Err(error) = self.append(log, &sequenced) {
             let count = sequenced.len() as u64;
             self.failures.fetch_add(count, Ordering::Relaxed);
-            let refused = |one: Result<Sequenced, CommitError>| -> Done {
-                one.and_then(|_| Err(error.clone().into()))
+            // What was decided behind a write of this batch may be wrong without that write.
+            let first = decided.iter().position(Result::is_ok);
+            let refused = |(nth, one): (usize, Result<Sequenced, CommitError>)| -> Done {
+                match one {
+                    Err(own) if first.is_none_or(|first| nth < first) => Err(own),
+                    _ => Err(error.clone().into()),
+                }
             };
-            return decided.into_iter().map(refused).collect();
+            return decided.into_iter().enumerate().map(refused).collect();
         }
         self.apply(&sequenced);
         if log.as_mut().is_some_and(Log::wants_snapshot) {

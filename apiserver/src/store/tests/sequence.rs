@@ -84,11 +84,10 @@ fn a_batch_that_the_disk_refuses_changes_nothing() {
     let mut log = store.log.lock();
     log.as_mut().unwrap().fill(true);
     let results = store.write_all(&mut log, batch());
-    // Those that break a rule have that answer.
-    let refused = results
-        .iter()
-        .filter(|result| matches!(result, Err(CommitError::Persist(_))));
-    assert!(refused.count() >= 3 && results.iter().all(Result::is_err));
+    // Also one that lost to another write of the batch: that has not happened.
+    for result in results {
+        assert!(matches!(result, Err(CommitError::Persist(_))));
+    }
     log.as_mut().unwrap().fill(false);
     drop(log);
     assert_eq!(store.revision(), 1007);

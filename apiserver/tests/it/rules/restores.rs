@@ -228,3 +228,25 @@ async fn a_restore_is_on_disk() {
     second.shutdown().await.unwrap();
     std::fs::remove_dir_all(&directory).unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_was_made_anew_goes_before_the_former_one_comes_back() {
+    let server = server().await;
+    let uid = |object: &Value| object["metadata"]["uid"].clone();
+    let first = post(&server, MAPS, &map("a")).await.expect_ok();
+    let template = server.template();
+    delete(&server, &format!("{MAPS}/a"), &Value::Null)
+        .await
+        .expect_ok();
+    let second = post(&server, MAPS, &map("a")).await.expect_ok();
+    assert_ne!(uid(&first), uid(&second));
+    let start = version(&second);
+    let path = format!("{MAPS}?watch=true&resourceVersion={start}");
+    let mut watch = watch(&server, &path).await;
+    assert_eq!(server.restore(&template).unwrap(), 1);
+    for (change, object) in [("DELETED", &second), ("ADDED", &first)] {
+        let event = watch.next().await.unwrap();
+        assert_eq!(event["type"], change);
+        assert_eq!(uid(&event["object"]), uid(object));
+    }
+}
