@@ -118,7 +118,8 @@ fn drop_own_finalizer(namespace: &mut Value) {
     }
 }
 
-async fn delete_contents(core: &Core, name: &str) -> Left {
+/// Deletes what is in a namespace while it terminates. A restore may bring it back meanwhile, with what is in it.
+pub(super) async fn delete_contents(core: &Core, name: &str) -> Left {
     let prefix = format!("{name}/");
     let mut left = Left::default();
     for storage in core.store.storages() {
@@ -129,6 +130,10 @@ async fn delete_contents(core: &Core, name: &str) -> Left {
             continue;
         }
         for object in core.store.list(&storage, &prefix).1 {
+            let namespace = core.store.get("namespaces", name);
+            if !namespace.is_some_and(|namespace| namespace.is_terminating()) {
+                return left;
+            }
             let request = internal_request(core, &info, object.key(), Part::NamespaceController);
             let options = Options {
                 propagation: Some(Propagation::Background),

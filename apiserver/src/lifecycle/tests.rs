@@ -64,6 +64,16 @@ fn is_finished(core: &Core) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_in_a_namespace_that_came_back_stays() {
+    let server = server().await;
+    let core = server.core();
+    let map = json!({"metadata": {"name": "a", "namespace": "default", "uid": "a"}});
+    store(core, "configmaps", "default", map);
+    namespaces::delete_contents(core, "default").await;
+    assert!(core.store.get("configmaps", "default/a").is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_namespace_gets_its_service_account_again() {
     let server = server().await;
     let core = server.core();
