@@ -12,6 +12,7 @@ use crate::core::Core;
 use crate::definitions::{self, STORAGE};
 use crate::meta;
 use crate::store::{CommitError, Copy, Difference, Expected, Object, PersistError};
+use crate::verbs::conversion;
 
 const NAMESPACES: &str = "namespaces";
 /// Writes of other clients that one object may lose to.
@@ -64,16 +65,18 @@ pub(crate) fn restore(core: &Core, copy: &Copy) -> Result<usize, RestoreError> {
 /// Writes or removes the object of a difference. Returns `false` if nothing was to be done.
 fn write(core: &Core, one: &Difference) -> Result<bool, RestoreError> {
     let (storage, key) = (&one.storage, one.key.as_str());
+    let wanted = one.then.as_ref();
+    let wanted = wanted.map(|then| content(core, storage, then));
     for _ in 0..TRIES {
         let now = core.store.get(storage, key);
         let (expected, value) = match (&now, &one.then) {
             (None, None) => return Ok(false),
-            (Some(now), Some(then)) if is_same(now, then) => return Ok(false),
-            (Some(now), then) => (
-                Expected::Version(now.version()),
-                then.as_deref().map(content),
-            ),
-            (None, Some(then)) => (Expected::Absent, Some(content(then))),
+            (Some(now), Some(then)) if now.is_the_same(then) => return Ok(false),
+            (Some(now), _) if wanted.as_ref().is_some_and(|wanted| is_as(now, wanted)) => {
+                return Ok(false);
+            }
+            (Some(now), _) => (Expected::Version(now.version()), wanted.clone()),
+            (None, Some(_)) => (Expected::Absent, wanted.clone()),
         };
         // Another object of the name goes before this one comes: a client never sees that a uid changes.
         let replaces = |then: &Arc<Object>| now.as_ref().is_some_and(|now| now.uid() != then.uid());
@@ -135,9 +138,14 @@ fn owners_first(mut left: Vec<Difference>) -> Vec<Difference> {
     ordered
 }
 
-/// The content with its `apiVersion`.
-fn content(object: &Object) -> Value {
-    let mut value = Value::clone(&object.value());
+/// The content with its `apiVersion`, as clients have seen it: it is newer than the schema of its kind when it is written.
+fn content(core: &Core, storage: &str, object: &Object) -> Value {
+    let info = core.registry.of_storage(storage).filter(|info| info.custom);
+    let info = info.and_then(|info| {
+        let (group, version) = object.api_version().split_once('/')?;
+        core.registry.find(group, version, &info.plural)
+    });
+    let mut value = conversion::content(info.as_deref(), object);
     if !object.api_version().is_empty() {
         let api_version = Value::from(object.api_version());
         meta::object_mut(&mut value).insert("apiVersion".to_owned(), api_version);
@@ -145,12 +153,17 @@ fn content(object: &Object) -> Value {
     value
 }
 
-/// Whether two objects differ in their version at most.
-fn is_same(now: &Arc<Object>, then: &Arc<Object>) -> bool {
-    if now.is_the_same(then) {
-        return true;
-    }
-    let mut value = Value::clone(&then.value());
-    value["metadata"]["resourceVersion"] = now.value()["metadata"]["resourceVersion"].clone();
-    now.api_version() == then.api_version() && value == *now.value()
+/// Whether an object differs from `wanted` in its version at most.
+fn is_as(now: &Object, wanted: &Value) -> bool {
+    let is_of_version = match wanted.get("apiVersion") {
+        Some(version) => version == now.api_version(),
+        None => now.api_version().is_empty(),
+    };
+    let fields = |value: &Value| {
+        let mut value = value.clone();
+        meta::object_mut(&mut value).remove("apiVersion");
+        value["metadata"]["resourceVersion"].take();
+        value
+    };
+    is_of_version && fields(&now.value()) == fields(wanted)
 }

@@ -137,6 +137,15 @@ fn differs(info: &ResourceInfo, object: &Object) -> bool {
     }
 }
 
+/// The content of an object as its own version shows it: one that is older than the schema is pruned and completed.
+pub(crate) fn content(info: Option<&ResourceInfo>, stored: &Object) -> Value {
+    let mut value = Value::clone(&stored.value());
+    if let Some(info) = info.filter(|info| stored.version() <= info.converted_up_to) {
+        complete(info, stored, &mut value);
+    }
+    value
+}
+
 /// Brings the content of a custom resource to the schema of its version. Defaults are those of the version in which it is
 /// `stored`; one whose version is not known has those of the storage version.
 fn complete(info: &ResourceInfo, stored: &Object, value: &mut Value) {

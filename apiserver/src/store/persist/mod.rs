@@ -244,14 +244,20 @@ impl Log {
         self.put(&head, false)
     }
 
-    /// Appends lines. Failed ones leave no data that would precede the next one.
-    fn put(&mut self, bytes: &[u8], sync: bool) -> Result<(), PersistError> {
+    /// Cuts off what a failed write left: its lines were refused.
+    fn repair(&mut self) -> Result<(), PersistError> {
         if self.torn {
             self.file
                 .cut(self.end)
                 .map_err(PersistError::new("repair", self.file.path()))?;
             self.torn = false;
         }
+        Ok(())
+    }
+
+    /// Appends lines. Failed ones leave no data that would precede the next one.
+    fn put(&mut self, bytes: &[u8], sync: bool) -> Result<(), PersistError> {
+        self.repair()?;
         if let Err(error) = self.file.write_all(bytes) {
             // A full disk leaves half a line.
             self.torn = self.file.cut(self.end).is_err();
@@ -289,6 +295,7 @@ impl Log {
     }
 
     fn try_begin_snapshot(&mut self, frozen: Frozen) -> Result<(), PersistError> {
+        self.repair()?;
         // Until the snapshot exists, a power failure must not keep lines of a later log but lose those of this one.
         self.file
             .sync()
@@ -297,16 +304,13 @@ impl Log {
         let path = log_path(&self.directory, number);
         let head = encode(&Head::new(frozen.revision, self.reserved, None));
         let head = head.map_err(PersistError::new("encode a line of", &path))?;
-        let mut file = Appended::open(&path).map_err(PersistError::new("create", &path))?;
-        // A failed attempt may have left half a head.
-        file.cut(0)
-            .and_then(|()| file.write_all(&head))
-            .map_err(PersistError::new("begin", &path))?;
-        // A sync of the log is worth nothing without its name.
-        self.sync_directory()?;
-        self.file = file;
+        let begun = self.begin_log(&path, &head);
+        if begun.is_err() {
+            // Lines go on in the log before, which has to be the newest. If the file stays, the next attempt takes it.
+            let _ = disk::remove(&path);
+        }
+        self.file = begun?;
         (self.number, self.end) = (number, head.len() as u64);
-        self.torn = false;
         let replaces = Replaces {
             lines: self.lines,
             objects: frozen.objects(),
@@ -329,6 +333,17 @@ impl Log {
             .map_err(PersistError::new("snapshot", &self.directory))?;
         self.running = Running(Some((running, replaces)));
         Ok(())
+    }
+
+    fn begin_log(&self, path: &Path, head: &[u8]) -> Result<Appended, PersistError> {
+        let mut file = Appended::open(path).map_err(PersistError::new("create", path))?;
+        // A failed attempt may have left half a head.
+        file.cut(0)
+            .and_then(|()| file.write_all(head))
+            .map_err(PersistError::new("begin", path))?;
+        // A sync of the log is worth nothing without its name.
+        self.sync_directory()?;
+        Ok(file)
     }
 
     /// Waits for the snapshot that is being written, and counts the replaced lines; a failed one is retried some
@@ -365,6 +380,8 @@ impl Log {
     /// Writes the last snapshot. After it no version needs to be skipped.
     pub(super) fn close(mut self, frozen: Frozen) -> Result<(), PersistError> {
         let _ = self.wait();
+        // Where it fails, the snapshot replaces the log all the same.
+        let _ = self.repair();
         self.file
             .sync()
             .map_err(PersistError::new("sync", self.file.path()))?;

@@ -211,6 +211,21 @@ fn a_snapshot_that_failed_is_tried_again_some_lines_later() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_log_that_could_not_begin_does_not_stay_behind_the_one_that_goes_on() {
+    let directory = Directory::new();
+    let store = open(&directory).unwrap();
+    write(&store, "a/x", Some(1));
+    std::os::unix::fs::symlink("/dev/full", directory.0.join("log.2.jsonl")).unwrap();
+    store.begin_snapshot(&mut store.log.lock());
+    assert_eq!(names(&directory), ["log.1.jsonl"]);
+    write(&store, "a/y", Some(2));
+    let state = everything(&store, None).unwrap();
+    drop(store);
+    assert_eq!(everything(&open(&directory).unwrap(), None).unwrap(), state);
+}
+
 #[cfg(unix)]
 #[test]
 fn reads_and_writes_go_on_while_the_disk_takes_a_snapshot() {

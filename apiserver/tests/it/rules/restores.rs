@@ -250,3 +250,30 @@ async fn an_object_that_was_made_anew_goes_before_the_former_one_comes_back() {
         assert_eq!(uid(&event["object"]), uid(object));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_older_than_its_schema_comes_back_as_it_was_shown() {
+    let server = server().await;
+    post(&server, CRDS, &foos()).await.expect_ok();
+    post(&server, FOO, &foo("a")).await.expect_ok();
+    settle().await;
+    let mut definition = get(&server, &format!("{CRDS}/foos.example.com"))
+        .await
+        .expect_ok();
+    let color = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/color";
+    definition.pointer_mut(color).unwrap()["default"] = json!("red");
+    put(&server, &format!("{CRDS}/foos.example.com"), &definition)
+        .await
+        .expect_ok();
+    settle().await;
+    let path = format!("{FOO}/a");
+    let before = get(&server, &path).await.expect_ok();
+    assert_eq!(before["spec"], json!({"color": "red", "replicas": 1}));
+    let template = server.template();
+    let changed = json!({"spec": {"replicas": 5}});
+    merge(&server, &path, &changed).await.expect_ok();
+    assert_eq!(server.restore(&template).unwrap(), 1);
+    let after = get(&server, &path).await.expect_ok();
+    assert_eq!(after["spec"], before["spec"]);
+    assert_eq!(server.restore(&template).unwrap(), 0, "nothing is left");
+}
