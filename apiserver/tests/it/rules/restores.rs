@@ -230,7 +230,7 @@ async fn a_restore_is_on_disk() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_was_made_anew_goes_before_the_former_one_comes_back() {
+async fn an_object_of_another_uid_is_removed_before_the_former_is_created() {
     let server = server().await;
     let uid = |object: &Value| object["metadata"]["uid"].clone();
     let first = post(&server, MAPS, &map("a")).await.expect_ok();
