@@ -109,8 +109,11 @@ fn stale(trace: &Trace) -> Vec<Fault> {
     for entry in trace.entries() {
         match &entry.happened {
             Happened::Seen(what) => seen.push(counts.next(entry.process, what)),
-            Happened::Effect { point, .. } if entry.process > 0 => {
-                faults.push(Fault::Behind(point.clone()));
+            Happened::Effect { point, outcome } if entry.process > 0 => {
+                // What did not change the server is in no later state of it.
+                if outcome.starts_with("20") {
+                    faults.push(Fault::Behind(point.clone()));
+                }
                 // The last ones first: a server is seldom far behind.
                 let earlier = seen
                     .iter()
@@ -130,6 +133,9 @@ fn stale(trace: &Trace) -> Vec<Fault> {
 /// The number of events before an effect that a restart may not have seen.
 const LOOK_BACK: usize = 12;
 
+/// The number of times that a process does the same thing after a fault before that is a retry as those before.
+const RETRIES: u32 = 3;
+
 /// Second faults for a plan, within the effects that follow its fault in `trace`.
 pub(super) fn seconds(plan: &Plan, trace: &Trace) -> Vec<Plan> {
     let entries = trace.entries();
@@ -141,11 +147,13 @@ pub(super) fn seconds(plan: &Plan, trace: &Trace) -> Vec<Plan> {
     };
     let mut plans = Vec::new();
     let mut seen = BTreeSet::new();
+    let mut counts = Counts::default();
     for entry in &entries[first..] {
         let Happened::Effect { point, .. } = &entry.happened else {
             continue;
         };
         if entry.process == 0
+            || counts.next(entry.process, &point.what).nth > RETRIES
             || plan.0.iter().any(|fault| fault.at() == point)
             || !seen.insert(point)
         {
@@ -176,6 +184,9 @@ pub(super) fn shrink(plan: &Plan, fails: impl Fn(&Plan) -> bool) -> Plan {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::super::trace::Entry;
     use super::*;
 
     #[test]
@@ -215,6 +226,37 @@ mod tests {
         assert!(plans.iter().any(|plan| plan.0.len() == 4));
         assert_eq!(drawn(&faults, 7), drawn(&faults, 7));
         assert_eq!(drawn(&[], 7), Plan::default());
+    }
+
+    #[test]
+    fn a_retry_that_is_as_those_before_gets_no_second_fault() {
+        let first: Plan = "lose P1 create secrets default/a 1".parse().unwrap();
+        let mut trace = Trace::default();
+        let mut counts = Counts::default();
+        let mut push = |happened| {
+            trace.push(Entry {
+                at: Duration::ZERO,
+                process: 1,
+                happened,
+            });
+        };
+        push(Happened::Fault(first.0[0].clone()));
+        for what in ["create secrets default/a"; 9].iter().chain(&["call ban"]) {
+            let point = counts.next(1, what);
+            let outcome = "409".to_owned();
+            push(Happened::Effect { point, outcome });
+        }
+        let plans = seconds(&first, &trace);
+        let points: Vec<String> = plans
+            .iter()
+            .map(|plan| plan.0[1].at().to_string())
+            .collect();
+        let expected = [
+            "P1 create secrets default/a 2",
+            "P1 create secrets default/a 3",
+            "P1 call ban 1",
+        ];
+        assert_eq!(points, expected.map(|point| [point; 2]).concat());
     }
 
     #[test]
