@@ -55,7 +55,20 @@ func startCache(streaming bool, handlers []*tally) (*running, error) {
 	if strings.HasPrefix(*peer, "controller-runtime") {
 		start = startControllerRuntime
 	}
-	return start(&rest.Config{Host: *server, QPS: -1}, handlers)
+	return start(clientConfig(), handlers)
+}
+
+// clientConfig is that of the canned server, whose certificate nobody has signed.
+func clientConfig() *rest.Config {
+	host := *server
+	if *objectsAt != "" {
+		host = *objectsAt
+	}
+	config := &rest.Config{Host: host, QPS: -1}
+	if strings.HasPrefix(host, "https:") {
+		config.Insecure = true
+	}
+	return config
 }
 
 func (r *running) waitSynced() {

@@ -21,12 +21,15 @@ var (
 	metrics = flag.String("metrics", "default", "default (client-go: off, controller-runtime: on), or off")
 	work    = flag.Int("work", 0, "how long a run takes, in µs")
 
-	server   = flag.String("server", "http://127.0.0.1:18080", "the canned server")
-	kindName = flag.String("kind", "configmaps", "configmaps, pods or ipblocks")
-	handlers = flag.Int("handlers", 1, "how many handlers receive the changes")
-	events   = flag.Int("events", 0, "how many changes; 0: the scenario's own number")
-	rate     = flag.Int("rate", 0, "changes a second; 0: the scenario's own number")
-	secs     = flag.Float64("secs", 2, "how long to read")
+	server    = flag.String("server", "http://127.0.0.1:18080", "the canned server")
+	kindName  = flag.String("kind", "configmaps", "configmaps, pods or ipblocks")
+	handlers  = flag.Int("handlers", 1, "how many handlers receive the changes")
+	events    = flag.Int("events", 0, "how many changes; 0: the scenario's own number")
+	rate      = flag.Int("rate", 0, "changes a second; 0: the scenario's own number")
+	secs      = flag.Float64("secs", 2, "how long to read")
+	each      = flag.Int("each", 100, "fleet: how many objects each informer has")
+	idle      = flag.Float64("idle", 10, "fleet: how long the idle informers are watched, in seconds")
+	objectsAt = flag.String("objects", "", "where the objects are; by default the server")
 
 	port         = flag.Int("port", 0, "webhooks: where the server listens, on 127.0.0.1")
 	certificates = flag.String("certificates", "", "webhooks: the directory of tls.crt and tls.key")
@@ -49,6 +52,7 @@ var scenarios = map[string]func() (*report, error){
 	"get":       gets,
 	"listns":    lists,
 	"relist":    relist,
+	"fleet":     fleet,
 	"ctrlcold":  func() (*report, error) { return reconciled(false, false) },
 	"ctrlburst": func() (*report, error) { return reconciled(true, false) },
 	"ctrlwrite": func() (*report, error) { return reconciled(false, true) },

@@ -112,7 +112,7 @@ func reconciled(burst, write bool) (*report, error) {
 
 // runClientGo is the loop of client-go's own example: an informer, a queue, workers.
 func runClientGo(p *progress) (func(), error) {
-	r, err := startClientGo(&rest.Config{Host: *server, QPS: -1}, nil)
+	r, err := startClientGo(clientConfig(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func runControllerRuntime(p *progress) (func(), error) {
 	}
 	ctrl.SetLogger(logr.Discard())
 	mapper := func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return newMapper(), nil }
-	manager, err := ctrl.NewManager(&rest.Config{Host: *server, QPS: -1}, ctrl.Options{
+	manager, err := ctrl.NewManager(clientConfig(), ctrl.Options{
 		Scheme: newScheme(), MapperProvider: mapper, Metrics: metricsserver.Options{BindAddress: "0"},
 	})
 	if err != nil {

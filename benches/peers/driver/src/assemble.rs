@@ -156,6 +156,7 @@ impl Program {
     fn name(self) -> &'static str {
         match self {
             Self::Ours => "peer-ours",
+            Self::Before => "peer-ours of before",
             Self::Kube => "peer-kube",
             Self::Go => "peer-go",
             Self::Server => "peer-server",

@@ -3,7 +3,7 @@
 use crate::plan::Unit::{Bytes, Factor, Megabytes, Microseconds, PerSecond, SecondsEach};
 use crate::plan::{Case, Column, Figure, Group, Program};
 
-const PROTOBUF: &str = "client-go, protobuf";
+pub(crate) const PROTOBUF: &str = "client-go, protobuf";
 const NO_COPY: &str = "controller-runtime, no deep copy";
 const SCAN: &str = "floor, scan";
 const META: &str = "ours, metadata";
@@ -33,13 +33,13 @@ all 10,000. A *status write each*: each of 10,000 IPBlocks is patched once by it
 watch shows the patch; then the write counts. client-go is the loop of its own example: informer, queue, workers. kube-runtime's `Controller` \
 passes the object to the reconciler; workers are its `concurrency`.";
 
-const SYNC: &[Figure] = &[
+pub(crate) const SYNC: &[Figure] = &[
     Figure::value("objects", "rate", PerSecond),
     Figure::value("CPU an object", "cpu", SecondsEach),
     Figure::value("live heap an object", "heap_obj", Bytes),
     Figure::value("peak memory", "rss_mb", Megabytes),
 ];
-const EVENTS: &[Figure] = &[
+pub(crate) const EVENTS: &[Figure] = &[
     Figure::value("changes", "rate", PerSecond),
     Figure::value("CPU a change", "cpu", SecondsEach),
 ];
@@ -64,7 +64,7 @@ const RELIST: &[Figure] = &[
         Factor,
     ),
 ];
-const RECONCILES: &[Figure] = &[
+pub(crate) const RECONCILES: &[Figure] = &[
     Figure::value("reconciles", "rate", PerSecond),
     Figure::value("CPU a reconcile", "cpu", SecondsEach),
     Figure::value("peak memory", "rss_mb", Megabytes),
@@ -88,6 +88,7 @@ fn case(
         count,
         flags,
         own_flags: &[],
+        secured: false,
         variants: &[],
         figures: &[],
     }

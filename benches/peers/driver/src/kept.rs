@@ -66,7 +66,14 @@ impl Kept {
 
 /// What identifies a run.
 fn identity(round: usize, case: &Case, column: &Column, count: usize) -> Value {
-    json!([round, column.name, case.scenario, case.flags, count])
+    json!([
+        round,
+        column.name,
+        case.scenario,
+        case.flags,
+        case.secured,
+        count
+    ])
 }
 
 #[cfg(test)]

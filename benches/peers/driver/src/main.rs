@@ -7,26 +7,29 @@
 
 mod assemble;
 mod faults;
+mod growth;
 mod informer;
 mod kept;
 mod plan;
 mod queue;
+mod regressions;
 mod run;
+mod scale;
 mod table;
 mod webhook;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
 
-use plan::Group;
+use plan::{Group, Program};
 
 /// Compares the peers.
 #[derive(Debug, Parser)]
 struct Args {
-    /// The group: queue, sync, informer, controller or webhook; or faults, which measures nothing.
+    /// The group: queue, sync, informer, controller, scale, growth, regressions or webhook; or faults, which measures nothing.
     group: String,
     /// Only scenarios of these names.
     scenarios: Vec<String>,
@@ -48,6 +51,9 @@ struct Args {
     /// Every report is kept in this file; a run whose report it has is skipped.
     #[arg(long)]
     kept: Option<PathBuf>,
+    /// The program `peer-ours` of an earlier state, for the group `regressions`.
+    #[arg(long)]
+    before: Option<PathBuf>,
     /// A single run that takes longer, in seconds, is a failure.
     #[arg(long, default_value_t = 180)]
     timeout: u64,
@@ -85,7 +91,12 @@ fn compare(args: &Args) -> Result<Vec<String>, String> {
     if group.cases.is_empty() || group.columns.is_empty() {
         return Err("nothing to run".to_owned());
     }
-    let programs = assemble::programs(&group, args.built)?;
+    let mut programs = assemble::programs(&group, args.built)?;
+    if let Some(before) = &args.before {
+        programs.insert(Program::Before, before.clone());
+    } else if args.group == "regressions" {
+        return Err("regressions need --before PROGRAM".to_owned());
+    }
     let server = group
         .server
         .then(|| run::Server::start(&programs))
@@ -97,17 +108,30 @@ fn compare(args: &Args) -> Result<Vec<String>, String> {
         scale: args.scale,
         timeout: Duration::from_secs(args.timeout),
     };
-    let results = runner.rounds(&group, args.rounds);
-    let text = table::render(
-        &group,
-        &results,
-        &assemble::circumstances(args.rounds, args.scale),
-    );
+    let mut results = runner.rounds(&group, args.rounds);
+    let circumstances = assemble::circumstances(args.rounds, args.scale);
+    let text = match args.group.as_str() {
+        "growth" => growth::render(&group, &results, &circumstances),
+        _ => table::render(&group, &results, &circumstances),
+    };
     println!("{text}");
     if let Some(path) = &args.table {
-        std::fs::write(path, &text).map_err(|error| format!("{}: {error}", path.display()))?;
+        write(path, &text)?;
+        if args.group == "growth" {
+            // The table shows it by this name.
+            let picture = path.with_file_name("pictures").join("growth.svg");
+            write(&picture, &growth::svg(&group, &results))?;
+        }
+    }
+    if args.group == "regressions" {
+        let worse = regressions::worse(&group, &results);
+        results.failed.extend(worse);
     }
     Ok(results.failed)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn chosen(name: &str) -> Result<Group, String> {
@@ -116,9 +140,12 @@ fn chosen(name: &str) -> Result<Group, String> {
         "sync" => Ok(informer::sync()),
         "informer" => Ok(informer::group()),
         "controller" => Ok(informer::controller()),
+        "scale" => Ok(scale::group()),
+        "growth" => Ok(growth::group()),
+        "regressions" => Ok(regressions::group()),
         "webhook" => Ok(webhook::group()),
         _ => Err(format!(
-            "{name} is not a group: the groups are queue, sync, informer, controller, webhook and faults"
+            "{name} is not a group: the groups are queue, sync, informer, controller, scale, growth, regressions, webhook and faults"
         )),
     }
 }

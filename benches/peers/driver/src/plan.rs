@@ -30,6 +30,8 @@ pub(crate) struct Column {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Program {
     Ours,
+    /// Ours of an earlier state, by `--before`.
+    Before,
     Kube,
     Go,
     Server,
@@ -47,6 +49,8 @@ pub(crate) struct Case {
     pub(crate) flags: &'static [&'static str],
     /// Flags of one column, by its name.
     pub(crate) own_flags: &'static [(&'static str, &'static str)],
+    /// The objects are read by TLS.
+    pub(crate) secured: bool,
     /// The variants that take part.
     pub(crate) variants: &'static [&'static str],
     pub(crate) figures: &'static [Figure],

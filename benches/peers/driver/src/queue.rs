@@ -80,6 +80,7 @@ fn cases() -> Vec<Case> {
         count: 1_000_000,
         flags: &["-threads=1"],
         own_flags: &[],
+        secured: false,
         variants: &[NO_METRICS, BLOCKING, BATCHES, METRICS],
         figures: THROUGHPUT,
     };
@@ -93,6 +94,7 @@ fn cases() -> Vec<Case> {
             ("floor", "-mode=limiter"),
             ("ours", "-mode=item"),
         ],
+        secured: false,
         variants: &[],
         figures: LIMITER,
         ..crowd.clone()
@@ -139,6 +141,7 @@ fn cases() -> Vec<Case> {
         count: 250_000,
         flags: &["-mode=item"],
         own_flags: &[],
+        secured: false,
         ..limiter.clone()
     };
     let memory_delayed = Case {

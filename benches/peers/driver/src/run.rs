@@ -25,6 +25,8 @@ pub(crate) struct Runner {
 pub(crate) struct Server {
     process: Child,
     address: String,
+    /// Where it answers by TLS.
+    secured: String,
 }
 
 /// The reports, by the index of the case and of the column.
@@ -52,7 +54,7 @@ impl Server {
             .get(&Program::Server)
             .ok_or("the server was not built")?;
         let mut process = Command::new(program)
-            .args(["serve", "-listen=127.0.0.1:0"])
+            .args(["serve", "-listen=127.0.0.1:0", "-tls=127.0.0.1:0"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -65,11 +67,14 @@ impl Server {
         let mut server = Self {
             process,
             address: String::new(),
+            secured: String::new(),
         };
-        let address = line.trim().strip_prefix("listening on ");
-        server.address = address
-            .ok_or_else(|| format!("the server printed {line:?}"))?
-            .to_owned();
+        let addresses = line.trim().strip_prefix("listening on ");
+        let (address, secured) = addresses
+            .and_then(|addresses| addresses.split_once(" and "))
+            .ok_or_else(|| format!("the server printed {line:?}"))?;
+        server.address = address.to_owned();
+        server.secured = secured.to_owned();
         Ok(server)
     }
 }
@@ -147,6 +152,9 @@ impl Runner {
         }
         if let Some(server) = &self.server {
             command.arg(format!("-server=http://{}", server.address));
+            if case.secured {
+                command.arg(format!("-objects=https://{}", server.secured));
+            }
         }
         for (name, flag) in case.own_flags {
             if *name == column.name {
@@ -154,7 +162,7 @@ impl Runner {
             }
         }
         let started = Instant::now();
-        let line = format!("{}: {} {:?}", column.name, case.scenario, case.flags);
+        let line = format!("{}: {} ({count}) {:?}", column.name, case.title, case.flags);
         match self.output(&mut command) {
             Ok(None) => drop(results.cells.insert(cell, Cell::Skipped)),
             Ok(Some(report)) => {

@@ -7,10 +7,10 @@ use crate::run::{Cell, Results};
 
 /// The median of several runs, and their spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Median {
-    value: f64,
+pub(crate) struct Median {
+    pub(crate) value: f64,
     /// Half the distance between the smallest and the largest, as a share of the median.
-    spread: f64,
+    pub(crate) spread: f64,
 }
 
 /// The whole text, in Markdown.
@@ -115,17 +115,19 @@ impl Figure {
 
 impl Median {
     fn of(reports: &[Value], field: &str, unit: Unit) -> Option<Self> {
-        let mut values: Vec<f64> = reports
-            .iter()
-            .filter_map(|report| {
-                let value = number(report, field)?;
-                if unit == Unit::SecondsEach {
-                    Some(value / number(report, "n")?)
-                } else {
-                    Some(value)
-                }
-            })
-            .collect();
+        let values = reports.iter().filter_map(|report| {
+            let value = number(report, field)?;
+            if unit == Unit::SecondsEach {
+                Some(value / number(report, "n")?)
+            } else {
+                Some(value)
+            }
+        });
+        Self::of_values(values.collect())
+    }
+
+    /// The median of values; `None` if there are none.
+    pub(crate) fn of_values(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (least, most) = (values.first()?, values.last()?);
         let middle = values.len() / 2;
@@ -144,7 +146,7 @@ impl Median {
 }
 
 /// A field of a report; `extra.NAME` for one of the extras.
-fn number(report: &Value, field: &str) -> Option<f64> {
+pub(crate) fn number(report: &Value, field: &str) -> Option<f64> {
     field
         .split('.')
         .try_fold(report, |value, name| value.get(name))?
@@ -190,7 +192,7 @@ impl Unit {
 }
 
 /// Three significant digits.
-fn digits(value: f64) -> String {
+pub(crate) fn digits(value: f64) -> String {
     match value.abs() {
         99.95.. => format!("{value:.0}"),
         9.995.. => format!("{value:.1}"),

@@ -90,6 +90,7 @@ fn case(title: &'static str, count: usize, flags: &'static [&'static str]) -> Ca
         count,
         flags,
         own_flags: &[],
+        secured: false,
         variants: &[],
         figures: CALLS,
     }

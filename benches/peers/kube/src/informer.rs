@@ -79,7 +79,7 @@ where
     fn start(setup: Setup, kind: K::DynamicType) -> Self {
         let runtime = runtime(2);
         let entered = runtime.enter();
-        let client = peer_objects::client(&setup.server.address);
+        let client = peer_objects::client(&setup.server.objects);
         let api: Api<K> = Api::all_with(client, &kind);
         let mut config = watcher::Config::default();
         if setup.streaming {

@@ -1,6 +1,7 @@
 //! kube-runtime as a peer (`-peer=kube`, `kube-meta`, `kube-dyn`).
 
 mod faults;
+mod fleet;
 mod informer;
 mod queue;
 mod reconcile;
@@ -29,6 +30,7 @@ fn run(flags: &Flags) -> Outcome {
     match flags.scenario.as_str() {
         "sync" | "steady" | "latency" | "get" | "listns" | "relist" => informer::run(flags),
         _ if flags.peer != "kube" => Err(Stop::unknown(flags)),
+        "fleet" => fleet::run(flags),
         "ctrlcold" | "ctrlburst" | "ctrlwrite" => reconcile::run(flags),
         "wq" | "wqdedup" => match flags.text("key", "arc").as_str() {
             "arc" => queue::wq::<Arc<str>>(flags),

@@ -74,7 +74,7 @@ where
 {
     let runtime = runtime(2);
     let entered = runtime.enter();
-    let client = peer_objects::client(&server.address);
+    let client = peer_objects::client(&server.objects);
     let api: Api<K> = Api::all(client.clone());
     let status = serde_json::from_str(reconcile::STATUS).expect("JSON");
     let workers = u16::try_from(workers).expect("fewer workers");

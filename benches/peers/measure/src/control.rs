@@ -12,6 +12,8 @@ use crate::report::Stop;
 pub struct Server {
     /// Such as `http://127.0.0.1:18080`.
     pub address: String,
+    /// Where the objects are, such as `https://127.0.0.1:18443`. By default the same.
+    pub objects: String,
     /// The kind of this run, as in a path.
     pub kind: String,
 }
@@ -19,13 +21,15 @@ pub struct Server {
 // === impl Server ===
 
 impl Server {
-    /// Of `-server` and `-kind`.
+    /// Of `-server`, `-objects` and `-kind`.
     ///
     /// # Errors
     /// If a flag cannot be read.
     pub fn of(flags: &Flags) -> Result<Self, Stop> {
+        let address = flags.text("server", "http://127.0.0.1:18080");
         Ok(Self {
-            address: flags.text("server", "http://127.0.0.1:18080"),
+            objects: flags.text("objects", &address),
+            address,
             kind: flags.text("kind", "configmaps"),
         })
     }

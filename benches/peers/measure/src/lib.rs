@@ -5,6 +5,7 @@
 pub mod control;
 pub mod crowd;
 pub mod flags;
+pub mod fleet;
 pub mod heap;
 pub mod informer;
 pub mod keys;

@@ -82,7 +82,7 @@ impl<S: Form> Running<S> {
         let runtime = runtime(2);
         let entered = runtime.enter();
         let options = ReflectorOptions::new().streaming(setup.streaming);
-        let client = peer_objects::client(&setup.server.address);
+        let client = peer_objects::client(&setup.server.objects);
         let informer = SharedInformer::<S>::builder_for(client, endpoint)
             .reflector(options)
             .build();

@@ -5,6 +5,8 @@
 mod delay;
 #[cfg(feature = "informer")]
 mod faults;
+#[cfg(feature = "informer")]
+mod fleet;
 mod floor;
 #[cfg(feature = "informer")]
 mod informer;
@@ -40,6 +42,8 @@ fn run(flags: &Flags) -> Outcome {
         "sync" if flags.peer.starts_with("floor") => read::run(flags),
         #[cfg(feature = "informer")]
         "sync" | "steady" | "latency" | "get" | "listns" | "relist" => informer::run(flags),
+        #[cfg(feature = "informer")]
+        "fleet" if flags.peer == "ours" => fleet::run(flags),
         #[cfg(feature = "informer")]
         "ctrlcold" | "ctrlburst" | "ctrlwrite" if flags.peer == "ours" => reconcile::run(flags),
         _ => queues(flags),

@@ -38,7 +38,7 @@ where
     K: Object + Resource<DynamicType = ()>,
 {
     let stop = CancellationToken::new();
-    let (address, stopped) = (server.address.clone(), stop.clone());
+    let (address, stopped) = (server.objects.clone(), stop.clone());
     let thread = thread::spawn(move || {
         runtime(2).block_on(async {
             let client = peer_objects::client(&address);

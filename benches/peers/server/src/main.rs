@@ -3,6 +3,7 @@
 //! Objects are templates into which names, versions and times of fixed width are written, so an
 //! object costs a copy; one thread serves all connections. It lists (in one piece, or in pages where
 //! a real server would), streams lists, and watches, in JSON and protobuf, whole objects or metadata.
+//! `serve [-listen=ADDRESS] [-tls=ADDRESS]`: at the second address it answers by TLS too, with a certificate that nobody has signed.
 //! Orders control it:
 //!
 //! | request | what |
@@ -19,6 +20,7 @@ mod format;
 mod list;
 mod protobuf;
 mod route;
+mod secured;
 mod template;
 mod watch;
 mod world;
@@ -33,22 +35,27 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use peer_measure::Flags;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 
 use world::World;
 
 fn main() -> ExitCode {
-    let address = match Flags::of_process("server") {
-        Ok(flags) if flags.scenario == "serve" => flags.text("listen", "127.0.0.1:18080"),
+    let (address, secured) = match Flags::of_process("server") {
+        Ok(flags) if flags.scenario == "serve" => {
+            let secured = flags.text("tls", "");
+            let address = flags.text("listen", "127.0.0.1:18080");
+            (address, (!secured.is_empty()).then_some(secured))
+        }
         _ => {
-            eprintln!("expected: serve [-listen=127.0.0.1:18080]");
+            eprintln!("expected: serve [-listen=127.0.0.1:18080] [-tls=127.0.0.1:18443]");
             return ExitCode::from(2);
         }
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    match runtime.and_then(|runtime| runtime.block_on(serve(&address))) {
+    match runtime.and_then(|runtime| runtime.block_on(serve(&address, secured.as_deref()))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{address}: {error}");
@@ -57,29 +64,41 @@ fn main() -> ExitCode {
     }
 }
 
-async fn serve(address: &str) -> std::io::Result<()> {
+async fn serve(address: &str, secured: Option<&str>) -> std::io::Result<()> {
     let listener = TcpListener::bind(address).await?;
-    println!("listening on {}", listener.local_addr()?);
     let world = Arc::new(World::new());
+    let mut line = format!("listening on {}", listener.local_addr()?);
+    if let Some(secured) = secured {
+        let secured = TcpListener::bind(secured).await?;
+        line.push_str(&format!(" and {}", secured.local_addr()?));
+        tokio::spawn(secured::accept(
+            secured,
+            secured::acceptor(),
+            Arc::clone(&world),
+        ));
+    }
+    println!("{line}");
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
-        let world = Arc::clone(&world);
-        tokio::spawn(async move {
-            let service = service_fn(move |mut request: Request<Incoming>| {
-                let world = Arc::clone(&world);
-                async move {
-                    // A connection is reused only after the whole request was read.
-                    while let Some(frame) = request.body_mut().frame().await {
-                        frame?;
-                    }
-                    Ok::<_, hyper::Error>(route::answer(&world, &request))
-                }
-            });
-            // A client may disconnect at any time; the server continues.
-            let _ = http1::Builder::new()
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-        });
+        tokio::spawn(converse(stream, Arc::clone(&world)));
     }
+}
+
+/// Answers the requests of a connection.
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, world: Arc<World>) {
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let world = Arc::clone(&world);
+        async move {
+            // A connection is reused only after the whole request was read.
+            while let Some(frame) = request.body_mut().frame().await {
+                frame?;
+            }
+            Ok::<_, hyper::Error>(route::answer(&world, &request))
+        }
+    });
+    // A client may disconnect at any time; the server continues.
+    let _ = http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
 }
