@@ -17,7 +17,7 @@ use crate::object::Compact;
 use crate::object::Decoding;
 use crate::object::Form;
 use reeve_client::compare;
-use reeve_client::transport::{Error, Splitter, from_answer};
+use reeve_client::transport::{Encoding, Error, Splitter, from_answer};
 
 /// The longest outline of an object that cannot be read, with its ellipsis.
 const LONGEST_OUTLINE: usize = 515;
@@ -28,7 +28,7 @@ fn secrets() -> Decoding {
 
 /// The lines of a body, and whether one was too long. Checks that no more is held than the longest line.
 fn read(frames: impl IntoIterator<Item = Bytes>, limit: usize) -> (Vec<Bytes>, bool) {
-    let mut splitter = Splitter::new(limit);
+    let mut splitter = Splitter::new(Encoding::Json, limit);
     let mut found = Vec::new();
     for frame in frames {
         splitter.push(frame);
@@ -89,32 +89,34 @@ fn check_entry<S: Form>(entry: &Arc<S>) -> String {
 /// The content of a line of a watch: its type and its object.
 fn summary<S: Form>(line: &[u8]) -> Option<(&'static str, String)> {
     let entry = |word, entry: Arc<S>| (word, check_entry(&entry));
-    Some(match decode_frame::<S>(line, &secrets().into()).ok()? {
-        Frame::Added(object) => entry("added", object),
-        Frame::Modified(object) => entry("modified", object),
-        Frame::Deleted(object) => entry("deleted", object),
-        Frame::Bookmark {
-            resource_version,
-            initial_events_end,
-        } => (
-            "bookmark",
-            format!("{resource_version} {initial_events_end}"),
-        ),
-        Frame::Error(status) => {
-            let error = Error::from_status(status);
-            let _ = (
-                error.to_string(),
-                error.is_expired(),
-                error.is_too_large_version(),
-            );
-            ("error", format!("{:?}", error.code()))
-        }
-        Frame::Undecodable { object, .. } => {
-            check(&object);
-            return None;
-        }
-        Frame::Unknown => ("unknown", String::new()),
-    })
+    Some(
+        match decode_frame::<S>(Encoding::Json, line, &secrets().into()).ok()? {
+            Frame::Added(object) => entry("added", object),
+            Frame::Modified(object) => entry("modified", object),
+            Frame::Deleted(object) => entry("deleted", object),
+            Frame::Bookmark {
+                resource_version,
+                initial_events_end,
+            } => (
+                "bookmark",
+                format!("{resource_version} {initial_events_end}"),
+            ),
+            Frame::Error(status) => {
+                let error = Error::from_status(status);
+                let _ = (
+                    error.to_string(),
+                    error.is_expired(),
+                    error.is_too_large_version(),
+                );
+                ("error", format!("{:?}", error.code()))
+            }
+            Frame::Undecodable { object, .. } => {
+                check(&object);
+                return None;
+            }
+            Frame::Unknown => ("unknown", String::new()),
+        },
+    )
 }
 
 /// A line of a watch, bookmarks and errors among them: it is read or refused, and all types that can read it read the
@@ -134,7 +136,7 @@ pub fn frame(line: &[u8]) {
 
 /// The number of items of a list, readable or not, with its version and token; `None` if it is refused.
 fn counted<S: Form>(body: &[u8]) -> Option<(usize, String, Option<String>)> {
-    let page = decode_list::<S>(body, &secrets().into()).ok()?;
+    let page = decode_list::<S>(Encoding::Json, body, &secrets().into()).ok()?;
     let items = page.items.len() + page.undecodable.len();
     page.undecodable.iter().for_each(check);
     for item in &page.items {
@@ -209,7 +211,7 @@ pub fn round_trip(input: &[u8]) {
         panic!("every Secret is JSON");
     };
     let line = serde_json::json!({"type": "MODIFIED", "object": document}).to_string();
-    match decode_frame::<Secret>(line.as_bytes(), &secrets().into()) {
+    match decode_frame::<Secret>(Encoding::Json, line.as_bytes(), &secrets().into()) {
         Ok(Frame::Modified(read)) => assert_eq!(*read, secret),
         other => panic!("{other:?}"),
     }
@@ -217,7 +219,7 @@ pub fn round_trip(input: &[u8]) {
         "kind": "SecretList", "metadata": {"resourceVersion": "1"}, "items": [document, document],
     });
     let list = list.to_string();
-    match decode_list::<Secret>(list.as_bytes(), &secrets().into()) {
+    match decode_list::<Secret>(Encoding::Json, list.as_bytes(), &secrets().into()) {
         Ok(page) => assert_eq!(page.items, [secret.clone(), secret].map(Arc::new)),
         Err(error) => panic!("{error}"),
     }

@@ -171,8 +171,7 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 #[doc(hidden)]
 #[must_use]
 pub fn from_answer(code: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> Error {
-    let mut status = crate::json::from_slice::<Status>(body)
-        .ok()
+    let mut status = status_of(body)
         .filter(|status| {
             status.code != 0 || !status.reason.is_empty() || !status.message.is_empty()
         })
@@ -195,6 +194,18 @@ pub fn from_answer(code: StatusCode, retry_after: Option<Duration>, body: &[u8])
         },
         error => error,
     }
+}
+
+/// The Status of a body, in either encoding.
+fn status_of(body: &[u8]) -> Option<Status> {
+    if !body.starts_with(reeve_wire::PREFIX) {
+        return crate::json::from_slice(body).ok();
+    }
+    let envelope = reeve_wire::Envelope::parse(body).ok()?;
+    if envelope.kind != "Status" {
+        return None;
+    }
+    envelope.decode(reeve_wire::Limits::default()).ok()
 }
 
 fn reason_of(code: StatusCode) -> &'static str {
@@ -254,6 +265,31 @@ mod tests {
         assert_eq!(error.code(), Some(429));
         assert_eq!(error.retry_after(), Some(Duration::from_secs(3)));
         assert!(!error.to_string().contains("try again"), "{error}");
+    }
+
+    #[test]
+    fn a_status_is_read_in_either_encoding() {
+        let status = serde_json::json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "too old",
+            "reason": "Expired", "code": 410,
+            "details": {"name": "n", "kind": "pods", "retryAfterSeconds": 5, "causes": [{"reason": "R", "message": "m"}]},
+        });
+        let binary = reeve_wire::to_vec(&status).unwrap();
+        let code = StatusCode::GONE;
+        let [json, binary] = [status.to_string().as_bytes(), &binary]
+            .map(|body| format!("{:?}", from_answer(code, None, body)));
+        assert!(json.contains("too old"), "{json}");
+        assert_eq!(json, binary);
+        // An object of another kind is not a Status.
+        let map =
+            serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+        let map = reeve_wire::to_vec(&map).unwrap();
+        let error = from_answer(code, None, &map);
+        assert!(
+            error.to_string().contains("no Kubernetes Status"),
+            "{error}"
+        );
+        assert_eq!(from_answer(code, None, &map[..9]).code(), Some(410));
     }
 
     #[test]

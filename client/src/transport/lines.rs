@@ -1,4 +1,4 @@
-//! The body of a watch, line by line.
+//! The body of a watch, event by event: lines of JSON, or frames of protobuf.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -10,9 +10,9 @@ use http_body::{Body as _, Frame};
 use kube_client::client::Body;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::Error;
+use super::{Encoding, Error};
 
-/// The lines of the body of a watch.
+/// The lines of the body of a watch. A frame of protobuf counts as a line, without its length.
 pub struct Lines {
     body: Body,
     splitter: Splitter,
@@ -29,7 +29,7 @@ struct Silence {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-/// Splits frames into lines. A line that came in one frame is passed on without a copy.
+/// Splits the frames of a connection into lines. A line that came in one frame is passed on without a copy.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Splitter {
@@ -37,17 +37,22 @@ pub struct Splitter {
     frame: Bytes,
     /// The start of a line whose end has not arrived.
     partial: BytesMut,
+    encoding: Encoding,
     limit: usize,
 }
+
+/// The number of bytes in front of an event in protobuf: its length, highest byte first.
+const HEAD: usize = 4;
 
 // === impl Splitter ===
 
 impl Splitter {
     #[must_use]
-    pub fn new(limit: usize) -> Self {
+    pub fn new(encoding: Encoding, limit: usize) -> Self {
         Self {
             frame: Bytes::new(),
             partial: BytesMut::new(),
+            encoding,
             limit,
         }
     }
@@ -69,12 +74,64 @@ impl Splitter {
     /// # Errors
     /// [`Error::TooLarge`] for a line that is longer than the limit.
     pub fn next_line(&mut self) -> Result<Option<Bytes>, Error> {
+        match self.encoding {
+            Encoding::Json => self.next_text(),
+            Encoding::Protobuf => self.next_event(),
+        }
+    }
+
+    /// The next event of protobuf.
+    fn next_event(&mut self) -> Result<Option<Bytes>, Error> {
+        if self.partial.is_empty()
+            && let Some(head) = self.frame.first_chunk()
+        {
+            let length = self.length(*head)?;
+            if self.frame.len() >= HEAD + length {
+                self.frame.advance(HEAD);
+                return Ok(Some(self.frame.split_to(length)));
+            }
+        }
+        // Memory is taken for what has come, not for the length that was sent.
+        self.gather(HEAD);
+        let Some(head) = self.partial.first_chunk() else {
+            return Ok(None);
+        };
+        let length = self.length(*head)?;
+        self.gather(HEAD + length);
+        if self.partial.len() < HEAD + length {
+            return Ok(None);
+        }
+        self.partial.advance(HEAD);
+        Ok(Some(self.partial.split().freeze()))
+    }
+
+    /// Moves bytes of the frame to the partial event, until it has `length` bytes.
+    fn gather(&mut self, length: usize) {
+        let missing = length.saturating_sub(self.partial.len());
+        let part = self.frame.split_to(missing.min(self.frame.len()));
+        self.partial.extend_from_slice(&part);
+    }
+
+    fn length(&mut self, head: [u8; HEAD]) -> Result<usize, Error> {
+        let length = usize::try_from(u32::from_be_bytes(head)).unwrap_or(usize::MAX);
+        if length > self.limit {
+            return Err(self.too_large());
+        }
+        Ok(length)
+    }
+
+    fn too_large(&mut self) -> Error {
+        *self = Self::new(self.encoding, self.limit);
+        Error::TooLarge { limit: self.limit }
+    }
+
+    /// The next line of JSON.
+    fn next_text(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             let end = memchr::memchr(b'\n', &self.frame);
             // The limit does not depend on the frames.
             if self.partial.len() + end.unwrap_or(self.frame.len()) > self.limit {
-                *self = Self::new(self.limit);
-                return Err(Error::TooLarge { limit: self.limit });
+                return Err(self.too_large());
             }
             let Some(end) = end else {
                 self.partial.extend_from_slice(&self.frame);
@@ -99,14 +156,20 @@ impl Splitter {
 // === impl Lines ===
 
 impl Lines {
-    pub(super) fn new(body: Body, limit: usize) -> Self {
+    pub(super) fn new(body: Body, encoding: Encoding, limit: usize) -> Self {
         Self {
             body,
-            splitter: Splitter::new(limit),
+            splitter: Splitter::new(encoding, limit),
             silence: Silence::default(),
             frames: 0,
             ended: false,
         }
+    }
+
+    /// The encoding of its events.
+    #[must_use]
+    pub fn encoding(&self) -> Encoding {
+        self.splitter.encoding
     }
 
     /// Number of received frames.
@@ -206,7 +269,8 @@ mod tests {
     use super::*;
 
     async fn lines(body: &'static str, limit: usize) -> Result<Vec<String>, Error> {
-        let mut lines = Lines::new(Body::from(body.as_bytes().to_vec()), limit);
+        let body = Body::from(body.as_bytes().to_vec());
+        let mut lines = Lines::new(body, Encoding::Json, limit);
         let mut found = Vec::new();
         while let Some(line) = lines.next_line(Duration::from_secs(1)).await? {
             found.push(String::from_utf8(line.to_vec()).unwrap());
@@ -252,5 +316,46 @@ mod tests {
             lines("0123456789", 5).await,
             Err(Error::TooLarge { limit: 5 })
         ));
+    }
+
+    /// The events of a body that comes in frames of `size` bytes, and whether one was too long.
+    fn events(body: &[u8], size: usize, limit: usize) -> (Vec<Bytes>, bool) {
+        let mut splitter = Splitter::new(Encoding::Protobuf, limit);
+        let mut events = Vec::new();
+        for frame in body.chunks(size) {
+            splitter.push(Bytes::copy_from_slice(frame));
+            loop {
+                match splitter.next_line() {
+                    Ok(Some(event)) => events.push(event),
+                    Ok(None) => break,
+                    Err(error) => {
+                        assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+                        assert_eq!(splitter.held(), 0);
+                        return (events, true);
+                    }
+                }
+            }
+            assert!(splitter.held() <= HEAD + limit);
+        }
+        (events, false)
+    }
+
+    #[test]
+    fn events_of_protobuf_are_the_same_however_they_arrive() {
+        let body = b"\0\0\0\x03abc\0\0\0\0\0\0\0\x01d\0\0\0\x05cut";
+        for size in 1..=body.len() {
+            let (events, too_long) = events(body, size, 5);
+            assert_eq!(events, [&b"abc"[..], b"", b"d"], "{size}");
+            assert!(!too_long, "{size}");
+        }
+    }
+
+    #[test]
+    fn a_length_past_the_limit_is_refused_before_its_bytes_arrive() {
+        let body = b"\0\0\0\x01a\0\0\0\x06bcdefg";
+        for size in 1..=body.len() {
+            assert_eq!(events(body, size, 5), (vec![Bytes::from("a")], true));
+        }
+        assert_eq!(events(b"<html>", 6, 512 << 20), (vec![], true));
     }
 }

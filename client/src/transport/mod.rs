@@ -3,11 +3,15 @@
 //! kube-client's typed calls have no deadline and log a whole body that does not decode, Secrets included.
 //! Here every request but a watch has a deadline, a watch ends after too long a silence (see
 //! [`Lines::next_line`]), bodies are limited, and no body is ever logged or quoted.
+//!
+//! Answers are JSON, or protobuf where a request accepts it: [`Encoding`].
 
+mod encoding;
 mod error;
 mod lines;
 mod request;
 
+pub use encoding::{Encoded, Encoding};
 pub use error::Error;
 #[doc(hidden)]
 pub use error::from_answer;
@@ -92,19 +96,30 @@ impl Transport {
     /// # Errors
     /// [`Error`], also for every status that is not a success.
     pub async fn fetch(&self, request: Request<Body>) -> Result<Bytes, Error> {
-        let deadline = Instant::now() + self.limits.deadline;
-        let response = self.open_by(request, deadline).await?;
-        self.collect(response, self.limits.body, deadline).await
+        Ok(self.fetch_encoded(request).await?.bytes)
     }
 
-    /// Sends a request whose body is a stream of lines; only its headers have a deadline.
+    /// Sends a request, and reads its whole body, with its encoding.
+    ///
+    /// # Errors
+    /// [`Error`], also for every status that is not a success.
+    pub async fn fetch_encoded(&self, request: Request<Body>) -> Result<Encoded, Error> {
+        let deadline = Instant::now() + self.limits.deadline;
+        let response = self.open_by(request, deadline).await?;
+        let encoding = Encoding::of(response.headers());
+        let bytes = self.collect(response, self.limits.body, deadline).await?;
+        Ok(Encoded { encoding, bytes })
+    }
+
+    /// Sends a request whose body is a stream of lines, or of frames; only its headers have a deadline.
     ///
     /// # Errors
     /// [`Error`], also for every status that is not a success.
     pub async fn watch(&self, request: Request<Body>) -> Result<Lines, Error> {
         let deadline = Instant::now() + self.limits.deadline;
         let response = self.open_by(request, deadline).await?;
-        Ok(Lines::new(response.into_body(), self.limits.body))
+        let encoding = Encoding::of(response.headers());
+        Ok(Lines::new(response.into_body(), encoding, self.limits.body))
     }
 
     async fn open_by(

@@ -9,7 +9,7 @@ use http::{HeaderValue, Request};
 use kube_client::client::Body;
 use kube_core::Resource;
 
-use super::Error;
+use super::{Encoding, Error};
 
 /// The scope of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -148,23 +148,18 @@ impl Endpoint {
         format!("{root}/{}/{place}{}", self.api_version(), self.plural)
     }
 
-    fn accept(&self, list: bool) -> &'static str {
-        match (self.metadata_only, list) {
-            (false, _) => "application/json",
-            (true, true) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-            (true, false) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
-        }
-    }
-
     fn request(
         &self,
         selection: &Selection,
         query: &Query,
         list: bool,
+        encoding: Encoding,
     ) -> Result<Request<Body>, Error> {
         let path = self.path(&selection.scope);
-        let mut request = Request::get(format!("{path}?{}", query.text))
-            .header(ACCEPT, HeaderValue::from_static(self.accept(list)));
+        let mut request = Request::get(format!("{path}?{}", query.text)).header(
+            ACCEPT,
+            HeaderValue::from_static(encoding.accept(self.metadata_only, list)),
+        );
         if !list {
             // Decompressors stop at the first member of a stream that is compressed event by event.
             request = request.header(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -204,7 +199,7 @@ pub struct ListRequest {
 }
 
 impl ListRequest {
-    /// The HTTP request for it.
+    /// The HTTP request for it, with an answer in JSON.
     ///
     /// # Errors
     /// [`Error::Request`] if the kind or namespace does not make a path.
@@ -212,6 +207,19 @@ impl ListRequest {
         &self,
         endpoint: &Endpoint,
         selection: &Selection,
+    ) -> Result<Request<Body>, Error> {
+        self.build_as(endpoint, selection, Encoding::Json)
+    }
+
+    /// The HTTP request for it. [`Encoding::Protobuf`] is preferred to JSON, and the answer may be either.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if the kind or namespace does not make a path.
+    pub fn build_as(
+        &self,
+        endpoint: &Endpoint,
+        selection: &Selection,
+        encoding: Encoding,
     ) -> Result<Request<Body>, Error> {
         let mut query = Query::of(selection);
         if self.limit > 0 {
@@ -228,7 +236,7 @@ impl ListRequest {
             }
             (None, None) => {}
         }
-        endpoint.request(selection, &query, true)
+        endpoint.request(selection, &query, true, encoding)
     }
 }
 
@@ -245,7 +253,7 @@ pub struct WatchRequest {
 }
 
 impl WatchRequest {
-    /// The HTTP request for it.
+    /// The HTTP request for it, with an answer in JSON.
     ///
     /// # Errors
     /// [`Error::Request`] if the kind or namespace does not make a path.
@@ -253,6 +261,19 @@ impl WatchRequest {
         &self,
         endpoint: &Endpoint,
         selection: &Selection,
+    ) -> Result<Request<Body>, Error> {
+        self.build_as(endpoint, selection, Encoding::Json)
+    }
+
+    /// The HTTP request for it. [`Encoding::Protobuf`] is preferred to JSON, and the answer may be either.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if the kind or namespace does not make a path.
+    pub fn build_as(
+        &self,
+        endpoint: &Endpoint,
+        selection: &Selection,
+        encoding: Encoding,
     ) -> Result<Request<Body>, Error> {
         let mut query = Query::of(selection);
         query.add("watch", "true");
@@ -265,7 +286,7 @@ impl WatchRequest {
             query.add("sendInitialEvents", "true");
             query.add("resourceVersionMatch", NOT_OLDER_THAN);
         }
-        endpoint.request(selection, &query, false)
+        endpoint.request(selection, &query, false, encoding)
     }
 }
 

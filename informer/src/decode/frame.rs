@@ -1,20 +1,22 @@
-//! Reads one line of a watch: [`Frame`].
+//! Reads one event of a watch, a line of JSON or a frame of protobuf: [`Frame`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_core::Status;
 use reeve_client::json::{self, Fields, Reader, attempt, read_alone, redacted};
+use reeve_client::transport::Encoding;
 use serde::Deserialize;
 use serde::de::{IgnoredAny, MapAccess};
 use serde_json::value::RawValue;
 
 use super::error::DecodeError;
 use super::identity::{Identity, read_object};
+use super::protobuf;
 use super::undecodable::Undecodable;
 use crate::object::{EntryReader, Stored};
 
-/// The content of one line of a watch.
+/// The content of one event of a watch.
 #[derive(Debug)]
 pub(crate) enum Frame<S: ?Sized> {
     Added(Arc<S>),
@@ -36,7 +38,7 @@ pub(crate) enum Frame<S: ?Sized> {
 }
 
 /// The annotation, with the value "true" exactly, on the bookmark that ends a streaming list.
-const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "UPPERCASE")]
@@ -75,14 +77,26 @@ impl<S: ?Sized> From<BookmarkObject> for Frame<S> {
     }
 }
 
-/// Reads a line: in one pass, or else the object by itself.
+/// Reads an event: a line of JSON, or a frame of protobuf.
 pub(crate) fn decode_frame<S: Stored + ?Sized>(
+    encoding: Encoding,
+    event: &[u8],
+    entries: &EntryReader<S>,
+) -> Result<Frame<S>, DecodeError> {
+    match encoding {
+        Encoding::Json => decode_line(event, entries),
+        Encoding::Protobuf => protobuf::decode_event(event, entries),
+    }
+}
+
+/// Reads a line: in one pass, or else the object by itself.
+fn decode_line<S: Stored + ?Sized>(
     line: &[u8],
     entries: &EntryReader<S>,
 ) -> Result<Frame<S>, DecodeError> {
     let Ok(line) = std::str::from_utf8(line) else {
         // Go replaces invalid UTF-8 too.
-        return decode_frame(String::from_utf8_lossy(line).as_bytes(), entries);
+        return decode_line(String::from_utf8_lossy(line).as_bytes(), entries);
     };
     // Without `json::read`: its error would be made for nothing.
     let mut reader = Reader::new(line);
@@ -138,9 +152,16 @@ fn whole<'de, S: Stored + ?Sized>(
     Ok(frame)
 }
 
-/// The identity of the object that a line adds or changes, read no further than needed; `None` if the line does
-/// something else, or its `type` does not come first.
-pub(crate) fn changed(line: &[u8]) -> Option<Identity<'_>> {
+/// The identity of the object that an event adds or changes, read no further than needed; `None` if the event does
+/// something else, or the `type` of a line does not come first.
+pub(crate) fn changed(encoding: Encoding, event: &[u8]) -> Option<Identity<'_>> {
+    match encoding {
+        Encoding::Json => changed_in_line(event),
+        Encoding::Protobuf => protobuf::changed(event),
+    }
+}
+
+fn changed_in_line(line: &[u8]) -> Option<Identity<'_>> {
     let line = std::str::from_utf8(line).ok()?;
     let mut reader = Reader::new(line);
     reader.enter(b'{').ok()?;
@@ -165,7 +186,7 @@ pub(crate) fn changed(line: &[u8]) -> Option<Identity<'_>> {
 }
 
 /// Turns an object without a name into an undecodable one: it is something else, such as a Table.
-fn named<S: Stored + ?Sized>(frame: Frame<S>) -> Frame<S> {
+pub(super) fn named<S: Stored + ?Sized>(frame: Frame<S>) -> Frame<S> {
     match frame {
         Frame::Added(object) | Frame::Modified(object) | Frame::Deleted(object)
             if object.name().is_empty() =>
@@ -237,7 +258,7 @@ mod tests {
     use crate::object::Decoding;
 
     fn read(line: &str) -> Result<Frame<ConfigMap>, DecodeError> {
-        decode_frame(line.as_bytes(), &Decoding::default().into())
+        decode_frame(Encoding::Json, line.as_bytes(), &Decoding::default().into())
     }
 
     #[test]
@@ -251,7 +272,7 @@ mod tests {
             ("{", false),
         ] {
             let line = format!("{start}{object}");
-            let identity = changed(line.as_bytes());
+            let identity = changed(Encoding::Json, line.as_bytes());
             let key = identity.map(|identity| identity.key().map(|key| key.to_string()));
             assert_eq!(key, changes.then(|| Some("n/a".to_owned())), "{line}");
         }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use reeve_client::json::{self, Elements, Fields, Reader, attempt, read_alone, redacted};
+use reeve_client::transport::{Encoded, Encoding};
 use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny, MapAccess};
 use serde_json::Error;
@@ -12,6 +13,7 @@ use serde_json::value::RawValue;
 use super::budget::Budget;
 use super::error::DecodeError;
 use super::identity::{Identity, identity};
+use super::protobuf;
 use super::undecodable::Undecodable;
 use crate::object::{EntryReader, Stored};
 
@@ -27,9 +29,9 @@ pub(crate) struct ListPage<S: ?Sized> {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct ListMetadata {
-    resource_version: Option<String>,
-    r#continue: Option<String>,
+pub(super) struct ListMetadata {
+    pub(super) resource_version: Option<String>,
+    pub(super) r#continue: Option<String>,
 }
 
 /// Returns the entry that the store holds of an object, if it has the same version.
@@ -38,6 +40,18 @@ pub(crate) type Held<'a, S> = dyn Fn(&Identity<'_>) -> Option<Arc<S>> + Send + S
 /// Reads a page: in one pass, or else item by item. If most of a page is `held` already, such items are read no further
 /// than their version. Yields to other tasks by `budget`.
 pub(crate) async fn read_list<S: Stored + ?Sized>(
+    body: &Encoded,
+    entries: &EntryReader<S>,
+    held: Option<&Held<'_, S>>,
+    budget: &mut Budget,
+) -> Result<ListPage<S>, DecodeError> {
+    match body.encoding {
+        Encoding::Json => read_json(&body.bytes, entries, held, budget).await,
+        Encoding::Protobuf => protobuf::read_list(&body.bytes, entries, held, budget).await,
+    }
+}
+
+async fn read_json<S: Stored + ?Sized>(
     body: &[u8],
     entries: &EntryReader<S>,
     held: Option<&Held<'_, S>>,
@@ -90,11 +104,14 @@ fn text(body: &[u8]) -> Cow<'_, str> {
 /// [`read_list`] without held entries, and without yielding.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn decode_list<S: Stored + ?Sized>(
+    encoding: Encoding,
     body: &[u8],
     entries: &EntryReader<S>,
 ) -> Result<ListPage<S>, DecodeError> {
     use futures::FutureExt;
-    read_list(body, entries, None, &mut Budget::unlimited())
+    let bytes = bytes::Bytes::copy_from_slice(body);
+    let body = Encoded { encoding, bytes };
+    read_list(&body, entries, None, &mut Budget::unlimited())
         .now_or_never()
         .expect("it waits for nothing else")
 }
@@ -179,7 +196,7 @@ impl<S: Stored + ?Sized> Alone<'_, S> {
     }
 }
 
-fn finish<S: Stored + ?Sized>(
+pub(super) fn finish<S: Stored + ?Sized>(
     ListHead { kind, metadata }: ListHead,
     mut items: Vec<Arc<S>>,
     mut undecodable: Vec<Undecodable>,
@@ -213,11 +230,19 @@ fn finish<S: Stored + ?Sized>(
 }
 
 /// How many bytes are searched for the token of the next page.
-const HEAD: usize = 64 * 1024;
+pub(super) const HEAD: usize = 64 * 1024;
 
 /// The token of the next page, if it comes before the items, where servers write it: so the next page can be requested
 /// before this one is read.
-pub(crate) fn continue_token(body: &[u8]) -> Option<String> {
+pub(crate) fn continue_token(body: &Encoded) -> Option<String> {
+    let token = match body.encoding {
+        Encoding::Json => token_of_json(&body.bytes),
+        Encoding::Protobuf => protobuf::continue_token(&body.bytes),
+    };
+    token.filter(|token| !token.is_empty())
+}
+
+fn token_of_json(body: &[u8]) -> Option<String> {
     // Before the items: this is read while the page waits to be decoded, so it must not cost the length of the page.
     let head = &body[..body.len().min(HEAD)];
     let head = match std::str::from_utf8(head) {
@@ -231,7 +256,7 @@ pub(crate) fn continue_token(body: &[u8]) -> Option<String> {
         match fields.next_key::<Field>().ok()?? {
             Field::Metadata => {
                 let metadata = fields.next_value::<Option<ListMetadata>>().ok()??;
-                return metadata.r#continue.filter(|token| !token.is_empty());
+                return metadata.r#continue;
             }
             Field::Items => return None,
             Field::Kind | Field::Other => {
@@ -243,9 +268,9 @@ pub(crate) fn continue_token(body: &[u8]) -> Option<String> {
 
 /// The fields of a list besides its items.
 #[derive(Default)]
-struct ListHead {
-    kind: Option<String>,
-    metadata: ListMetadata,
+pub(super) struct ListHead {
+    pub(super) kind: Option<String>,
+    pub(super) metadata: ListMetadata,
 }
 
 #[derive(Deserialize)]
@@ -273,7 +298,7 @@ mod tests {
     use reeve_client::ObjectKey;
 
     fn read(body: &str) -> Result<ListPage<ConfigMap>, DecodeError> {
-        decode_list(body.as_bytes(), &Decoding::default().into())
+        decode_list(Encoding::Json, body.as_bytes(), &Decoding::default().into())
     }
 
     fn read_again(
@@ -281,7 +306,7 @@ mod tests {
         held: &Held<'_, ConfigMap>,
     ) -> Result<ListPage<ConfigMap>, DecodeError> {
         let (entries, mut budget) = (Decoding::default().into(), Budget::unlimited());
-        let page = read_list(body.as_bytes(), &entries, Some(held), &mut budget);
+        let page = read_json(body.as_bytes(), &entries, Some(held), &mut budget);
         page.now_or_never().expect("it waits for nothing else")
     }
 
@@ -302,7 +327,7 @@ mod tests {
             let body =
                 format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{items}{tail}]}}"#);
             let (entries, mut budget) = (Decoding::default().into(), Budget::new());
-            let page = read_list(body.as_bytes(), &entries, held, &mut budget);
+            let page = read_json(body.as_bytes(), &entries, held, &mut budget);
             let mut page = std::pin::pin!(page);
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());
             let mut polls = 1;
@@ -360,7 +385,11 @@ mod tests {
             "{\"items\":[",
             r#"{"kind":"Table","metadata":{"resourceVersion":"1"}}"#,
         ] {
-            let first = decode_list::<ConfigMap>(body.as_bytes(), &Decoding::default().into());
+            let first = decode_list::<ConfigMap>(
+                Encoding::Json,
+                body.as_bytes(),
+                &Decoding::default().into(),
+            );
             let again = read_again(body, &nothing);
             assert_eq!(format!("{first:?}"), format!("{again:?}"));
         }
@@ -396,7 +425,11 @@ mod tests {
             (r#"{"items":[],"metadata":{"continue":"abc"}}"#, None),
             ("<html>", None),
         ] {
-            assert_eq!(continue_token(body.as_bytes()).as_deref(), token, "{body}");
+            let body = Encoded {
+                encoding: Encoding::Json,
+                bytes: body.into(),
+            };
+            assert_eq!(continue_token(&body).as_deref(), token, "{body:?}");
         }
     }
 
@@ -430,7 +463,8 @@ mod tests {
             .to_vec();
         let place = body.iter().position(|byte| *byte == b'?').unwrap();
         body[place] = 0xff;
-        let page = decode_list::<ConfigMap>(&body, &Decoding::default().into()).unwrap();
+        let entries = Decoding::default().into();
+        let page = decode_list::<ConfigMap>(Encoding::Json, &body, &entries).unwrap();
         let data = page.items[1].data.as_ref().unwrap();
         assert_eq!(data["k"], "\u{fffd}");
         assert_eq!((page.items.len(), page.undecodable.len()), (2, 1));

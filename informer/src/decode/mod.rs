@@ -13,6 +13,7 @@ mod frame;
 mod identity;
 mod list;
 mod outline;
+mod protobuf;
 #[cfg(test)]
 mod tests;
 mod undecodable;

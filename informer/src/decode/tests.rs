@@ -8,6 +8,7 @@ use crate::object::Decoding;
 use crate::sample::cases;
 use reeve_client::ObjectKey;
 use reeve_client::json::redacted;
+use reeve_client::transport::Encoding;
 
 const LINES: [&str; 4] = [
     r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","namespace":"n","uid":"u","resourceVersion":"5","managedFields":[{"manager":"m","fieldsV1":{"f:a":{}}}]},"data":{"k":"dg=="},"type":"Opaque"}}"#,
@@ -36,12 +37,12 @@ proptest! {
         }
         let decoding = Decoding::of("v1", "Secret");
         let mut errors = Vec::new();
-        match decode_frame::<Secret>(&bytes, &decoding.clone().into()) {
+        match decode_frame::<Secret>(Encoding::Json, &bytes, &decoding.clone().into()) {
             Ok(Frame::Undecodable { object, .. }) => errors.extend([object.error, object.outline]),
             Ok(_) => {}
             Err(error) => errors.push(error.to_string()),
         }
-        match decode_list::<kube_core::DynamicObject>(&bytes, &decoding.into()) {
+        match decode_list::<kube_core::DynamicObject>(Encoding::Json, &bytes, &decoding.into()) {
             Ok(page) => errors.extend(page.undecodable.into_iter().flat_map(|object| [object.error, object.outline])),
             Err(error) => errors.push(error.to_string()),
         }
@@ -59,9 +60,9 @@ proptest! {
             r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{}]}}"#,
             items.join(",")
         );
-        let fast = decode_list::<Secret>(page(&items).as_bytes(), &Decoding::default().into()).unwrap();
+        let fast = decode_list::<Secret>(Encoding::Json, page(&items).as_bytes(), &Decoding::default().into()).unwrap();
         items.insert(broken.min(count), r#"{"metadata":{"name":"bad"},"data":7}"#.to_owned());
-        let slow = decode_list::<Secret>(page(&items).as_bytes(), &Decoding::default().into()).unwrap();
+        let slow = decode_list::<Secret>(Encoding::Json, page(&items).as_bytes(), &Decoding::default().into()).unwrap();
         prop_assert_eq!(fast.items, slow.items);
         prop_assert_eq!(slow.undecodable.len(), 1);
     }

@@ -1,6 +1,5 @@
 //! The present state in pages, or all at once.
 
-use bytes::Bytes;
 use kube_client::client::Body;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -13,13 +12,13 @@ use crate::decode::{Budget, Identity, ListPage, continue_token, read_list};
 use crate::metrics::Measurement;
 use crate::object::Stored;
 use reeve_client::ResourceVersion;
-use reeve_client::transport::{self, ListRequest};
+use reeve_client::transport::{self, Encoded, ListRequest};
 
 /// The next page of a list, which is fetched while the one before it is read. Dropping it gives it up.
 #[derive(Default)]
 struct Ahead {
     token: Option<String>,
-    fetching: JoinSet<Result<Bytes, transport::Error>>,
+    fetching: JoinSet<Result<Encoded, transport::Error>>,
 }
 
 // === impl Ahead ===
@@ -27,11 +26,11 @@ struct Ahead {
 impl Ahead {
     fn fetch(&mut self, transport: transport::Transport, request: http::Request<Body>) {
         self.fetching
-            .spawn(async move { transport.fetch(request).await });
+            .spawn(async move { transport.fetch_encoded(request).await });
     }
 
     /// The page of `token`, if it is being fetched.
-    async fn take(&mut self, token: Option<&str>) -> Option<Result<Bytes, transport::Error>> {
+    async fn take(&mut self, token: Option<&str>) -> Option<Result<Encoded, transport::Error>> {
         let expected = self.token.take();
         if expected.is_none() || expected.as_deref() != token {
             self.fetching = JoinSet::new();
@@ -161,8 +160,8 @@ impl<S: Stored + ?Sized> Reflector<S> {
         Ok(listed_version(page.resource_version.into()))
     }
 
-    async fn body(&self, request: ListRequest) -> Result<Bytes, transport::Error> {
+    async fn body(&self, request: ListRequest) -> Result<Encoded, transport::Error> {
         let request = request.build(&self.endpoint, &self.selection)?;
-        self.transport.fetch(request).await
+        self.transport.fetch_encoded(request).await
     }
 }

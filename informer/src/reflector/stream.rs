@@ -13,7 +13,7 @@ use crate::decode::{Budget, Frame, changed, decode_frame};
 use crate::metrics::Measurement;
 use crate::object::Stored;
 use reeve_client::error_chain;
-use reeve_client::transport::{self, Lines};
+use reeve_client::transport::{self, Encoding, Lines};
 
 impl<S: Stored + ?Sized> Reflector<S> {
     /// Reads the present state into the queue. The connection continues as a watch.
@@ -58,7 +58,7 @@ impl<S: Stored + ?Sized> Reflector<S> {
         let version = loop {
             let line = self.initial_line(lines, deadline).await?;
             budget.spend(line.len()).await;
-            let frame = self.initial_frame(history, &line)?;
+            let frame = self.initial_frame(history, lines.encoding(), &line)?;
             if let Some(version) = initial.take(frame)? {
                 break version;
             }
@@ -86,13 +86,21 @@ impl<S: Stored + ?Sized> Reflector<S> {
     }
 
     /// The content of a line. An object that the consumer holds is not read again.
-    fn initial_frame(&self, history: &History, line: &[u8]) -> Result<Frame<S>, Error> {
+    fn initial_frame(
+        &self,
+        history: &History,
+        encoding: Encoding,
+        line: &[u8],
+    ) -> Result<Frame<S>, Error> {
         // At first the consumer holds nothing.
-        let changed = history.has_begun().then(|| changed(line)).flatten();
+        let changed = history
+            .has_begun()
+            .then(|| changed(encoding, line))
+            .flatten();
         let held = changed.and_then(|identity| self.held(history, &identity));
         let frame = match held {
             Some(object) => Frame::Modified(object),
-            None => decode_frame(line, &self.entries).map_err(transport::Error::from)?,
+            None => decode_frame(encoding, line, &self.entries).map_err(transport::Error::from)?,
         };
         let (Frame::Added(object) | Frame::Modified(object)) = frame else {
             return Ok(frame);

@@ -19,7 +19,7 @@ use crate::fifo::{Deletion, Delta};
 use crate::metrics::Measurement;
 use crate::object::Stored;
 use reeve_client::ResourceVersion;
-use reeve_client::transport::{self, Lines, WatchRequest};
+use reeve_client::transport::{self, Encoding, Lines, WatchRequest};
 
 /// The course of one watch so far.
 #[derive(Debug, Default)]
@@ -129,7 +129,8 @@ impl<S: Stored + ?Sized> Reflector<S> {
             }
             match line {
                 Ok(Some(line)) => {
-                    if let Err(error) = self.step(history, &line, session) {
+                    let encoding = lines.encoding();
+                    if let Err(error) = self.step(history, encoding, &line, session) {
                         return End::Failed(error);
                     }
                 }
@@ -194,7 +195,10 @@ impl<S: Stored + ?Sized> Reflector<S> {
             tokio::select! {
                 biased;
                 line = lines.next_line(silent) => match line {
-                    Ok(Some(line)) => return self.step(history, &line, session).err().map(End::Failed),
+                    Ok(Some(line)) => {
+                        let encoding = lines.encoding();
+                        return self.step(history, encoding, &line, session).err().map(End::Failed);
+                    }
                     Ok(None) => return Some(End::Closed),
                     Err(transport::Error::Silent { .. }) => {}
                     Err(error) => return Some(End::Failed(error.into())),
@@ -211,11 +215,12 @@ impl<S: Stored + ?Sized> Reflector<S> {
     fn step(
         &self,
         history: &mut History,
+        encoding: Encoding,
         line: &Bytes,
         session: &mut Session,
     ) -> Result<(), Error> {
         history.heard();
-        let frame = decode_frame(line, &self.entries).map_err(transport::Error::from)?;
+        let frame = decode_frame(encoding, line, &self.entries).map_err(transport::Error::from)?;
         self.take(history, frame, session)
     }
 
