@@ -58,7 +58,7 @@ func startCache(streaming bool, handlers []*tally) (*running, error) {
 	return start(clientConfig(), handlers)
 }
 
-// clientConfig is that of the canned server, whose certificate nobody has signed.
+// clientConfig is that of the canned server, whose certificate is self-signed.
 func clientConfig() *rest.Config {
 	host := *server
 	if *objectsAt != "" {

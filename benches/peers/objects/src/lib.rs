@@ -50,8 +50,8 @@ impl<K> Object for PartialObjectMeta<K> {
     }
 }
 
-/// A client of the server at `address`, with the defaults of kube-client. The certificate of the canned server is that of
-/// nobody, so it is not verified.
+/// A client of the server at `address`, with the defaults of kube-client. The certificate of the canned server is
+/// self-signed, so it is not verified.
 ///
 /// # Panics
 /// Outside a tokio runtime, or if the address is not valid.

@@ -3,7 +3,7 @@
 //! Objects are templates into which names, versions and times of fixed width are written, so an
 //! object costs a copy; one thread serves all connections. It lists (in one piece, or in pages where
 //! a real server would), streams lists, and watches, in JSON and protobuf, whole objects or metadata.
-//! `serve [-listen=ADDRESS] [-tls=ADDRESS]`: at the second address it answers by TLS too, with a certificate that nobody has signed.
+//! `serve [-listen=ADDRESS] [-tls=ADDRESS]`: at the second address it answers by TLS too, with a self-signed certificate.
 //! Orders control it:
 //!
 //! | request | what |

@@ -9,7 +9,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::world::World;
 
-/// Has a certificate that nobody has signed, of the kind that Go and rustls both verify with assembly: ECDSA with P-256.
+/// Has a self-signed certificate, of the kind for which Go and rustls both have assembly: ECDSA with P-256.
 pub(crate) fn acceptor() -> TlsAcceptor {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
