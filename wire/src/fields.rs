@@ -4,17 +4,22 @@ use crate::error::Cause;
 
 /// The value of a field on the wire.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Wire<'a> {
+pub enum Wire<'a> {
+    /// A number in groups of seven bits.
     Varint(u64),
+    /// Eight bytes.
     Fixed64(u64),
+    /// A text, bytes, or a message.
     Bytes(&'a [u8]),
     /// No Kubernetes type has groups.
     Group,
+    /// Four bytes, which no Kubernetes type has.
     Fixed32,
 }
 
-/// The fields of one message, in the order of the wire.
-pub(crate) struct Fields<'a> {
+/// The fields of one message, in the order of the wire: for a reader that needs a few of them.
+#[derive(Clone, Debug)]
+pub struct Fields<'a> {
     bytes: &'a [u8],
     /// The message's name, for errors.
     message: &'static str,
@@ -38,7 +43,9 @@ impl Wire<'_> {
 // === impl Fields ===
 
 impl<'a> Fields<'a> {
-    pub(crate) fn new(bytes: &'a [u8], message: &'static str) -> Self {
+    /// Reads `bytes`. Errors name `message`.
+    #[must_use]
+    pub fn new(bytes: &'a [u8], message: &'static str) -> Self {
         Self { bytes, message }
     }
 
@@ -51,7 +58,12 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// For anything that is not a field.
-    pub(crate) fn next(&mut self) -> Result<Option<(u32, Wire<'a>)>, Cause> {
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "an error ends it, and a loop uses `?`"
+    )]
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<(u32, Wire<'a>)>, Cause> {
         if self.bytes.is_empty() {
             return Ok(None);
         }
@@ -83,6 +95,7 @@ impl<'a> Fields<'a> {
 }
 
 /// The value that follows `tag`.
+#[inline]
 fn value<'a>(bytes: &mut &'a [u8], tag: u64) -> Result<Wire<'a>, Cause> {
     match tag & 7 {
         0 => varint(bytes).map(Wire::Varint),
@@ -117,8 +130,29 @@ fn skip_group(bytes: &mut &[u8]) -> Result<(), Cause> {
     Ok(())
 }
 
+/// Writes a number in groups of seven bits, lowest first.
+pub(crate) fn put_varint(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number.to_le_bytes()[0] | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number.to_le_bytes()[0]);
+}
+
 /// A number of up to 64 bits in groups of seven, lowest first.
+#[inline]
 pub(crate) fn varint(bytes: &mut &[u8]) -> Result<u64, Cause> {
+    // Most numbers, tags and lengths have one byte.
+    if let Some((&byte, rest)) = bytes.split_first()
+        && byte < 0x80
+    {
+        *bytes = rest;
+        return Ok(byte.into());
+    }
+    long_varint(bytes)
+}
+
+fn long_varint(bytes: &mut &[u8]) -> Result<u64, Cause> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
         let (&byte, rest) = bytes.split_first().ok_or(Cause::End)?;
@@ -138,6 +172,7 @@ pub(crate) fn fixed64(bytes: &mut &[u8]) -> Result<u64, Cause> {
     Ok(u64::from_le_bytes(*fixed))
 }
 
+#[inline]
 fn text<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], Cause> {
     let length = i64::try_from(varint(bytes)?).map_err(|_| Cause::Length)?;
     let length = usize::try_from(length).map_err(|_| Cause::Length)?;

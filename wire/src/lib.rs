@@ -19,6 +19,9 @@
 //! [`from_slice`] reads a body; [`Envelope`] reads its kind first, and takes [`Limits`]. [`Deserializer`] reads a message
 //! without an envelope, such as an item of a list. The result equals that of the Go decoder and its JSON encoder.
 //!
+//! [`Trim`] leaves parts of an object out while it is read, or of a copy of its bytes. [`Fields`] is for readers of a few
+//! fields.
+//!
 //! # Writing
 //! [`to_vec`] writes an object in its envelope, [`encode()`] a message alone, [`encode_list`] a list of messages. The bytes
 //! equal those of the Go encoder for the same object, if its quantities have their canonical form, and the JSON texts in it
@@ -35,14 +38,17 @@ mod fields;
 mod limits;
 mod table;
 mod time;
+mod trim;
 pub mod watch;
 
 pub use decode::Deserializer;
 pub use encode::{encode, encode_list, envelope, to_vec};
 pub use envelope::{Envelope, PREFIX, from_slice};
 pub use error::{Cause, Error};
+pub use fields::{Fields, Wire};
 pub use limits::Limits;
 pub use table::Message;
+pub use trim::{Step, Trim};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

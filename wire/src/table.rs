@@ -27,6 +27,10 @@ pub struct Message {
     pub(crate) union: Option<Union>,
     /// By number, ascending.
     pub(crate) fields: Vec<Field>,
+    /// For each number up to the highest: the index of its field, and one more; zero for none.
+    numbers: Box<[u8]>,
+    /// The indices of the fields that are in the object when they are not on the wire.
+    pub(crate) always: Box<[usize]>,
 }
 
 /// The JSON form of a message that is written as one of its fields.
@@ -157,6 +161,23 @@ impl Message {
         self.name
     }
 
+    /// The index of the field of this name in JSON.
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        let mut fields = self.fields.iter();
+        fields.position(|field| field.name == Some(name))
+    }
+
+    /// Whether it has a member of this name, inlined or not.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.fields
+            .iter()
+            .any(|field| match (field.name, field.of) {
+                (Some(known), _) => known == name,
+                (None, Type::Message(index)) => Table::get().message(index).has(name),
+                (None, _) => false,
+            })
+    }
+
     /// The field of this name in JSON.
     pub(crate) fn named(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == Some(name))
@@ -174,18 +195,39 @@ impl Message {
         };
         let fields: Option<Vec<Field>> = words.map(|word| Field::parse(word, indices)).collect();
         let fields = fields.filter(|fields| fields.is_sorted_by_key(|field| field.number))?;
+        let highest = fields.last().map_or(0, |field| field.number as usize);
+        let mut numbers = vec![0; highest + 1].into_boxed_slice();
+        for (index, field) in fields.iter().enumerate() {
+            numbers[field.number as usize] = u8::try_from(index + 1).ok()?;
+        }
+        let always = fields.iter().enumerate();
+        let always = always.filter(|(_, field)| field.is_always_shown());
         Some(Self {
             name,
             union,
+            always: always.map(|(index, _)| index).collect(),
             fields,
+            numbers,
         })
     }
 
     /// The index of the field of this number.
+    #[inline]
     pub(crate) fn field(&self, number: u32) -> Option<usize> {
-        self.fields
-            .binary_search_by_key(&number, |field| field.number)
-            .ok()
+        let index = self.numbers.get(number as usize)?;
+        usize::from(*index).checked_sub(1)
+    }
+}
+
+// === impl Type ===
+
+impl Type {
+    pub(crate) fn is_number(self) -> bool {
+        matches!(self, Self::Bool | Self::Int32 | Self::Int64 | Self::Double)
+    }
+
+    pub(crate) fn is_scalar(self) -> bool {
+        self.is_number() || matches!(self, Self::Text | Self::Bytes)
     }
 }
 
@@ -231,6 +273,15 @@ impl Field {
         let is_known = field.name.is_some() || is_message;
         let is_time = matches!(of, Type::Time | Type::MicroTime) && shape == Shape::Plain;
         (is_known && (is_time || !field.omit_zero)).then_some(field)
+    }
+
+    /// Whether the object has it when it is not on the wire, or may have it: an inlined message has fields of its own.
+    fn is_always_shown(&self) -> bool {
+        let is_zero_left_out = self.omit_empty && self.of.is_scalar() || self.omit_zero;
+        match self.shape {
+            Shape::Plain => !is_zero_left_out,
+            Shape::Pointer | Shape::Repeated | Shape::Map => !self.omit_empty,
+        }
     }
 
     /// The name in Go, with few exceptions.

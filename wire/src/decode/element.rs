@@ -11,6 +11,8 @@ use super::stack::{Context, Frame, Span};
 use crate::error::{Cause, Error};
 use crate::fields::Wire;
 use crate::table::{Field, Message, Shape, Type, Union};
+use crate::time::TimeText;
+use crate::trim::Rule;
 
 /// The value of one member, item or entry.
 #[derive(Clone, Copy)]
@@ -21,6 +23,8 @@ pub(super) struct Element<'a, 'de> {
     shape: Shape,
     /// The depth of the container that it is in.
     depth: usize,
+    /// What is left out of it.
+    rule: Option<&'de Rule>,
 }
 
 // === impl Element ===
@@ -32,6 +36,7 @@ impl<'a, 'de> Element<'a, 'de> {
         field: &'static Field,
         span: Span,
         depth: usize,
+        rule: Option<&'de Rule>,
     ) -> Self {
         Self {
             context,
@@ -39,6 +44,7 @@ impl<'a, 'de> Element<'a, 'de> {
             span,
             shape: field.shape,
             depth,
+            rule,
         }
     }
 
@@ -48,10 +54,11 @@ impl<'a, 'de> Element<'a, 'de> {
         field: &'static Field,
         span: Span,
         depth: usize,
+        rule: Option<&'de Rule>,
     ) -> Self {
         Self {
             shape: Shape::Plain,
-            ..Self::new(context, field, span, depth)
+            ..Self::new(context, field, span, depth, rule)
         }
     }
 
@@ -62,12 +69,17 @@ impl<'a, 'de> Element<'a, 'de> {
 
     /// Whether `omitempty` leaves it out: never for a struct in Go.
     pub(super) fn is_empty(&self) -> Result<bool, Error> {
-        Ok(is_scalar(self.field.of) && self.scalar()?.is_empty())
+        // All are looked at, so that an invalid one is refused; the last counts.
+        let mut is_empty = true;
+        for at in self.span.positions() {
+            is_empty = Scalar::is_empty(self.field, self.context.wire(at))?;
+        }
+        Ok(is_empty)
     }
 
     /// A packed list without numbers is not a list.
     pub(super) fn is_packed_empty(&self) -> bool {
-        is_number(self.field.of)
+        self.field.of.is_number()
             && self
                 .span
                 .positions()
@@ -107,6 +119,19 @@ impl<'a, 'de> Element<'a, 'de> {
         Ok(last)
     }
 
+    /// The text of a time, if the value is one; none for the zero time and for one that is absent.
+    fn time(&self) -> Result<Option<Option<TimeText>>, Error> {
+        if matches!(self.shape, Shape::Repeated | Shape::Map) {
+            return Ok(None);
+        }
+        Ok(match self.field.of {
+            Type::Time | Type::MicroTime if self.is_absent() => Some(None),
+            Type::Time => Some(special::time(self.pieces()?)?),
+            Type::MicroTime => Some(special::micro_time(self.pieces()?)?),
+            _ => None,
+        })
+    }
+
     fn raw(&self) -> Result<&'de [u8], Error> {
         let left = self.context.limits.depth.saturating_sub(self.depth + 1);
         Ok(special::raw(self.pieces()?, left)?)
@@ -128,11 +153,11 @@ impl<'a, 'de> Element<'a, 'de> {
         then: impl FnOnce(Option<Element<'_, 'de>>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let message = self.context.table.message(index);
-        let frame = Frame::open(self.context, message, self.pieces()?)?;
+        let frame = Frame::open(self.context, message, None, self.pieces()?)?;
         let depth = self.depth + 1;
         let element = |name: &str| {
             let (field, span) = frame.named(name)?;
-            Some(Element::new(self.context, field, span, depth))
+            Some(Element::new(self.context, field, span, depth, None))
         };
         let filled = |name: &str| element(name).filter(|element| !element.span.is_empty());
         then(match union {
@@ -143,7 +168,7 @@ impl<'a, 'de> Element<'a, 'de> {
     }
 
     fn visit_single<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        if !is_scalar(self.field.of) {
+        if !self.field.of.is_scalar() {
             self.check_depth()?;
         }
         match self.field.of {
@@ -173,7 +198,7 @@ impl<'a, 'de> Element<'a, 'de> {
                         None => visitor.visit_unit(),
                     });
                 }
-                let frame = Frame::open(self.context, message, self.pieces()?)?;
+                let frame = Frame::open(self.context, message, self.rule, self.pieces()?)?;
                 let depth = self.depth + 1;
                 visitor.visit_map(Members::new(self.context, frame, depth, None))
             }
@@ -192,18 +217,26 @@ impl<'de> Deserializer<'de> for Element<'_, 'de> {
                 self.field,
                 self.span,
                 self.depth + 1,
+                self.rule,
             )),
             Shape::Map => visitor.visit_map(Entries::new(
                 self.context,
                 self.field,
                 self.span,
                 self.depth + 1,
+                self.rule,
             )),
             Shape::Plain | Shape::Pointer => self.visit_single(visitor),
         }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if let Some(time) = self.time()? {
+            return match time {
+                Some(text) => visitor.visit_some(Formatted(text.as_str())),
+                None => visitor.visit_none(),
+            };
+        }
         if self.is_null()? {
             return visitor.visit_none();
         }
@@ -247,10 +280,52 @@ impl<'de> Deserializer<'de> for Element<'_, 'de> {
     }
 }
 
-fn visit_option<'de, V: Visitor<'de>>(text: Option<String>, visitor: V) -> Result<V::Value, Error> {
+fn visit_option<'de, V: Visitor<'de>>(
+    text: Option<TimeText>,
+    visitor: V,
+) -> Result<V::Value, Error> {
     match text {
-        Some(text) => visitor.visit_string(text),
+        Some(text) => visitor.visit_str(text.as_str()),
         None => visitor.visit_unit(),
+    }
+}
+
+/// A text that was made for the reader.
+struct Formatted<'t>(&'t str);
+
+// === impl Formatted ===
+
+impl<'de> Deserializer<'de> for Formatted<'_> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_str(self.0)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_enum(self.0.into_deserializer())
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string
+        bytes byte_buf unit unit_struct seq tuple tuple_struct map struct identifier ignored_any
     }
 }
 
@@ -264,12 +339,4 @@ fn json<'de, T>(
     let mut json = serde_json::Deserializer::from_slice(text);
     let value = read(&mut json).and_then(|value| json.end().map(|()| value));
     value.map_err(|error| Cause::Json(error.to_string()).into())
-}
-
-fn is_number(of: Type) -> bool {
-    matches!(of, Type::Bool | Type::Int32 | Type::Int64 | Type::Double)
-}
-
-fn is_scalar(of: Type) -> bool {
-    is_number(of) || matches!(of, Type::Text | Type::Bytes)
 }

@@ -9,6 +9,7 @@ use super::scalar::seed_text;
 use super::stack::{Context, Frame, Span};
 use crate::error::Error;
 use crate::table::{Field, Shape, Type};
+use crate::trim::Rule;
 
 /// The members of one message, and of the messages that are inlined in it.
 pub(super) struct Members<'a, 'de> {
@@ -33,7 +34,16 @@ pub(super) struct TypeMeta<'de> {
 enum Current<'de> {
     None,
     Text(&'static str, Cow<'de, str>),
-    Field(&'static Field, Span),
+    Field(Shown<'de>),
+}
+
+/// A member that has a value.
+#[derive(Clone, Copy)]
+struct Shown<'de> {
+    field: &'static Field,
+    name: &'static str,
+    span: Span,
+    rule: Option<&'de Rule>,
 }
 
 // === impl Members ===
@@ -56,9 +66,9 @@ impl<'a, 'de> Members<'a, 'de> {
     }
 
     /// The next field that has a value.
-    fn next(&mut self) -> Result<Option<(&'static Field, &'static str, Span)>, Error> {
+    fn next(&mut self) -> Result<Option<Shown<'de>>, Error> {
         loop {
-            let Some((field, span)) = self.frame.next() else {
+            let Some((field, span, rule)) = self.frame.next() else {
                 let Some(outer) = self.outer.pop() else {
                     return Ok(None);
                 };
@@ -66,38 +76,49 @@ impl<'a, 'de> Members<'a, 'de> {
                 continue;
             };
             let Some(name) = field.name else {
-                self.enter(field, span)?;
+                self.enter(field, span, rule)?;
                 continue;
             };
             let shown = self.is_shown(field, span);
             if shown.map_err(|error| error.in_field(name))? {
                 self.context.count()?;
-                return Ok(Some((field, name, span)));
+                return Ok(Some(Shown {
+                    field,
+                    name,
+                    span,
+                    rule,
+                }));
             }
         }
     }
 
     /// Goes on with the fields of an inlined message.
-    fn enter(&mut self, field: &'static Field, span: Span) -> Result<(), Error> {
+    fn enter(
+        &mut self,
+        field: &'static Field,
+        span: Span,
+        rule: Option<&'de Rule>,
+    ) -> Result<(), Error> {
         if let Type::Message(index) = field.of {
             let message = self.context.table.message(index);
             let pieces = self.context.pieces(field, span)?;
-            let inner = Frame::open(self.context, message, pieces)?;
+            let inner = Frame::open(self.context, message, rule, pieces)?;
             self.outer.push(std::mem::replace(&mut self.frame, inner));
         }
         Ok(())
     }
 
     fn is_shown(&self, field: &'static Field, span: Span) -> Result<bool, Error> {
-        let element = || Element::new(self.context, field, span, self.depth);
+        let element = || Element::new(self.context, field, span, self.depth, None);
         Ok(match field.shape {
-            Shape::Plain => {
-                !(field.omit_empty && element().is_empty()?
-                    || field.omit_zero && element().is_null()?)
+            // It was found for this.
+            _ if span.is_empty() => true,
+            Shape::Plain if field.omit_empty && field.of.is_scalar() => !element().is_empty()?,
+            Shape::Plain => !(field.omit_zero && element().is_null()?),
+            Shape::Repeated if field.omit_empty && field.of.is_number() => {
+                !element().is_packed_empty()
             }
-            _ if span.is_empty() => !field.omit_empty,
-            Shape::Repeated => !(field.omit_empty && element().is_packed_empty()),
-            Shape::Pointer | Shape::Map => true,
+            Shape::Pointer | Shape::Map | Shape::Repeated => true,
         })
     }
 }
@@ -119,11 +140,11 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
                 "kind"
             }
         } else {
-            let Some((field, name, span)) = self.next()? else {
+            let Some(shown) = self.next()? else {
                 return Ok(None);
             };
-            self.current = Current::Field(field, span);
-            name
+            self.current = Current::Field(shown);
+            shown.name
         };
         seed.deserialize(value::BorrowedStrDeserializer::new(name))
             .map(Some)
@@ -136,14 +157,16 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
                 let (name, text) = (*name, std::mem::take(text));
                 seed_text(text, seed).map_err(|error| error.in_field(name))
             }
-            Current::Field(field, span) => {
-                let (field, span) = (*field, *span);
-                let element = Element::new(self.context, field, span, self.depth);
+            Current::Field(shown) => {
+                let Shown {
+                    field,
+                    name,
+                    span,
+                    rule,
+                } = *shown;
+                let element = Element::new(self.context, field, span, self.depth, rule);
                 seed.deserialize(element).map_err(|error| {
-                    let error = match field.name {
-                        Some(name) => error.in_field(name),
-                        None => error,
-                    };
+                    let error = error.in_field(name);
                     match self.context.offset(span) {
                         Some(offset) => error.or_at(offset),
                         None => error,

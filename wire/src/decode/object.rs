@@ -10,6 +10,7 @@ use super::stack::{Context, Frame};
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::table::Message;
+use crate::trim::{Rule, Trim};
 
 /// A serde `Deserializer` over the bytes of one object, for any type that reads the object's JSON.
 ///
@@ -21,6 +22,7 @@ pub struct Deserializer<'de> {
     bytes: &'de [u8],
     limits: Limits,
     kind: Option<TypeMeta<'de>>,
+    rule: Option<&'de Rule>,
 }
 
 // === impl Deserializer ===
@@ -34,6 +36,7 @@ impl<'de> Deserializer<'de> {
             bytes,
             limits: Limits::default(),
             kind: None,
+            rule: None,
         }
     }
 
@@ -41,6 +44,14 @@ impl<'de> Deserializer<'de> {
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Leaves parts of the object out. `trim` is one of the same message; one of another message has no effect.
+    #[must_use]
+    pub fn with_trim(mut self, trim: &'de Trim) -> Self {
+        let is_same = std::ptr::eq(trim.message(), self.message);
+        self.rule = trim.rule().filter(|_| is_same);
         self
     }
 
@@ -64,7 +75,12 @@ impl<'de> serde::Deserializer<'de> for &mut Deserializer<'de> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         let context = Context::new(self.bytes, self.limits);
-        let frame = Frame::open(&context, self.message, std::iter::once(self.bytes))?;
+        let frame = Frame::open(
+            &context,
+            self.message,
+            self.rule,
+            std::iter::once(self.bytes),
+        )?;
         visitor.visit_map(Members::new(&context, frame, 0, self.kind.clone()))
     }
 

@@ -38,7 +38,7 @@ impl<'de> Scalar<'de> {
             reason = "as Go truncates it"
         )]
         match (field.of, value) {
-            (Type::Text, Wire::Bytes(text)) => Ok(Self::Text(String::from_utf8_lossy(text))),
+            (Type::Text, Wire::Bytes(text)) => Ok(Self::Text(text_of(text))),
             (Type::Bytes, Wire::Bytes(bytes)) => Ok(Self::Bytes(bytes)),
             (Type::Bool, Wire::Varint(number)) => Ok(Self::Bool(number != 0)),
             (Type::Int32, Wire::Varint(number)) => Ok(Self::Integer((number as i32).into())),
@@ -72,15 +72,18 @@ impl<'de> Scalar<'de> {
         }
     }
 
-    /// Whether `omitempty` leaves it out.
-    pub(super) fn is_empty(&self) -> bool {
-        match self {
-            Self::Text(text) => text.is_empty(),
-            Self::Bytes(bytes) => bytes.is_empty(),
-            Self::Bool(value) => !value,
-            Self::Integer(number) => *number == 0,
-            Self::Double(number) => *number == 0.0,
-            Self::None => true,
+    /// Whether `omitempty` leaves a value out.
+    ///
+    /// # Errors
+    /// For a value of another wire type.
+    pub(super) fn is_empty(field: &Field, value: Wire<'_>) -> Result<bool, Cause> {
+        #[allow(clippy::cast_possible_truncation, reason = "as Go truncates it")]
+        match (field.of, value) {
+            (Type::Text | Type::Bytes, Wire::Bytes(bytes)) => Ok(bytes.is_empty()),
+            (Type::Bool | Type::Int64, Wire::Varint(number)) => Ok(number == 0),
+            (Type::Int32, Wire::Varint(number)) => Ok(number as i32 == 0),
+            (Type::Double, Wire::Fixed64(bits)) => Ok(f64::from_bits(bits) == 0.0),
+            (_, other) => Err(wrong_type(field, other)),
         }
     }
 
@@ -111,6 +114,15 @@ impl<'de> Scalar<'de> {
             Self::Bytes(bytes) => seed.deserialize(BASE64.encode(bytes).into_deserializer()),
             Self::None => seed.deserialize(().into_deserializer()),
         }
+    }
+}
+
+/// A text. Go replaces invalid UTF-8, too. `from_utf8` is faster for a valid text.
+#[inline]
+pub(super) fn text_of(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(bytes),
     }
 }
 

@@ -5,11 +5,12 @@ use std::borrow::Cow;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess};
 
 use super::element::Element;
-use super::scalar::{Scalar, seed_text};
+use super::scalar::{Scalar, seed_text, text_of};
 use super::stack::{Context, Pushed, Span, wrong_type};
 use crate::error::{Cause, Error};
 use crate::fields::{Fields, Wire};
 use crate::table::{Field, Type};
+use crate::trim::Rule;
 
 /// The items of a list.
 pub(super) struct Items<'a, 'de> {
@@ -20,6 +21,8 @@ pub(super) struct Items<'a, 'de> {
     packed: &'de [u8],
     index: usize,
     depth: usize,
+    /// What is left out of each item.
+    each: Option<&'de Rule>,
 }
 
 /// The entries of a map with text keys.
@@ -30,6 +33,8 @@ pub(super) struct Entries<'a, 'de> {
     /// The key that was returned, and the value of its entry.
     current: Option<(Cow<'de, str>, Option<Wire<'de>>)>,
     depth: usize,
+    /// What is left out of the entries.
+    rule: Option<&'de Rule>,
 }
 
 /// The items of a list of texts that is a message of its own.
@@ -46,22 +51,26 @@ impl<'a, 'de> Items<'a, 'de> {
         field: &'static Field,
         span: Span,
         depth: usize,
+        rule: Option<&'de Rule>,
     ) -> Self {
+        let each = rule.and_then(Rule::each);
+        let positions = match each {
+            Some(each) if each.whole => Span::NONE.positions(),
+            _ => span.positions(),
+        };
         Self {
             context,
             field,
-            positions: span.positions(),
+            positions,
             packed: b"",
             index: 0,
             depth,
+            each,
         }
     }
 
     fn next<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
-        let is_number = matches!(
-            self.field.of,
-            Type::Bool | Type::Int32 | Type::Int64 | Type::Double
-        );
+        let is_number = self.field.of.is_number();
         while self.packed.is_empty() {
             let Some(at) = self.positions.next() else {
                 return Ok(None);
@@ -73,7 +82,13 @@ impl<'a, 'de> Items<'a, 'de> {
                 continue;
             }
             self.context.count()?;
-            let element = Element::item(self.context, self.field, Span::one(at), self.depth);
+            let element = Element::item(
+                self.context,
+                self.field,
+                Span::one(at),
+                self.depth,
+                self.each,
+            );
             let read = seed.deserialize(element);
             let offset = || self.context.offset(Span::one(at)).unwrap_or_default();
             return read.map(Some).map_err(|error| error.or_at(offset()));
@@ -109,6 +124,7 @@ impl<'a, 'de> Entries<'a, 'de> {
         field: &'static Field,
         span: Span,
         depth: usize,
+        rule: Option<&'de Rule>,
     ) -> Self {
         Self {
             context,
@@ -116,7 +132,13 @@ impl<'a, 'de> Entries<'a, 'de> {
             positions: span.positions(),
             current: None,
             depth,
+            rule,
         }
+    }
+
+    /// What is left out of the entry of a key.
+    fn entry(&self, key: &str) -> Option<&'de Rule> {
+        self.rule?.entry(key)
     }
 
     fn read(&self, at: usize) -> Result<(Cow<'de, str>, Option<Wire<'de>>), Cause> {
@@ -127,7 +149,7 @@ impl<'a, 'de> Entries<'a, 'de> {
         let mut fields = Fields::new(entry, "Entry");
         while let Some((number, value)) = fields.next()? {
             match (number, value) {
-                (1, Wire::Bytes(text)) => key = String::from_utf8_lossy(text),
+                (1, Wire::Bytes(text)) => key = text_of(text),
                 (1, other) => return Err(wrong_type(self.field, other)),
                 // Of a message that is written twice in one entry the later counts.
                 (2, value) => last = Some(value),
@@ -149,12 +171,17 @@ impl<'de> MapAccess<'de> for Entries<'_, 'de> {
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, Error> {
-        let Some(at) = self.positions.next() else {
-            return Ok(None);
+        let (key, value) = loop {
+            let Some(at) = self.positions.next() else {
+                return Ok(None);
+            };
+            let offset = || self.context.offset(Span::one(at)).unwrap_or_default();
+            let read = self.read(at);
+            let (key, value) = read.map_err(|cause| Error::at(cause, offset()))?;
+            if !self.entry(&key).is_some_and(|rule| rule.whole) {
+                break (key, value);
+            }
         };
-        let offset = || self.context.offset(Span::one(at)).unwrap_or_default();
-        let read = self.read(at);
-        let (key, value) = read.map_err(|cause| Error::at(cause, offset()))?;
         self.context.count()?;
         self.current = Some((key.clone(), value));
         seed_text(key, seed).map(Some)
@@ -166,7 +193,8 @@ impl<'de> MapAccess<'de> for Entries<'_, 'de> {
         };
         let pushed = value.map(|value| self.context.push(value));
         let span = pushed.as_ref().map_or(Span::NONE, Pushed::span);
-        let element = Element::item(self.context, self.field, span, self.depth);
+        let rule = self.entry(&key);
+        let element = Element::item(self.context, self.field, span, self.depth, rule);
         seed.deserialize(element)
             .map_err(|error| error.in_entry(&key))
     }

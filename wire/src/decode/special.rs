@@ -4,9 +4,10 @@
 
 use std::borrow::Cow;
 
+use super::scalar::text_of;
 use crate::error::Cause;
 use crate::fields::{Fields, Wire};
-use crate::time::{self, ZERO};
+use crate::time::{TimeText, ZERO};
 
 /// A number or a text.
 #[derive(Debug, PartialEq)]
@@ -16,25 +17,27 @@ pub(super) enum IntOrString<'de> {
 }
 
 /// `Time`: RFC 3339 with whole seconds; `None` for the zero time.
-pub(super) fn time<'de>(pieces: impl Iterator<Item = &'de [u8]>) -> Result<Option<String>, Cause> {
+pub(super) fn time<'de>(
+    pieces: impl Iterator<Item = &'de [u8]>,
+) -> Result<Option<TimeText>, Cause> {
     let (seconds, _) = moment(pieces)?;
     if seconds == ZERO {
         return Ok(None);
     }
-    let text = time::seconds(seconds).ok_or(Cause::Time(seconds))?;
+    let text = TimeText::seconds(seconds).ok_or(Cause::Time(seconds))?;
     Ok(Some(text))
 }
 
 /// `MicroTime`: with six digits after the point.
 pub(super) fn micro_time<'de>(
     pieces: impl Iterator<Item = &'de [u8]>,
-) -> Result<Option<String>, Cause> {
+) -> Result<Option<TimeText>, Cause> {
     let (seconds, nanoseconds) = moment(pieces)?;
     let truncated = nanoseconds / 1000 * 1000;
     if (seconds, truncated) == (ZERO, 0) {
         return Ok(None);
     }
-    let text = time::microseconds(seconds, truncated).ok_or(Cause::Time(seconds))?;
+    let text = TimeText::microseconds(seconds, truncated).ok_or(Cause::Time(seconds))?;
     Ok(Some(text))
 }
 
@@ -116,7 +119,7 @@ pub(super) fn quantity<'de>(
     let mut quantity = Cow::Borrowed("0");
     each(pieces, "Quantity", |number, value| {
         match (number, value) {
-            (1, Wire::Bytes(text)) => quantity = String::from_utf8_lossy(text),
+            (1, Wire::Bytes(text)) => quantity = text_of(text),
             (1, other) => return Err(wrong_type("String_", other)),
             _ => {}
         }
@@ -139,7 +142,7 @@ pub(super) fn int_or_string<'de>(
         match (number, value) {
             (1, Wire::Varint(value)) => kind = value as i64,
             (2, Wire::Varint(value)) => int = value as i32,
-            (3, Wire::Bytes(bytes)) => text = String::from_utf8_lossy(bytes),
+            (3, Wire::Bytes(bytes)) => text = text_of(bytes),
             (1, other) => return Err(wrong_type("Type", other)),
             (2, other) => return Err(wrong_type("IntVal", other)),
             (3, other) => return Err(wrong_type("StrVal", other)),
@@ -161,7 +164,7 @@ pub(super) fn texts<'de>(
     let mut texts = Vec::new();
     each(pieces, "ExtraValue", |number, value| {
         match (number, value) {
-            (1, Wire::Bytes(text)) => texts.push(String::from_utf8_lossy(text)),
+            (1, Wire::Bytes(text)) => texts.push(text_of(text)),
             (1, other) => return Err(wrong_type("Items", other)),
             _ => {}
         }

@@ -10,6 +10,7 @@ use crate::error::{Cause, Error};
 use crate::fields::{Fields, Wire};
 use crate::limits::Limits;
 use crate::table::{Field, Message, Table};
+use crate::trim::Rule;
 
 /// The state that all levels of one object share.
 pub(super) struct Context<'de> {
@@ -47,8 +48,10 @@ pub(super) struct Frame<'a, 'de> {
     end: usize,
     /// The entry that is next.
     at: usize,
-    /// The index of the field that is next.
-    field: usize,
+    /// The number of fields passed of those that are in the object in any case.
+    always: usize,
+    /// What is left out of the message.
+    rule: Option<&'de Rule>,
 }
 
 /// An entry beside those of a message; dropping it removes it.
@@ -170,6 +173,7 @@ impl<'a, 'de> Frame<'a, 'de> {
     pub(super) fn open(
         context: &'a Context<'de>,
         message: &'static Message,
+        rule: Option<&'de Rule>,
         pieces: impl Iterator<Item = &'de [u8]>,
     ) -> Result<Self, Error> {
         let begin = context.entries.borrow().len();
@@ -179,11 +183,13 @@ impl<'a, 'de> Frame<'a, 'de> {
             begin,
             end: begin,
             at: begin,
-            field: 0,
+            always: 0,
+            rule,
         };
         let mut last = 0;
         let mut sorted = true;
         for piece in pieces {
+            let mut entries = context.entries.borrow_mut();
             let mut fields = Fields::new(piece, message.name);
             loop {
                 let offset = context.position(fields.rest());
@@ -202,7 +208,7 @@ impl<'a, 'de> Frame<'a, 'de> {
                     offset,
                     wire,
                 };
-                context.entries.borrow_mut().push(entry);
+                entries.push(entry);
             }
         }
         let mut entries = context.entries.borrow_mut();
@@ -215,20 +221,36 @@ impl<'a, 'de> Frame<'a, 'de> {
         Ok(frame)
     }
 
-    /// The next field of the description, and its occurrences.
-    pub(super) fn next(&mut self) -> Option<(&'static Field, Span)> {
-        let field = self.message.fields.get(self.field)?;
+    /// The next field that is on the wire, or may be in the object without that: its occurrences, and what is left out
+    /// of it.
+    pub(super) fn next(&mut self) -> Option<(&'static Field, Span, Option<&'de Rule>)> {
         let entries = self.context.entries.borrow();
-        let begin = self.at;
-        while self.at < self.end && entries[self.at].field as usize == self.field {
-            self.at += 1;
+        let own = &entries[..self.end];
+        loop {
+            let on_wire = own.get(self.at).map(|entry| entry.field as usize);
+            let always = self.message.always.get(self.always).copied();
+            let index = match (on_wire, always) {
+                (Some(one), Some(other)) => one.min(other),
+                (one, other) => one.or(other)?,
+            };
+            self.always += usize::from(always == Some(index));
+            let begin = self.at;
+            while own
+                .get(self.at)
+                .is_some_and(|entry| entry.field as usize == index)
+            {
+                self.at += 1;
+            }
+            let rule = self.rule.and_then(|rule| rule.field(index));
+            if rule.is_some_and(|rule| rule.whole) {
+                continue;
+            }
+            let span = Span {
+                begin,
+                end: self.at,
+            };
+            return Some((&self.message.fields[index], span, rule));
         }
-        self.field += 1;
-        let span = Span {
-            begin,
-            end: self.at,
-        };
-        Some((field, span))
     }
 
     /// The occurrences of the field of this name.

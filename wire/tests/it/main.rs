@@ -10,5 +10,6 @@ mod corpus;
 mod damaged;
 mod errors;
 mod reading;
+mod trimming;
 mod typed;
 mod writing;
