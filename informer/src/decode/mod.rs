@@ -19,6 +19,7 @@ mod tests;
 mod undecodable;
 
 pub(crate) use budget::Budget;
+pub(crate) use error::DecodeError;
 pub(crate) use frame::{Frame, changed, decode_frame};
 pub(crate) use identity::Identity;
 #[cfg(any(test, fuzzing))]

@@ -211,6 +211,12 @@ impl<S: ?Sized> EntryReader<S> {
     }
 }
 
+impl<S: ?Sized> Clone for EntryReader<S> {
+    fn clone(&self) -> Self {
+        Self::new(self.of, self.decoding.clone())
+    }
+}
+
 #[cfg(any(test, fuzzing))]
 impl<S: Form> From<Decoding> for EntryReader<S> {
     fn from(decoding: Decoding) -> Self {

@@ -35,6 +35,7 @@
 
 mod builder;
 mod error;
+mod frames;
 mod history;
 mod initial;
 mod list;
@@ -42,11 +43,13 @@ mod offers;
 mod opened;
 mod options;
 mod pace;
+mod pages;
 mod phase;
 mod react;
 mod refusals;
 mod run;
 mod stream;
+mod threads;
 mod waits;
 mod watch;
 

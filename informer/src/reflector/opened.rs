@@ -2,11 +2,11 @@
 
 use tokio::time::Instant;
 
-use reeve_client::transport::Lines;
+use super::frames::Frames;
 
 /// A watch that the server agreed to.
-pub(super) struct Opened {
-    pub(super) lines: Lines,
+pub(super) struct Opened<S: ?Sized> {
+    pub(super) frames: Frames<S>,
     /// The time at which the server was asked to end it.
     pub(super) until: Instant,
     /// It was opened without a version, so it begins with all objects.

@@ -90,10 +90,10 @@ impl<S: Stored + ?Sized> Reflector<S> {
     /// Does the work of a phase.
     async fn perform(
         &self,
-        phase: Phase<Opened>,
+        phase: Phase<Opened<S>>,
         history: &mut History,
         waits: &mut Waits,
-    ) -> Outcome<Opened> {
+    ) -> Outcome<Opened<S>> {
         match phase {
             Phase::Preparing => {
                 self.health.enter(Activity::Listing);
@@ -111,7 +111,7 @@ impl<S: Stored + ?Sized> Reflector<S> {
             }
             Phase::Opening(streak) => {
                 waits.pace.ready().await;
-                match self.open(&history.version(), false).await {
+                match self.watch(&history.version()).await {
                     Ok(watch) => Outcome::Opened { watch, streak },
                     Err(error) => {
                         self.recorder.record(Measurement::WatchFailed);
@@ -196,17 +196,13 @@ impl<S: Stored + ?Sized> Reflector<S> {
         );
     }
 
-    /// The entry of a listed object that the consumer holds, if it is of the same version, so that a list does not double
-    /// the memory. Not while the history is doubtful: one version may then stand for two states.
-    pub(super) fn held(&self, history: &History, object: &Identity<'_>) -> Option<Arc<S>> {
-        let known = self.known.as_ref().filter(|_| !history.is_doubtful())?;
-        let held = known.known(object.key()?)?;
-        let version = object.resource_version();
-        let same = held.uid() == object.uid() && held.resource_version() == version;
-        (same && !version.is_empty()).then_some(held)
+    /// The objects that the consumer holds, so that a list does not double the memory. None while the history is doubtful:
+    /// one version may then stand for two states.
+    pub(super) fn holding(&self, history: &History) -> Option<Arc<dyn KnownObjects<S>>> {
+        self.known.clone().filter(|_| !history.is_doubtful())
     }
 
-    /// A listed object: the entry that is [held](Self::held), or else this one, prepared.
+    /// A listed object: the entry that the consumer holds in the same version, or else this one, prepared.
     pub(super) fn reuse(&self, history: &History, object: Arc<S>) -> Result<Arc<S>, Undecodable> {
         let held = self
             .known
@@ -279,6 +275,17 @@ impl<S: Stored + ?Sized> Reflector<S> {
         });
         Ok(())
     }
+}
+
+/// The entry of an object of a list, if it is `known` in the same version.
+pub(super) fn held<S: Stored + ?Sized>(
+    known: &dyn KnownObjects<S>,
+    object: &Identity<'_>,
+) -> Option<Arc<S>> {
+    let held = known.known(object.key()?)?;
+    let version = object.resource_version();
+    let same = held.uid() == object.uid() && held.resource_version() == version;
+    (same && !version.is_empty()).then_some(held)
 }
 
 /// The version of a list. A watch after "0" begins with all objects, as one without a version does, so "0" is none.

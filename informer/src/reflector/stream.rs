@@ -1,32 +1,36 @@
 //! The present state as a stream of initial events (client-go: `watchList`).
 
-use bytes::Bytes;
+use std::sync::Arc;
+
 use tokio::time::{Instant, timeout_at};
 
 use super::error::Error;
+use super::frames::{Decode, Frames};
 use super::history::History;
 use super::initial::Initial;
 use super::opened::Opened;
 use super::phase::Outcome;
-use super::run::{Listed, Reflector};
-use crate::decode::{Budget, Frame, changed, decode_frame};
+use super::run::{Listed, Reflector, held};
+use crate::decode::{Frame, changed, decode_frame};
 use crate::metrics::Measurement;
 use crate::object::Stored;
 use reeve_client::error_chain;
-use reeve_client::transport::{self, Encoding, Lines};
+use reeve_client::transport;
 
 impl<S: Stored + ?Sized> Reflector<S> {
     /// Reads the present state into the queue. The connection continues as a watch.
-    pub(super) async fn stream(&self, history: &mut History) -> Outcome<Opened> {
+    pub(super) async fn stream(&self, history: &mut History) -> Outcome<Opened<S>> {
         let started = Instant::now();
         let version = history.streaming_version();
         let consistent = version.is_none();
-        let mut watch = match self.open(&version.unwrap_or_default(), true).await {
+        let decode = self.initial_decoder(history);
+        let version = version.unwrap_or_default();
+        let mut watch = match self.open(&version, true, decode).await {
             Ok(watch) => watch,
             Err(error) => return self.stream_failed(error.into(), false),
         };
         let deadline = started + self.options.streaming_deadline;
-        let listed = self.initial_events(history, &mut watch.lines, deadline);
+        let listed = self.initial_events(history, &mut watch.frames, deadline);
         let listed = match listed.await {
             Ok(listed) => listed,
             Err(error) => return self.stream_failed(error, true),
@@ -37,10 +41,11 @@ impl<S: Stored + ?Sized> Reflector<S> {
             streamed: true,
         });
         let accepted = self.accept(history, listed, consistent);
+        watch.frames = watch.frames.read_by(self.decoder());
         Outcome::Streamed { watch, accepted }
     }
 
-    fn stream_failed(&self, error: Error, begun: bool) -> Outcome<Opened> {
+    fn stream_failed(&self, error: Error, begun: bool) -> Outcome<Opened<S>> {
         let text = error_chain(&error);
         tracing::debug!(kind = %self.endpoint, namespace = self.namespace(), error = %text, "streaming list failed");
         Outcome::StreamFailed { error, begun }
@@ -50,15 +55,13 @@ impl<S: Stored + ?Sized> Reflector<S> {
     async fn initial_events(
         &self,
         history: &History,
-        lines: &mut Lines,
+        frames: &mut Frames<S>,
         deadline: Instant,
     ) -> Result<Listed<S>, Error> {
         let mut initial = Initial::new();
-        let mut budget = Budget::new();
         let version = loop {
-            let line = self.initial_line(lines, deadline).await?;
-            budget.spend(line.len()).await;
-            let frame = self.initial_frame(history, lines.encoding(), &line)?;
+            let frame = self.initial_frame(frames, deadline).await?;
+            let frame = self.reused(history, frame);
             if let Some(version) = initial.take(frame)? {
                 break version;
             }
@@ -71,46 +74,54 @@ impl<S: Stored + ?Sized> Reflector<S> {
         })
     }
 
-    /// The next line.
-    async fn initial_line(&self, lines: &mut Lines, deadline: Instant) -> Result<Bytes, Error> {
-        // Most lines arrive together.
-        if let Some(line) = lines.ready_line()? {
-            return Ok(line);
+    /// The next frame.
+    async fn initial_frame(
+        &self,
+        frames: &mut Frames<S>,
+        deadline: Instant,
+    ) -> Result<Frame<S>, Error> {
+        loop {
+            // Most lines arrive together.
+            if let Some(frame) = frames.ready().await {
+                return Ok(frame.map_err(transport::Error::from)?);
+            }
+            let waited = timeout_at(deadline, frames.wait(self.options.streaming_idle)).await;
+            let waited = waited.map_err(|_| Error::Endless {
+                after: self.options.streaming_deadline,
+            })?;
+            if !waited? {
+                return Err(Error::Incomplete);
+            }
         }
-        let line = lines.next_line(self.options.streaming_idle);
-        let line = timeout_at(deadline, line).await;
-        let line = line.map_err(|_| Error::Endless {
-            after: self.options.streaming_deadline,
-        })?;
-        line?.ok_or(Error::Incomplete)
     }
 
-    /// The content of a line. An object that the consumer holds is not read again.
-    fn initial_frame(
-        &self,
-        history: &History,
-        encoding: Encoding,
-        line: &[u8],
-    ) -> Result<Frame<S>, Error> {
+    /// Reads the lines of a streaming list. An object that the consumer holds is not read again.
+    fn initial_decoder(&self, history: &History) -> Arc<Decode<S>> {
         // At first the consumer holds nothing.
-        let changed = history
-            .has_begun()
-            .then(|| changed(encoding, line))
-            .flatten();
-        let held = changed.and_then(|identity| self.held(history, &identity));
-        let frame = match held {
-            Some(object) => Frame::Modified(object),
-            None => decode_frame(encoding, line, &self.entries).map_err(transport::Error::from)?,
+        let known = history.has_begun().then(|| self.holding(history)).flatten();
+        let Some(known) = known else {
+            return self.decoder();
         };
+        let entries = self.entries.clone();
+        Arc::new(move |encoding, line| {
+            match changed(encoding, line).and_then(|identity| held(&*known, &identity)) {
+                Some(object) => Ok(Frame::Modified(object)),
+                None => decode_frame(encoding, line, &entries),
+            }
+        })
+    }
+
+    /// The frame with the entry that the consumer holds of an object that has not changed.
+    fn reused(&self, history: &History, frame: Frame<S>) -> Frame<S> {
         let (Frame::Added(object) | Frame::Modified(object)) = frame else {
-            return Ok(frame);
+            return frame;
         };
-        Ok(match self.reuse(history, object) {
+        match self.reuse(history, object) {
             Ok(object) => Frame::Modified(object),
             Err(object) => Frame::Undecodable {
                 object,
                 deleted: false,
             },
-        })
+        }
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::error::Error;
+use super::frames::{Decode, Frames};
 use super::history::History;
 use super::opened::Opened;
 use super::pace::Pace;
@@ -14,12 +14,12 @@ use super::phase::{End, Ended};
 use super::react::SHORT;
 use super::run::Reflector;
 use super::waits::Waits;
-use crate::decode::{Budget, Frame, Undecodable, decode_frame};
+use crate::decode::{DecodeError, Frame, Undecodable, decode_frame};
 use crate::fifo::{Deletion, Delta};
 use crate::metrics::Measurement;
 use crate::object::Stored;
 use reeve_client::ResourceVersion;
-use reeve_client::transport::{self, Encoding, Lines, WatchRequest};
+use reeve_client::transport::{self, WatchRequest};
 
 /// The course of one watch so far.
 #[derive(Debug, Default)]
@@ -36,12 +36,21 @@ struct Session {
 }
 
 impl<S: Stored + ?Sized> Reflector<S> {
-    /// Opens a watch after `version`, or a streaming list not older than it.
+    /// Opens a watch after `version`.
+    pub(super) async fn watch(
+        &self,
+        version: &ResourceVersion,
+    ) -> Result<Opened<S>, transport::Error> {
+        self.open(version, false, self.decoder()).await
+    }
+
+    /// Opens a watch after `version`, or a streaming list not older than it. `decode` reads its lines.
     pub(super) async fn open(
         &self,
         version: &ResourceVersion,
         initial: bool,
-    ) -> Result<Opened, transport::Error> {
+        decode: Arc<Decode<S>>,
+    ) -> Result<Opened<S>, transport::Error> {
         let request = WatchRequest {
             resource_version: version.to_string(),
             send_initial_events: initial,
@@ -53,25 +62,31 @@ impl<S: Stored + ?Sized> Reflector<S> {
             .watch(request.build(&self.endpoint, &self.selection)?)
             .await?;
         Ok(Opened {
-            lines,
+            frames: Frames::new(lines, decode),
             until,
             from_nothing: version.is_empty() && !initial,
         })
     }
 
+    /// Reads the lines of a watch.
+    pub(super) fn decoder(&self) -> Arc<Decode<S>> {
+        let entries = self.entries.clone();
+        Arc::new(move |encoding, event| decode_frame(encoding, event, &entries))
+    }
+
     /// Follows a watch to its end.
     pub(super) async fn follow(
         &self,
-        watch: Opened,
+        watch: Opened<S>,
         history: &mut History,
         waits: &mut Waits,
-    ) -> Ended<Opened> {
+    ) -> Ended<Opened<S>> {
         let started = Instant::now();
         let mut session = Session {
             synthetic: watch.from_nothing,
             ..Session::default()
         };
-        let end = self.consume(watch.lines, history, waits, &mut session);
+        let end = self.consume(watch.frames, history, waits, &mut session);
         let end = end.await;
         if session.useful || session.proven {
             waits.worked();
@@ -94,47 +109,46 @@ impl<S: Stored + ?Sized> Reflector<S> {
 
     async fn consume(
         &self,
-        mut lines: Lines,
+        mut frames: Frames<S>,
         history: &mut History,
         waits: &mut Waits,
         session: &mut Session,
-    ) -> End<Opened> {
-        let mut frames = 0;
-        let mut budget = Budget::new();
+    ) -> End<Opened<S>> {
+        let mut received = 0;
         // A server that falls silent does so for all of its watches.
         let idle = self.options.watch_idle + waits.random_spread();
         loop {
             // Most lines arrive together, and only the first of them is waited for.
-            let line = if let Some(line) = lines.ready_line().transpose() {
-                line.map(Some)
+            let frame = frames.ready().await;
+            let waited = if frame.is_some() {
+                Ok(true)
             } else if session.proven {
-                lines.next_line(idle).await
+                frames.wait(idle).await
             } else {
-                match lines.next_line(SHORT.min(idle)).await {
+                match frames.wait(SHORT.min(idle)).await {
                     Err(transport::Error::Silent { .. }) if SHORT < idle => {
                         // Open and quiet: the former failure is over.
                         session.proven = true;
                         self.report_success();
                         continue;
                     }
-                    line => line,
+                    waited => waited,
                 }
             };
-            if let Ok(Some(line)) = &line {
-                budget.spend(line.len()).await;
-            }
-            if frames != lines.frames() {
-                frames = lines.frames();
+            if received != frames.received() {
+                received = frames.received();
                 self.health.heard();
             }
-            match line {
-                Ok(Some(line)) => {
-                    let encoding = lines.encoding();
-                    if let Err(error) = self.step(history, encoding, &line, session) {
+            match waited {
+                Ok(true) => {
+                    let Some(frame) = frame else {
+                        continue;
+                    };
+                    if let Err(error) = self.step(history, frame, session) {
                         return End::Failed(error);
                     }
                 }
-                Ok(None) => return End::Closed,
+                Ok(false) => return End::Closed,
                 Err(transport::Error::Silent { after }) => {
                     self.recorder.record(Measurement::WatchStalled);
                     let probe = history.was_silent();
@@ -147,7 +161,7 @@ impl<S: Stored + ?Sized> Reflector<S> {
                     }
                     let pace = &mut waits.pace;
                     match self
-                        .replace(history, pace, &mut lines, after, session)
+                        .replace(history, pace, &mut frames, after, session)
                         .await
                     {
                         Some(end) => return end,
@@ -182,23 +196,20 @@ impl<S: Stored + ?Sized> Reflector<S> {
         &self,
         history: &mut History,
         pace: &mut Pace,
-        lines: &mut Lines,
+        frames: &mut Frames<S>,
         silent: Duration,
         session: &mut Session,
-    ) -> Option<End<Opened>> {
+    ) -> Option<End<Opened<S>>> {
         let version = history.version();
         // Silences are far apart, so this takes a request without waiting.
         let _ = pace.take();
-        let opening = self.open(&version, false);
+        let opening = self.watch(&version);
         tokio::pin!(opening);
         loop {
             tokio::select! {
                 biased;
-                line = lines.next_line(silent) => match line {
-                    Ok(Some(line)) => {
-                        let encoding = lines.encoding();
-                        return self.step(history, encoding, &line, session).err().map(End::Failed);
-                    }
+                frame = frames.next(silent) => match frame {
+                    Ok(Some(frame)) => return self.step(history, frame, session).err().map(End::Failed),
                     Ok(None) => return Some(End::Closed),
                     Err(transport::Error::Silent { .. }) => {}
                     Err(error) => return Some(End::Failed(error.into())),
@@ -215,12 +226,11 @@ impl<S: Stored + ?Sized> Reflector<S> {
     fn step(
         &self,
         history: &mut History,
-        encoding: Encoding,
-        line: &Bytes,
+        frame: Result<Frame<S>, DecodeError>,
         session: &mut Session,
     ) -> Result<(), Error> {
         history.heard();
-        let frame = decode_frame(encoding, line, &self.entries).map_err(transport::Error::from)?;
+        let frame = frame.map_err(transport::Error::from)?;
         self.take(history, frame, session)
     }
 

@@ -1,4 +1,4 @@
-//! The informer against scripted servers and random histories, under paused time.
+//! The informer against scripted servers and random histories, nearly always under paused time.
 
 #![allow(
     unreachable_pub,
@@ -23,6 +23,7 @@ mod kube_apiserver;
 #[cfg(feature = "prometheus")]
 mod metrics;
 mod namespaces;
+mod parallel;
 mod reflecting;
 mod reflector;
 mod script;
