@@ -136,7 +136,7 @@ impl<T: Hash + Eq + Clone + 'static> Item<T> {
     }
 
     /// Ends the run without requeuing the item.
-    fn end(&mut self, forget: bool) {
+    pub(crate) fn end(&mut self, forget: bool) {
         // The drop after a panic of the limiter must not call the limiter again.
         self.on_drop = Some(OnDrop::Done);
         let place = self.place;
@@ -154,6 +154,50 @@ impl<T: Hash + Eq + Clone + 'static> Item<T> {
         });
         self.ended(&now);
         delay
+    }
+
+    /// Ends the run without requeuing the item, and takes the next one under the same lock. If it took none, it returns
+    /// whether more is due than one operation applies.
+    pub(crate) fn end_and_take(mut self, forget: bool) -> Result<Self, (Arc<Shared<T>>, bool)> {
+        let place = self.place;
+        let outcome = if forget {
+            Outcome::Forget
+        } else {
+            Outcome::Done
+        };
+        self.on_drop = Some(OnDrop::Done);
+        let on_drop = &mut self.on_drop;
+        let (taken, more_is_due, now) = self.shared.update(true, |core, now, effects| {
+            core.state.settle(place, outcome, now, effects);
+            // It is settled, also if taking the next one panics.
+            *on_drop = None;
+            let taken = core.state.take(now, effects);
+            let more = taken.is_none() && core.state.advance(now.read(), effects);
+            (taken, more, now.clone())
+        });
+        self.ended(&now);
+        match taken {
+            Some(taken) => {
+                self.begin(taken);
+                Ok(self)
+            }
+            None => Err((Arc::clone(&self.shared), more_is_due)),
+        }
+    }
+
+    /// Becomes the guard of another item.
+    fn begin(&mut self, taken: Taken<T>) {
+        let waited = taken.waited;
+        self.key = taken.key;
+        self.place = (taken.slot, taken.flight);
+        self.priority = taken.priority;
+        self.failures = taken.failures;
+        self.reasons = taken.reasons;
+        self.started = taken.started;
+        self.on_drop = Some(self.shared.on_drop);
+        if let Some(metrics) = &self.shared.metrics {
+            metrics.started(waited);
+        }
     }
 
     fn ended(&mut self, now: &Now) {

@@ -106,6 +106,7 @@
 //! | equal shares | `of_keys_that_all_requeue_at_once_each_runs_as_often` (`tests/it/liveness.rs`), `keys_that_requeue_at_once_run_equally_often_…` (`tests/it/fairness.rs`) |
 //! | ageing | `an_overdue_item_gets_every_second_hand_out`, `urgent_work_that_never_ends_does_not_starve_the_rest` (`tests/it/fairness.rs`) |
 //! | turns of tenants | `tenants_take_turns_within_a_priority`, `a_tenant_of_weight_two_has_two_items_a_turn`, `a_tenant_that_comes_and_goes_gains_nothing` |
+//! | the end of an item and the next one in one operation | `the_next_item_is_the_one_that_a_get_after_the_end_would_return` and others (`tests/it/chains.rs`) |
 //! | batches | `a_batch_waits_for_the_first_item_and_takes_what_is_ready_with_it`, `a_batch_that_is_given_up_loses_nothing` (`tests/it/features.rs`, as those below) |
 //! | intervals | `a_key_is_not_handed_out_again_before_its_interval_has_passed` |
 //! | causes | `an_item_waits_as_long_as_it_was_asked_to_at_least`, `a_limiter_sees_why_an_item_failed_and_so_does_a_snapshot` |

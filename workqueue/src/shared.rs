@@ -1,7 +1,8 @@
 //! The queue behind its handles: the state and the waiters under one lock.
 //!
 //! Every operation goes through [`Shared::update`]: lock, apply due timers and buffered operations, operate,
-//! restore the invariants of the waiters, unlock; then wake, count, and drop keys.
+//! restore the invariants of the waiters, unlock; then wake, count, and drop keys. The end of a run without anything
+//! pending has the same result before due timers and after, so it leaves them to the next operation and reads no clock.
 //!
 //! # Flat combining
 //! Operations without a result are buffered while the lock is held and applied by its holder. Waiting for a lock that
@@ -79,6 +80,15 @@ pub(crate) enum DeferredOp<T> {
     Settle { place: (u32, u32), forget: bool },
 }
 
+/// What is applied before an operation.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    /// Due timers and buffered operations; otherwise only if operations are buffered.
+    always: bool,
+    /// Closes the buffer.
+    close: bool,
+}
+
 /// Operations for the lock's holder to apply.
 #[derive(Debug)]
 struct OpBuffer<T> {
@@ -142,7 +152,7 @@ impl<T: Hash + Eq + Clone + 'static> Shared<T> {
             now.read();
         }
         let _flush = FlushOnDrop(self);
-        self.operate(self.core.lock(), &now, false, operation)
+        self.operate(self.core.lock(), &now, Before::ALL, operation)
     }
 
     /// Applies `op` at once if the queue is unlocked; otherwise the lock's holder applies it.
@@ -155,7 +165,13 @@ impl<T: Hash + Eq + Clone + 'static> Shared<T> {
                 Err(op) => (self.core.lock(), op),
             },
         };
-        self.operate(guard, &self.now(), false, |core, now, effects| {
+        let before = match &op {
+            DeferredOp::Settle { place, forget } if guard.state.ends_untimed(*place, *forget) => {
+                Before::BUFFERED
+            }
+            _ => Before::ALL,
+        };
+        self.operate(guard, &self.now(), before, |core, now, effects| {
             core.apply(op, now, effects);
         });
     }
@@ -174,7 +190,11 @@ impl<T: Hash + Eq + Clone + 'static> Shared<T> {
                 return;
             };
             let close = round == ROUNDS;
-            self.operate(guard, &self.now(), close, |_, _, _| {});
+            let before = Before {
+                close,
+                ..Before::ALL
+            };
+            self.operate(guard, &self.now(), before, |_, _, _| {});
         }
     }
 
@@ -183,7 +203,7 @@ impl<T: Hash + Eq + Clone + 'static> Shared<T> {
         &self,
         guard: MutexGuard<'_, Core<T>>,
         now: &Now,
-        close: bool,
+        before: Before,
         operation: impl FnOnce(&mut Core<T>, &Now, &mut Effects<T>) -> R,
     ) -> R {
         let mut effects = Effects::default();
@@ -195,11 +215,13 @@ impl<T: Hash + Eq + Clone + 'static> Shared<T> {
                 core: &mut core,
                 wakes: &mut wakes,
             };
-            if locked.core.state.is_timed() {
-                locked.core.state.advance(now.read(), &mut effects);
+            if before.always || self.op_buffer.filled.load(Relaxed) {
+                if locked.core.state.is_timed() {
+                    locked.core.state.advance(now.read(), &mut effects);
+                }
+                self.op_buffer.swap(&mut locked.core.ops, before.close);
+                locked.core.apply_deferred(now, &mut effects);
             }
-            self.op_buffer.swap(&mut locked.core.ops, close);
-            locked.core.apply_deferred(now, &mut effects);
             operation(locked.core, now, &mut effects)
         };
         drop(wakes);
@@ -349,6 +371,20 @@ impl<T: Hash + Eq + Clone + 'static> Core<T> {
             }
         }
     }
+}
+
+// === impl Before ===
+
+impl Before {
+    const ALL: Self = Self {
+        always: true,
+        close: false,
+    };
+    /// For an operation that has the same result before the due timers and after them. It reads no clock.
+    const BUFFERED: Self = Self {
+        always: false,
+        close: false,
+    };
 }
 
 // === impl OpBuffer ===

@@ -12,7 +12,9 @@ use std::sync::{PoisonError, TryLockError};
 pub(crate) use sync::MutexGuard;
 pub(crate) use sync::atomic::{AtomicBool, fence};
 
+/// A mutex with cache lines of its own: what threads write under the lock invalidates nothing that others read without it.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(crate) struct Mutex<T>(sync::Mutex<T>);
 
 // === impl Mutex ===

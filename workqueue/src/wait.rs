@@ -121,6 +121,85 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
     }
 }
 
+// === impl Item ===
+
+impl<T: Hash + Eq + Clone + Send + Sync + 'static> Item<T> {
+    /// As [`Item::done`], and then [`Queue::get`] of the same queue, with one operation on the queue instead of two if an item
+    /// is ready: for workers that get item after item.
+    ///
+    /// The item is settled at the first poll of the future, or when the future is dropped before. Cancel-safe as
+    /// [`Queue::get`] is.
+    ///
+    /// # Panics
+    /// As [`Queue::get`].
+    pub fn done_and_get(self) -> impl Future<Output = Option<Self>> + Send {
+        Ending::new(self, false).get()
+    }
+
+    /// As [`Item::forget`], and then [`Queue::get`]; otherwise as [`Item::done_and_get`].
+    ///
+    /// # Panics
+    /// As [`Queue::get`].
+    pub fn forget_and_get(self) -> impl Future<Output = Option<Self>> + Send {
+        Ending::new(self, true).get()
+    }
+
+    /// As [`Item::done`], and then [`Queue::try_get`] of the same queue, with one operation on the queue instead of two.
+    #[must_use]
+    pub fn done_and_try_get(self) -> Option<Self> {
+        self.end_and_try_get(false).ok()
+    }
+
+    /// As [`Item::forget`], and then [`Queue::try_get`]; otherwise as [`Item::done_and_try_get`].
+    #[must_use]
+    pub fn forget_and_try_get(self) -> Option<Self> {
+        self.end_and_try_get(true).ok()
+    }
+
+    fn end_and_try_get(self, forget: bool) -> Result<Self, Queue<T>> {
+        match self.end_and_take(forget) {
+            Ok(next) => Ok(next),
+            Err((shared, more_is_due)) => {
+                let queue = Queue(shared);
+                let next = if more_is_due { queue.try_get() } else { None };
+                next.ok_or(queue)
+            }
+        }
+    }
+}
+
+/// An item that ends at the first poll, or at the drop before it.
+struct Ending<T: Hash + Eq + Clone + 'static> {
+    item: Option<Item<T>>,
+    forget: bool,
+}
+
+// === impl Ending ===
+
+impl<T: Hash + Eq + Clone + Send + Sync + 'static> Ending<T> {
+    fn new(item: Item<T>, forget: bool) -> Self {
+        let item = Some(item);
+        Self { item, forget }
+    }
+
+    async fn get(mut self) -> Option<Item<T>> {
+        // A worker of a queue that is never empty must yield.
+        tokio::task::coop::consume_budget().await;
+        match self.item.take()?.end_and_try_get(self.forget) {
+            Ok(next) => Some(next),
+            Err(queue) => queue.get().await,
+        }
+    }
+}
+
+impl<T: Hash + Eq + Clone + 'static> Drop for Ending<T> {
+    fn drop(&mut self) {
+        if let Some(mut item) = self.item.take() {
+            item.end(self.forget);
+        }
+    }
+}
+
 /// Items that were taken together. If taking one of them panics, those before it are not lost.
 struct Batch<'a, T: Hash + Eq + Clone + 'static> {
     shared: &'a std::sync::Arc<Shared<T>>,

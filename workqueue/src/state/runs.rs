@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{AddRequest, Effects, Flight, Shutdown, State};
 use crate::cause::Cause;
-use crate::item_state::Event;
+use crate::item_state::{Event, ItemState};
 use crate::now::Now;
 use crate::reason::{Reason, ReasonBits};
 
@@ -83,6 +83,12 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             waited: Duration::from_nanos(waited),
             started: at,
         })
+    }
+
+    /// Whether the end of a run without a requeue depends on no time: nothing is pending, and no record is made.
+    pub(crate) fn ends_untimed(&self, (index, _): (u32, u32), forget: bool) -> bool {
+        let slot = &self.slots[index];
+        slot.state() == ItemState::InFlight(None) && (forget || slot.failures == 0)
     }
 
     /// Ends a run. Returns the back-off of an item to retry.

@@ -8,6 +8,8 @@
 )]
 
 #[cfg(not(shuttle))]
+mod chains;
+#[cfg(not(shuttle))]
 mod client_go;
 #[cfg(not(shuttle))]
 mod crawler;

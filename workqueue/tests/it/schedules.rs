@@ -219,6 +219,51 @@ fn batches_take_every_item_once() {
 }
 
 #[test]
+fn workers_that_end_an_item_and_take_the_next_at_once_miss_none() {
+    explore(|| {
+        let queue: Queue<usize> = Queue::new();
+        let handed_out = Arc::new(AtomicUsize::new(0));
+        let workers: Vec<_> = (0..3)
+            .map(|worker| {
+                let (queue, handed_out) = (queue.clone(), Arc::clone(&handed_out));
+                spawn(async move {
+                    let mut next = queue.get().await;
+                    while let Some(item) = next {
+                        handed_out.fetch_add(1, SeqCst);
+                        // Two ways, so that they meet.
+                        next = if worker == 0 {
+                            item.forget_and_get().await
+                        } else {
+                            item.done();
+                            queue.get().await
+                        };
+                    }
+                })
+            })
+            .collect();
+        let producers: Vec<_> = (0..2)
+            .map(|producer| {
+                let queue = queue.clone();
+                thread::spawn(move || {
+                    for key in [producer, 2, producer] {
+                        queue.add(key);
+                    }
+                })
+            })
+            .collect();
+        for producer in producers {
+            producer.join().unwrap();
+        }
+        block_on(queue.shut_down_with_drain());
+        for worker in workers {
+            block_on(worker).unwrap();
+        }
+        let handed_out = handed_out.load(SeqCst);
+        assert!((3..=6).contains(&handed_out), "{handed_out}");
+    });
+}
+
+#[test]
 fn every_drain_ends_and_its_report_is_right() {
     explore(|| {
         let queue: Queue<usize> = Queue::new();

@@ -52,6 +52,8 @@ struct Add {
 enum Outcome {
     Done,
     Forget,
+    /// Done, or forgotten, and the next item taken with it.
+    AndTryGet(bool),
     Retry,
     RetryBecause(Option<u64>),
     After(u64),
@@ -72,6 +74,7 @@ fn op() -> impl Strategy<Value = Op> {
     let outcome = prop_oneof![
         2 => Just(Outcome::Done),
         3 => Just(Outcome::Forget),
+        3 => prop::bool::ANY.prop_map(Outcome::AndTryGet),
         3 => Just(Outcome::Retry),
         2 => prop::option::of(delay.clone()).prop_map(Outcome::RetryBecause),
         2 => delay.clone().prop_map(Outcome::After),
@@ -303,6 +306,21 @@ impl<'a> Bench<'a> {
                 item.forget();
                 reference.forget(key);
                 reference.done(key);
+            }
+            Outcome::AndTryGet(forget) => {
+                if forget {
+                    reference.forget(key);
+                }
+                reference.done(key);
+                let next = if forget {
+                    item.forget_and_try_get()
+                } else {
+                    item.done_and_try_get()
+                };
+                match next {
+                    Some(next) => self.got(vec![next], 1),
+                    None => assert!(self.reference.closed() || self.reference.len() == 0),
+                }
             }
             Outcome::Retry => {
                 item.retry();
