@@ -37,6 +37,19 @@ impl<S: Stored + ?Sized> Lister<S> {
         self.indexer.get_ref(KeyRef { namespace, name })
     }
 
+    /// Calls `read` with the object with this key, and returns the result; `None` if there is no such object.
+    ///
+    /// It differs from [`Lister::get`] in two ways. The count of the object's `Arc` is not written, so a thread writes no
+    /// memory that other threads use, and nothing of an object that it does not look at: for many reads a second. And the store does not
+    /// change until `read` returns, which is as of one moment with other reads of this store within it. So keep it short:
+    /// the informer waits for it, and with it every other reader. `read` may read this store and others.
+    ///
+    /// # Panics
+    /// If `read` adds or removes an index of this store.
+    pub fn with<R>(&self, key: &ObjectKey, read: impl FnOnce(&Arc<S>) -> R) -> Option<R> {
+        self.indexer.with(key.as_ref(), read)
+    }
+
     /// Every object, as of one moment, in the order of the keys.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<S>> {
@@ -221,6 +234,33 @@ mod tests {
         ];
         assert_eq!(names(None, &both), "a");
         assert_eq!(names(None, &[]), "abcd");
+    }
+
+    #[test]
+    fn a_borrowed_read_returns_its_result_and_may_read_the_same_store() {
+        let indexer = Arc::new(Indexer::new());
+        let snapshot = Snapshot {
+            objects: vec![map("n", "a", &[("app", "web")]), map("n", "b", &[])],
+            retained: Vec::new(),
+            resource_version: "1".into(),
+            new_epoch: false,
+        };
+        drop(indexer.replace(snapshot, true));
+        let lister = Lister::new(indexer, None);
+        let key = |name| ObjectKey::namespaced("n", name);
+        let before = lister.get(&key("a")).map(|map| Arc::strong_count(&map));
+        let read = lister.with(&key("a"), |a| {
+            let other = lister.with(&key("b"), |b| b.name().to_owned());
+            let counts = (Some(Arc::strong_count(a) + 1), lister.len());
+            (a.label("app").map(str::to_owned), other, counts)
+        });
+        let (label, other, counts) = read.unwrap();
+        assert_eq!(
+            (label.as_deref(), other.as_deref()),
+            (Some("web"), Some("b"))
+        );
+        assert_eq!(counts, (before, 2), "the borrowed object is not counted");
+        assert_eq!(lister.with(&key("c"), |_| ()), None);
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use super::bytes::StoreBytes;
 use super::index::{Error, Index, IndexValues};
 use super::ordered::Ordered;
 use super::replace;
+use super::sharded::Sharded;
 use super::snapshot::StoreSnapshot;
 use super::state::State;
 use super::transaction::Transaction;
@@ -31,7 +32,7 @@ const LISTED_UNDER_LOCK: usize = 4096;
 /// watch has brought yet belong into a [`MutationCache`](crate::MutationCache). `GetIndexers` is
 /// [`Indexer::index_names`]; the functions are not returned.
 pub struct Indexer<S: ?Sized> {
-    state: RwLock<Arc<State<S>>>,
+    state: Sharded<State<S>>,
     /// Held through a whole change, so that a state can be built beside the one that is read.
     writer: Mutex<()>,
 }
@@ -43,7 +44,7 @@ impl<S: Stored + ?Sized> Indexer<S> {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            state: RwLock::new(Arc::new(State::new())),
+            state: Sharded::new(State::new()),
             writer: Mutex::new(()),
         }
     }
@@ -59,6 +60,15 @@ impl<S: Stored + ?Sized> Indexer<S> {
     #[must_use]
     pub fn get_ref(&self, key: KeyRef<'_>) -> Option<Arc<S>> {
         self.state.read().get(key).cloned()
+    }
+
+    /// Calls `read` with the object with this key, without a copy of its `Arc`, and returns the result; `None` if there is no
+    /// such object. See [`Lister::with`](crate::Lister::with).
+    ///
+    /// # Panics
+    /// If `read` adds or removes an index of this store.
+    pub fn with<R>(&self, key: KeyRef<'_>, read: impl FnOnce(&Arc<S>) -> R) -> Option<R> {
+        self.state.lend(|state| state.get(key).map(read))
     }
 
     /// Every object, as of one moment (client-go: `List`).
@@ -95,7 +105,7 @@ impl<S: Stored + ?Sized> Indexer<S> {
     /// The store as of now, unchanging.
     #[must_use]
     pub fn snapshot(&self) -> StoreSnapshot<S> {
-        StoreSnapshot(Arc::clone(&self.state.read()))
+        StoreSnapshot(self.state.snapshot())
     }
 
     /// The number of objects.
@@ -157,11 +167,11 @@ impl<S: Stored + ?Sized> Indexer<S> {
     /// namespace stays: for [`NAMESPACE_INDEX`](super::NAMESPACE_INDEX) the result is `false`.
     pub fn remove_index(&self, name: &str) -> bool {
         let _writer = self.writer.lock();
-        let mut state = self.state.write();
-        let found = state.indexes.iter().position(|index| &*index.name == name);
-        let removed = found.map(|at| Arc::make_mut(&mut state).indexes.remove(at));
+        let removed = self.state.write(|state| {
+            let found = state.indexes.iter().position(|index| &*index.name == name);
+            found.map(|at| Arc::make_mut(state).indexes.remove(at))
+        });
         // Its values are freed after the lock.
-        drop(state);
         removed.is_some()
     }
 
@@ -183,7 +193,8 @@ impl<S: Stored + ?Sized> Indexer<S> {
             .filter_map(|slot| Some((slot, &**state.objects.get(slot)?)));
         let index = Arc::new(index.rebuilt(objects));
         drop(state);
-        Arc::make_mut(&mut *self.state.write()).indexes.push(index);
+        self.state
+            .write(|state| Arc::make_mut(state).indexes.push(index));
         Ok(())
     }
 
@@ -284,12 +295,10 @@ impl<S: Stored + ?Sized> Indexer<S> {
     /// Changes several objects in one step that no reader sees half of.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Transaction<'_, S>) -> R) -> R {
         let _writer = self.writer.lock();
+        // It is dropped after the lock.
         let mut freed = Vec::new();
-        let mut state = self.state.write();
-        let result = change(&mut Transaction::new(Arc::make_mut(&mut state), &mut freed));
-        drop(state);
-        drop(freed);
-        result
+        self.state
+            .write(|state| change(&mut Transaction::new(Arc::make_mut(state), &mut freed)))
     }
 
     /// Replaces everything in one step that no reader sees half of, and returns what changed: first what is gone, then
@@ -301,7 +310,8 @@ impl<S: Stored + ?Sized> Indexer<S> {
         let _writer = self.writer.lock();
         let old = self.snapshot().0;
         let (next, events) = replace::replace(&old, snapshot, initial);
-        let freed = std::mem::replace(&mut *self.state.write(), Arc::new(next));
+        let next = Arc::new(next);
+        let freed = self.state.write(|state| std::mem::replace(state, next));
         drop((old, freed));
         events
     }
