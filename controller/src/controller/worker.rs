@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use reeve_workqueue::{AddOptions, Item, Queue, Reason};
 use tokio::task::JoinSet;
-use tokio::task::coop::consume_budget;
+use tokio::task::coop::{consume_budget, has_budget_remaining};
 use tokio::time::{Instant, timeout};
 use tower::BoxError;
 use tracing::Instrument;
@@ -238,13 +238,14 @@ impl<R: RequestKey> WorkerPool<R> {
 
     async fn work(&self) {
         let stopping = &self.around.stopping;
+        let mut next = None;
         loop {
             // A worker must yield even if the queue is never empty.
             consume_budget().await;
-            if stopping.is_cancelled() {
+            if stopping.is_cancelled() && next.is_none() {
                 return;
             }
-            let ready = self.queue.try_get();
+            let ready = next.take().or_else(|| self.queue.try_get());
             let item = match ready {
                 // An item is ready, so there is no wait to cancel.
                 Some(_) => ready,
@@ -255,27 +256,33 @@ impl<R: RequestKey> WorkerPool<R> {
                 },
             };
             match item {
-                Some(item) => self.process(item).await,
+                Some(item) => next = self.process(item).await,
                 None => return,
             }
         }
     }
 
-    async fn process(&self, item: Item<R>) {
+    /// Processes an item. Returns the next one, if it was taken with the end of this one.
+    async fn process(&self, item: Item<R>) -> Option<Item<R>> {
         if let Some(pause) = self.hold(&item) {
             // Neither a success nor a failure.
             item.put_back(pause);
-            return;
+            return None;
         }
         let id = OnceLock::new();
         let named = || *id.get_or_init(|| ReconcileId::new(&self.around.clock));
         let span = span::of_reconcile(&self.around.controller, &*item, named);
         self.reconcile(item, id, span.clone())
             .instrument(span)
-            .await;
+            .await
     }
 
-    async fn reconcile(&self, item: Item<R>, id: OnceLock<ReconcileId>, span: tracing::Span) {
+    async fn reconcile(
+        &self,
+        item: Item<R>,
+        id: OnceLock<ReconcileId>,
+        span: tracing::Span,
+    ) -> Option<Item<R>> {
         let started = Instant::now();
         let reasons = item.reasons();
         let ending = Ending::new(&span, item.attempts(), &reasons);
@@ -303,8 +310,9 @@ impl<R: RequestKey> WorkerPool<R> {
         self.metrics.time.observe(started.elapsed().as_secs_f64());
         drop(over);
         let settled = settle(result);
-        self.finish(item, &settled);
+        let next = self.finish(item, &settled);
         ending.settled(&settled);
+        next
     }
 
     /// Calls the reconciler once: dropped at the time-out, and with a panic turned into an error.
@@ -334,7 +342,8 @@ impl<R: RequestKey> WorkerPool<R> {
         })
     }
 
-    fn finish(&self, mut item: Item<R>, settled: &Settlement) {
+    /// Settles the item. Returns the next one, if it was taken with it.
+    fn finish(&self, mut item: Item<R>, settled: &Settlement) -> Option<Item<R>> {
         let metrics = &self.metrics;
         match settled.label {
             Label::Success => metrics.success.inc(),
@@ -357,7 +366,7 @@ impl<R: RequestKey> WorkerPool<R> {
                     tracing::error!(%error, "reconciling failed; not tried again until something changes");
                 }
                 self.absolve(&item);
-                item.forget();
+                return self.forget_and_try_get(item);
             }
             Action::RequeueAfter(delay) => {
                 tracing::trace!(?delay, "reconciled; requeued after a delay");
@@ -381,6 +390,16 @@ impl<R: RequestKey> WorkerPool<R> {
                 }
             }
         }
+        None
+    }
+
+    /// Settles the item, and takes the next one under the same lock; none if the worker has to stop or to yield before.
+    fn forget_and_try_get(&self, item: Item<R>) -> Option<Item<R>> {
+        if self.around.stopping.is_cancelled() || !has_budget_remaining() {
+            item.forget();
+            return None;
+        }
+        item.forget_and_try_get()
     }
 
     /// Whether the key has failed for the last time.

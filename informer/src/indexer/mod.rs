@@ -1,6 +1,6 @@
 //! The store: objects by key, in the order of their keys, and by the values of named indexes.
 //!
-//! Each thread reads with a lock of its own ([`sharded`]). Writers hold all of them for a batch of changes at most, and to
+//! Each thread reads with a lock of its own. Writers hold all of them for a batch of changes at most, and to
 //! swap in a state that was built beside the old one; freed entries are dropped after the lock is released. A walk over many objects uses a
 //! [`StoreSnapshot`], which holds the lock for a moment only. A list costs one reference count an object, and no
 //! copies.
