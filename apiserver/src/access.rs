@@ -4,17 +4,23 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use reeve_serve::http::ClientCertificate;
+use serde_json::Value;
 
 use crate::authn::Impersonation;
 use crate::core::Core;
 use crate::rbac::{Attributes, Policy, User};
 use crate::status::Status;
+use crate::store::Key;
 
-/// The uid of a service account, if it exists.
-pub(crate) fn account_uid(core: &Core, namespace: &str, name: &str) -> Option<String> {
-    let key = format!("{namespace}/{name}");
-    let account = core.store.get("serviceaccounts", &key)?;
-    account.uid().map(str::to_owned)
+/// The object that a token depends on, if it exists.
+pub(crate) fn object_of_token(
+    core: &Core,
+    resource: &str,
+    namespace: &str,
+    name: &str,
+) -> Option<Arc<Value>> {
+    let key = Key::new(Some(namespace).filter(|one| !one.is_empty()), name);
+    Some(core.store.get(resource, key.as_str())?.value())
 }
 
 /// The policy, if requests are checked against one.
@@ -32,10 +38,13 @@ pub(crate) fn check(
     certificate: Option<&ClientCertificate>,
     attributes: &Attributes,
 ) -> Result<User, Status> {
-    let accounts = |namespace: &str, name: &str| account_uid(core, namespace, name);
-    let mut user =
-        core.authenticator
-            .authenticate(headers, certificate, core.clock.now(), &accounts)?;
+    let objects = |resource: &str, namespace: &str, name: &str| {
+        object_of_token(core, resource, namespace, name)
+    };
+    let now = core.clock.now();
+    let mut user = core
+        .authenticator
+        .authenticate(headers, certificate, now, &objects)?;
     let policy = policy(core);
     if let Some(wanted) = Impersonation::of(headers)? {
         user = match &policy {

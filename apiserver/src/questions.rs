@@ -33,7 +33,9 @@ pub(crate) fn review(
     let object = prepare::decode(core, request, content_type, &body)?;
     let policy = access::policy(core);
     let policy = policy.as_deref();
-    let accounts = |namespace: &str, name: &str| access::account_uid(core, namespace, name);
+    let objects = |resource: &str, namespace: &str, name: &str| {
+        access::object_of_token(core, resource, namespace, name)
+    };
     let answered: Value = match request.info.kind.as_str() {
         "SelfSubjectAccessReview" => {
             reviews::self_subject_access_review(&object, &request.user, policy)?
@@ -47,7 +49,7 @@ pub(crate) fn review(
         }
         "SelfSubjectReview" => reviews::self_subject_review(&request.user, request.now),
         "TokenReview" => {
-            reviews::token_review(&object, &core.authenticator, request.now, &accounts)?
+            reviews::token_review(&object, &core.authenticator, request.now, &objects)?
         }
         _ => return Err(Status::no_such_resource()),
     };

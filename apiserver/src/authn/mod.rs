@@ -15,9 +15,9 @@
 //!     .token("s3cret", User::new("jane", ["developers"]));
 //! let authenticator = Authenticator::new(settings);
 //! let now = "2026-01-01T00:00:00Z".parse().unwrap();
-//! let user = authenticator.authenticate_bearer("s3cret", now, &|_, _| None).unwrap().user;
+//! let user = authenticator.authenticate_bearer("s3cret", now, &|_, _, _| None).unwrap().user;
 //! assert_eq!(user.groups, ["developers", "system:authenticated"]);
-//! assert!(authenticator.authenticate_bearer("wrong", now, &|_, _| None).is_err());
+//! assert!(authenticator.authenticate_bearer("wrong", now, &|_, _, _| None).is_err());
 //! ```
 
 mod certificate;
@@ -30,11 +30,13 @@ pub(crate) mod keys;
 mod token;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use jiff::Timestamp;
 use reeve_serve::http::ClientCertificate;
+use serde_json::Value;
 
 pub(crate) use impersonation::Impersonation;
 pub(crate) use keys::AccountKeys;
@@ -44,8 +46,11 @@ use crate::rbac::{AUTHENTICATED, User};
 use crate::status::Status;
 use token::Signer;
 
-/// Returns the uid of the live ServiceAccount `name` in `namespace`; `None` when there is none.
-pub type AccountLookup<'a> = &'a dyn Fn(&str, &str) -> Option<String>;
+/// Returns the stored object that a service-account token depends on; `None` when there is none.
+///
+/// The arguments are the resource (`serviceaccounts`, `secrets`, `pods` or `nodes`), the namespace, which is empty for
+/// `nodes`, and the name.
+pub type ObjectLookup<'a> = &'a dyn Fn(&str, &str, &str) -> Option<Arc<Value>>;
 
 /// The user of a request without credentials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,7 +157,7 @@ impl Authenticator {
         headers: &HeaderMap,
         certificate: Option<&ClientCertificate>,
         now: Timestamp,
-        accounts: AccountLookup<'_>,
+        objects: ObjectLookup<'_>,
     ) -> Result<User, Status> {
         let of_certificate = match certificate.map(|one| certificate::user(one, now)) {
             Some(Ok(Some(user))) => return Ok(user),
@@ -177,7 +182,7 @@ impl Authenticator {
                 Anonymous::Refused => Err(Status::unauthorized()),
             };
         };
-        match self.authenticate_bearer(token, now, accounts) {
+        match self.authenticate_bearer(token, now, objects) {
             Ok(authenticated)
                 if authenticated
                     .audiences
@@ -198,7 +203,7 @@ impl Authenticator {
         &self,
         token: &str,
         now: Timestamp,
-        accounts: AccountLookup<'_>,
+        objects: ObjectLookup<'_>,
     ) -> Result<Authenticated, TokenError> {
         if let Some(user) = self.tokens.get(token) {
             let mut user = user.clone();
@@ -210,7 +215,7 @@ impl Authenticator {
                 audiences: self.audiences.clone(),
             });
         }
-        self.signer.verify(token, now, accounts)
+        self.signer.verify(token, now, objects)
     }
 
     /// A signed service-account token of this server.

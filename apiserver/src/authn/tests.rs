@@ -20,8 +20,36 @@ fn spec() -> TokenSpec {
     }
 }
 
-fn builder_lives(namespace: &str, name: &str) -> Option<String> {
-    ((namespace, name) == ("shop", "builder")).then(|| "u-1".to_owned())
+fn builder_lives(resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+    let is_builder = (resource, namespace, name) == ("serviceaccounts", "shop", "builder");
+    is_builder.then(|| Arc::new(json!({"metadata": {"uid": "u-1"}})))
+}
+
+/// The objects of a cluster, by resource, namespace and name.
+struct Stored(Vec<((&'static str, &'static str, &'static str), Value)>);
+
+impl Stored {
+    fn find(&self, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let mut all = self.0.iter();
+        let found = all.find(|(place, _)| *place == (resource, namespace, name));
+        found.map(|(_, object)| Arc::new(object.clone()))
+    }
+
+    fn set(&mut self, resource: &str, pointer: &str, value: Value) {
+        let found = self.0.iter_mut().find(|(place, _)| place.0 == resource);
+        *found.unwrap().1.pointer_mut(pointer).unwrap() = value;
+    }
+}
+
+/// The account of [`spec`], and one object of each kind that a token can be bound to.
+fn stored() -> Stored {
+    let object = |uid| json!({"metadata": {"uid": uid, "deletionTimestamp": null, "labels": {}}, "data": {}});
+    Stored(vec![
+        (("serviceaccounts", "shop", "builder"), object("u-1")),
+        (("secrets", "shop", "s"), object("u-2")),
+        (("pods", "shop", "p"), object("u-3")),
+        (("nodes", "", "n"), object("u-4")),
+    ])
 }
 
 fn authenticator() -> Authenticator {
@@ -58,8 +86,8 @@ fn a_signed_token_is_its_service_account() {
 fn a_token_ends_with_its_time_its_account_and_its_key() {
     let authenticator = authenticator();
     let token = authenticator.sign(&spec());
-    let verify = |token: &str, now, accounts: AccountLookup<'_>| {
-        authenticator.authenticate_bearer(token, at(now), accounts)
+    let verify = |token: &str, now, objects: ObjectLookup<'_>| {
+        authenticator.authenticate_bearer(token, at(now), objects)
     };
     let during = "2026-01-01T00:30:00Z";
     assert_eq!(
@@ -67,11 +95,13 @@ fn a_token_ends_with_its_time_its_account_and_its_key() {
         Err(TokenError::Expired)
     );
     assert_eq!(
-        verify(&token, during, &|_, _| None),
+        verify(&token, during, &|_, _, _| None),
         Err(TokenError::Invalidated)
     );
     assert_eq!(
-        verify(&token, during, &|_, _| Some("u-2".to_owned())),
+        verify(&token, during, &|_, _, _| Some(Arc::new(
+            json!({"metadata": {"uid": "u-2"}})
+        ))),
         Err(TokenError::Invalidated)
     );
     let other = Authenticator::new(Settings::new(b"other".to_vec()));
@@ -85,6 +115,119 @@ fn a_token_ends_with_its_time_its_account_and_its_key() {
         verify(&tampered, during, &builder_lives),
         Err(TokenError::Invalid)
     );
+}
+
+#[test]
+fn a_bound_token_ends_with_each_object_that_it_depends_on() {
+    let authenticator = authenticator();
+    let now = at("2026-01-01T00:30:00Z");
+    for (kind, name, uid, resource) in [
+        ("Secret", "s", "u-2", "secrets"),
+        ("Pod", "p", "u-3", "pods"),
+        ("Node", "n", "u-4", "nodes"),
+    ] {
+        let bound = BoundObject {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+        };
+        let token = authenticator.sign(&TokenSpec {
+            bound: Some(bound),
+            ..spec()
+        });
+        let check = |change: &dyn Fn(&mut Stored)| {
+            let mut stored = stored();
+            change(&mut stored);
+            let find = |resource: &str, namespace: &str, name: &str| {
+                stored.find(resource, namespace, name)
+            };
+            let found = authenticator.authenticate_bearer(&token, now, &find);
+            found.map(|_| ())
+        };
+        assert_eq!(check(&|_| {}), Ok(()), "{kind}");
+        for resource in [resource, "serviceaccounts"] {
+            let ended = Err(TokenError::Invalidated);
+            let is_other = |place: &(&str, &str, &str)| place.0 != resource;
+            let gone = check(&|stored| stored.0.retain(|(place, _)| is_other(place)));
+            assert_eq!(gone, ended, "{kind} without {resource}");
+            let other = check(&|stored| stored.set(resource, "/metadata/uid", json!("u-9")));
+            assert_eq!(other, ended, "{kind} with other {resource}");
+            // An object that finalizers keep counts for a minute.
+            let deleted = |time: &str| {
+                check(&|stored| stored.set(resource, "/metadata/deletionTimestamp", json!(time)))
+            };
+            assert_eq!(deleted("2026-01-01T00:29:00Z"), Ok(()), "{kind} {resource}");
+            assert_eq!(deleted("2026-01-01T00:28:59Z"), ended, "{kind} {resource}");
+        }
+    }
+}
+
+/// An authenticator with keys of its own, and a token as kube-controller-manager puts it into the Secret `s`.
+fn legacy() -> (Authenticator, String) {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    let keys = || AccountKeys {
+        issuers: vec!["https://issuer".to_owned()],
+        audiences: vec!["https://issuer".to_owned()],
+        signing: keys::signing_key(pair.serialize_pem().as_bytes()).ok(),
+        verifying: keys::public_keys(pair.public_key_pem().as_bytes()).unwrap(),
+    };
+    let claim = |name: &str| format!("kubernetes.io/serviceaccount/{name}");
+    let claims = json!({
+        "iss": "kubernetes/serviceaccount", "sub": "system:serviceaccount:shop:builder",
+        claim("namespace"): "shop", claim("service-account.name"): "builder",
+        claim("service-account.uid"): "u-1", claim("secret.name"): "s",
+    });
+    let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let token = keys().sign(|algorithm| {
+        let head = json!({"alg": algorithm, "kid": "k"});
+        format!("{}.{}", encode(&head), encode(&claims))
+    });
+    let settings = Settings::new(b"key".to_vec()).account_keys(keys());
+    (Authenticator::new(settings), token.unwrap())
+}
+
+#[test]
+fn a_token_in_a_secret_ends_with_its_secret_and_its_account() {
+    use base64::Engine as _;
+    let (authenticator, token) = legacy();
+    let encoded = |token: &str| json!(base64::engine::general_purpose::STANDARD.encode(token));
+    let check = |change: &dyn Fn(&mut Stored)| {
+        let mut stored = stored();
+        stored.set("secrets", "/data", json!({"token": encoded(&token)}));
+        change(&mut stored);
+        let find =
+            |resource: &str, namespace: &str, name: &str| stored.find(resource, namespace, name);
+        let now = at("2026-01-01T00:30:00Z");
+        let found = authenticator.authenticate_bearer(&token, now, &find);
+        found.map(|found| found.user.name)
+    };
+    let name = "system:serviceaccount:shop:builder".to_owned();
+    assert_eq!(check(&|_| {}), Ok(name));
+    let ended = Err(TokenError::Invalidated);
+    for resource in ["secrets", "serviceaccounts"] {
+        let is_other = |place: &(&str, &str, &str)| place.0 != resource;
+        let gone = check(&|stored| stored.0.retain(|(place, _)| is_other(place)));
+        assert_eq!(gone, ended, "without {resource}");
+        let now = json!("2026-01-01T00:30:00Z");
+        let deleted =
+            check(&|stored| stored.set(resource, "/metadata/deletionTimestamp", now.clone()));
+        assert_eq!(deleted, ended, "{resource} that ends");
+    }
+    let other = check(&|stored| stored.set("serviceaccounts", "/metadata/uid", json!("u-9")));
+    assert_eq!(other, ended, "another account of the name");
+    for data in [
+        json!({}),
+        json!({"token": encoded("another")}),
+        json!({"token": 1}),
+    ] {
+        let replaced = check(&|stored| stored.set("secrets", "/data", data.clone()));
+        assert_eq!(replaced, ended, "{data}");
+    }
+    let mark = json!({"kubernetes.io/legacy-token-invalid-since": "2026-01-01"});
+    let marked = check(&|stored| stored.set("secrets", "/metadata/labels", mark.clone()));
+    assert_eq!(marked, ended, "marked as invalid");
 }
 
 #[test]

@@ -2,15 +2,16 @@
 //! from files.
 
 use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
 use super::keys::AccountKeys;
-use super::{AccountLookup, Authenticated};
+use super::{Authenticated, ObjectLookup};
+use crate::meta;
 use crate::rbac::User;
 
 /// The issuer of tokens and the audience of this API.
@@ -18,6 +19,13 @@ pub const API_AUDIENCE: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// The issuer of the tokens in Secrets, which kube-controller-manager makes.
 const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
+
+/// A token is valid this long after the deletion of an object that it depends on, while finalizers keep the object.
+/// (kubernetes: `pkg/serviceaccount`, the leeway of the claims.)
+const LEEWAY: SignedDuration = SignedDuration::from_secs(60);
+
+/// The label of a Secret whose token is not valid any more.
+const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 
 /// The content of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +69,7 @@ pub enum TokenError {
     /// Expired, or not valid yet.
     #[error("[invalid bearer token, service account token has expired]")]
     Expired,
-    /// Its ServiceAccount was deleted, or replaced by another of the same name.
+    /// Its ServiceAccount or the object it is bound to was deleted, or replaced by another of the same name.
     #[error("[invalid bearer token, service account token has been invalidated]")]
     Invalidated,
 }
@@ -104,6 +112,8 @@ struct Legacy {
     name: String,
     #[serde(rename = "kubernetes.io/serviceaccount/service-account.uid", default)]
     uid: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/secret.name", default)]
+    secret: String,
 }
 
 #[derive(Deserialize)]
@@ -112,6 +122,10 @@ struct Private {
     serviceaccount: Reference,
     #[serde(default)]
     pod: Option<Reference>,
+    #[serde(default)]
+    secret: Option<Reference>,
+    #[serde(default)]
+    node: Option<Reference>,
 }
 
 #[derive(Deserialize)]
@@ -155,26 +169,42 @@ impl Signer {
         &self,
         token: &str,
         now: Timestamp,
-        accounts: AccountLookup<'_>,
+        objects: ObjectLookup<'_>,
     ) -> Result<Authenticated, TokenError> {
         let claims = self.claims(token).ok_or(TokenError::Invalid)?;
         if claims.iss == LEGACY_ISSUER && self.keys.is_some() {
-            return self.of_secret(claims.legacy, accounts);
+            return self.of_secret(token, claims.legacy, objects);
         }
         let Some(kubernetes) = claims.kubernetes.filter(|_| self.accepts(&claims.iss)) else {
             return Err(TokenError::Invalid);
         };
-        let now = now.as_second();
-        if now < claims.nbf || claims.exp.is_some_and(|end| now >= end) {
+        let seconds = now.as_second();
+        if seconds < claims.nbf || claims.exp.is_some_and(|end| seconds >= end) {
             return Err(TokenError::Expired);
         }
         let Private {
             namespace,
             serviceaccount: account,
             pod,
+            secret,
+            node,
         } = &kubernetes;
-        if accounts(namespace, &account.name).as_ref() != Some(&account.uid) {
-            return Err(TokenError::Invalidated);
+        // The node of a Pod is said for information: the Pod binds the token.
+        let node = node.as_ref().filter(|_| pod.is_none());
+        let bound = [
+            ("serviceaccounts", namespace.as_str(), Some(account)),
+            ("secrets", namespace, secret.as_ref()),
+            ("pods", namespace, pod.as_ref()),
+            ("nodes", "", node),
+        ];
+        for (resource, namespace, reference) in bound {
+            let Some(Reference { name, uid }) = reference else {
+                continue;
+            };
+            let found = objects(resource, namespace, name).ok_or(TokenError::Invalidated)?;
+            if meta::text(&found, "uid") != uid || was_deleted(&found, now) {
+                return Err(TokenError::Invalidated);
+            }
         }
         let mut user = User::service_account(namespace, &account.name, &account.uid);
         let mut extra = |key: &str, value: &str| {
@@ -206,18 +236,35 @@ impl Signer {
         }
     }
 
-    /// The owner of a token in a Secret: it has no audience and no end.
+    /// The owner of a token in a Secret: it has no audience, and ends with its Secret. (kubernetes:
+    /// `legacyValidator.Validate`.)
     fn of_secret(
         &self,
+        token: &str,
         claims: Legacy,
-        accounts: AccountLookup<'_>,
+        objects: ObjectLookup<'_>,
     ) -> Result<Authenticated, TokenError> {
         let Legacy {
             namespace,
             name,
             uid,
+            secret,
         } = claims;
-        if accounts(&namespace, &name).as_ref() != Some(&uid) {
+        let live = |resource: &str, name: &str| {
+            let found = objects(resource, &namespace, name);
+            let found = found.filter(|one| meta::text(one, "deletionTimestamp").is_empty());
+            found.ok_or(TokenError::Invalidated)
+        };
+        let secret = live("secrets", &secret)?;
+        let content = secret["data"]["token"].as_str().unwrap_or_default();
+        let is_content = STANDARD
+            .decode(content)
+            .is_ok_and(|one| one == token.as_bytes());
+        let labels = &secret["metadata"]["labels"];
+        let is_marked = labels[INVALID_SINCE]
+            .as_str()
+            .is_some_and(|since| !since.is_empty());
+        if !is_content || is_marked || meta::text(&*live("serviceaccounts", &name)?, "uid") != uid {
             return Err(TokenError::Invalidated);
         }
         let keys = self.keys.as_ref();
@@ -248,6 +295,12 @@ impl Signer {
         }
         serde_json::from_slice(&URL_SAFE_NO_PAD.decode(body).ok()?).ok()
     }
+}
+
+/// Whether the deletion of an object began so long ago that it ends tokens.
+fn was_deleted(object: &Value, now: Timestamp) -> bool {
+    let deleted = meta::text(object, "deletionTimestamp").parse::<Timestamp>();
+    deleted.is_ok_and(|deleted| now.duration_since(deleted) > LEEWAY)
 }
 
 // === impl TokenSpec ===

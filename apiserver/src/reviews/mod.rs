@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 
 use self::problem::{Problem, check_metadata, check_question, check_subject, refuse, shown_path};
 pub(crate) use self::token::{TokenContext, bound_reference, token_request};
-use crate::authn::{AccountLookup, Authenticator};
+use crate::authn::{Authenticator, ObjectLookup};
 use crate::rbac::{Attributes, Decision, Policy, Rule, User};
 use crate::status::Status;
 
@@ -182,7 +182,7 @@ pub(crate) fn token_review(
     body: &Value,
     authenticator: &Authenticator,
     now: Timestamp,
-    accounts: AccountLookup<'_>,
+    objects: ObjectLookup<'_>,
 ) -> Result<Value, Status> {
     let token = body["spec"]["token"].as_str().unwrap_or_default();
     if token.is_empty() {
@@ -196,7 +196,7 @@ pub(crate) fn token_review(
     } else {
         requested
     };
-    let status = match authenticator.authenticate_bearer(token, now, accounts) {
+    let status = match authenticator.authenticate_bearer(token, now, objects) {
         Ok(authenticated) => {
             let common: Vec<&String> = wanted
                 .iter()

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::authn::API_AUDIENCE;
 use crate::authn::Settings;
@@ -119,7 +121,7 @@ fn a_requested_token_is_reviewed_as_its_account_for_its_audience_only() {
         "2026-01-01T00:00:00Z"
     );
     let token = &answer["status"]["token"];
-    let lives = |_: &str, _: &str| Some("u-1".to_owned());
+    let lives = |_: &str, _: &str, _: &str| Some(Arc::new(json!({"metadata": {"uid": "u-1"}})));
     let review = |spec: Value| {
         token_review(&json!({"spec": spec}), &authenticator, context.now, &lives).unwrap()
     };
