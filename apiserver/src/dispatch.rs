@@ -127,6 +127,7 @@ async fn dispatch(
         validation: FieldValidation::Warn,
         warnings: warnings.clone(),
         stale: call.stale,
+        decision: None,
     };
     if matches!(accepted.shape, Shape::Table(_)) {
         request.include_object()?;

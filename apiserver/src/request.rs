@@ -14,7 +14,7 @@ use crate::meta;
 use crate::rbac::User;
 use crate::resource::ResourceInfo;
 use crate::status::{GroupResource, Status};
-use crate::store::Key;
+use crate::store::{Decision, Key};
 use crate::table::IncludeObject;
 
 /// The longest time of a write. (apiserver: `requestTimeoutUpperBound`.)
@@ -53,6 +53,8 @@ pub(crate) struct Request {
     pub(crate) warnings: Warnings,
     /// The version of reads (a stale replica, by a fault rule).
     pub(crate) stale: Option<u64>,
+    /// For a request of the background task: nothing is written when a restore began after this decision.
+    pub(crate) decision: Option<Decision>,
 }
 
 /// `fieldValidation`.

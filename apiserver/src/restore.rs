@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::core::Core;
 use crate::definitions::{self, STORAGE};
 use crate::meta;
-use crate::store::{CommitError, Copy, Difference, Expected, Object, PersistError};
+use crate::store::{CommitError, Copy, Difference, Expected, Object, PersistError, Wanted};
 use crate::verbs::conversion;
 
 const NAMESPACES: &str = "namespaces";
@@ -34,69 +34,100 @@ pub enum RestoreError {
 }
 
 /// Brings the objects back to `copy`; returns how many were written or removed.
+///
+/// The background task writes nothing meanwhile, and nothing afterwards that it decided before. Writes that do not depend
+/// on each other share batches of the log.
 pub(crate) fn restore(core: &Core, copy: &Copy) -> Result<usize, RestoreError> {
+    let _restoring = core.store.begin_restore();
     let mut written = 0;
-    let mut definitions = Vec::new();
-    let mut namespaces = Vec::new();
+    let (mut removed, mut definitions, mut namespaces) = (Vec::new(), Vec::new(), Vec::new());
     for one in copy.differences(&core.store) {
         match one.storage.as_str() {
             STORAGE => definitions.push(one),
             NAMESPACES => namespaces.push(one),
-            // Watches of a kind see the end of its objects before that of the kind.
-            _ if one.then.is_none() => written += usize::from(write(core, &one)?),
+            _ if one.then.is_none() => removed.push(one),
             _ => {}
         }
     }
+    // Watches of a kind see the end of its objects before that of the kind.
+    written += write(core, &removed)?;
     for one in definitions {
-        written += usize::from(write_definition(core, &one)?);
+        written += write_definition(core, &one)?;
     }
-    for one in namespaces {
-        written += usize::from(write(core, &one)?);
-    }
+    written += write(core, &namespaces)?;
     // A kind that ended and began again has lost objects that had not changed.
     let mut others = copy.differences(&core.store);
     others.retain(|one| one.storage != STORAGE && one.storage != NAMESPACES && one.then.is_some());
-    for one in owners_first(others) {
-        written += usize::from(write(core, &one)?);
+    for step in owners_first(others) {
+        written += write(core, &step)?;
     }
     Ok(written)
 }
 
-/// Writes or removes the object of a difference. Returns `false` if nothing was to be done.
-fn write(core: &Core, one: &Difference) -> Result<bool, RestoreError> {
-    let (storage, key) = (&one.storage, one.key.as_str());
-    let wanted = one.then.as_ref();
-    let wanted = wanted.map(|then| content(core, storage, then));
+/// Writes or removes the objects of differences; returns the number of those that were not as wanted.
+fn write(core: &Core, differences: &[Difference]) -> Result<usize, RestoreError> {
+    let mut left: Vec<(&Difference, Option<Value>)> = differences
+        .iter()
+        .map(|one| {
+            let then = one.then.as_ref();
+            (one, then.map(|then| content(core, &one.storage, then)))
+        })
+        .collect();
+    let mut written = 0;
     for _ in 0..TRIES {
-        let now = core.store.get(storage, key);
-        let (expected, value) = match (&now, &one.then) {
-            (None, None) => return Ok(false),
-            (Some(now), Some(then)) if now.is_the_same(then) => return Ok(false),
-            (Some(now), _) if wanted.as_ref().is_some_and(|wanted| is_as(now, wanted)) => {
-                return Ok(false);
+        let mut steps = Vec::new();
+        for (one, wanted) in left {
+            if let Some((step, is_last)) = next_step(core, one, wanted.as_ref()) {
+                steps.push((one, wanted, step, is_last));
             }
-            (Some(now), _) => (Expected::Version(now.version()), wanted.clone()),
-            (None, Some(_)) => (Expected::Absent, wanted.clone()),
-        };
-        // Another object of the name goes before this one comes: a client never sees that a uid changes.
-        let replaces = |then: &Arc<Object>| now.as_ref().is_some_and(|now| now.uid() != then.uid());
-        let is_other = one.then.as_ref().is_some_and(replaces);
-        let value = value.filter(|_| !is_other);
-        match core.store.commit(storage, key, expected, value) {
-            Ok(_) if is_other => {}
-            Ok(_) => return Ok(true),
-            Err(CommitError::Raced) => {}
-            // The namespace was ending when the copy was made, and so was this object; or the kind ends just now.
-            Err(CommitError::Namespace | CommitError::NoTable(_)) => return Ok(false),
-            Err(CommitError::Closed) => return Err(RestoreError::Closed),
-            Err(CommitError::Persist(error)) => return Err(RestoreError::Persist(error)),
+        }
+        if steps.is_empty() {
+            return Ok(written);
+        }
+        let writes = steps.iter().map(|(_, _, step, _)| step.clone()).collect();
+        let results = core.store.commit_all(writes);
+        left = Vec::new();
+        for ((one, wanted, _, is_last), result) in steps.into_iter().zip(results) {
+            match result {
+                Ok(_) if is_last => written += 1,
+                Ok(_) | Err(CommitError::Raced | CommitError::Restored) => left.push((one, wanted)),
+                // The namespace was ending when the copy was made, and so was this object; or the kind ends just now.
+                Err(CommitError::Namespace | CommitError::NoTable(_)) => {}
+                Err(CommitError::Closed) => return Err(RestoreError::Closed),
+                Err(CommitError::Persist(error)) => return Err(RestoreError::Persist(error)),
+            }
         }
     }
-    Err(RestoreError::Raced(format!("{storage} {key}")))
+    match left.first() {
+        Some((one, _)) => Err(RestoreError::Raced(format!("{} {}", one.storage, one.key))),
+        None => Ok(written),
+    }
+}
+
+/// The next write of an object, and whether it is as wanted after that. `None` if nothing is to be done.
+fn next_step(core: &Core, one: &Difference, wanted: Option<&Value>) -> Option<(Wanted, bool)> {
+    let now = core.store.get(&one.storage, one.key.as_str());
+    let expected = match (&now, &one.then) {
+        (None, None) => return None,
+        (Some(now), Some(then)) if now.is_the_same(then) => return None,
+        (Some(now), _) if wanted.is_some_and(|wanted| is_as(now, wanted)) => return None,
+        (Some(now), _) => Expected::Version(now.version()),
+        (None, Some(_)) => Expected::Absent,
+    };
+    // Another object of the name goes before this one comes: a client never sees that a uid changes.
+    let replaces = |then: &Arc<Object>| now.as_ref().is_some_and(|now| now.uid() != then.uid());
+    let is_other = one.then.as_ref().is_some_and(replaces);
+    let step = Wanted {
+        storage: one.storage.clone(),
+        key: one.key.clone(),
+        expected,
+        value: wanted.filter(|_| !is_other).cloned(),
+    };
+    Some((step, !is_other))
 }
 
 /// As [`write`], and serves the kind as it was.
-fn write_definition(core: &Core, one: &Difference) -> Result<bool, RestoreError> {
+fn write_definition(core: &Core, one: &Difference) -> Result<usize, RestoreError> {
     let name = one.key.name();
     let now = core.store.get(STORAGE, name);
     if one.then.is_some() && now.is_some_and(|now| now.is_terminating()) {
@@ -105,17 +136,18 @@ fn write_definition(core: &Core, one: &Difference) -> Result<bool, RestoreError>
             then: None,
             ..one.clone()
         };
-        write(core, &end)?;
+        write(core, &[end])?;
         definitions::settle(core, name);
     }
-    let written = write(core, one)?;
+    let written = write(core, std::slice::from_ref(one))?;
     definitions::settle(core, name);
     Ok(written)
 }
 
-/// An object is removed if its owner is missing, so owners come before their dependents.
-fn owners_first(mut left: Vec<Difference>) -> Vec<Difference> {
-    let mut ordered = Vec::with_capacity(left.len());
+/// An object is removed if its owner is missing, so owners come before their dependents: the objects of each step depend
+/// on those of earlier ones.
+fn owners_first(mut left: Vec<Difference>) -> Vec<Vec<Difference>> {
+    let mut steps = Vec::new();
     while !left.is_empty() {
         let missing: HashSet<String> = left
             .iter()
@@ -129,13 +161,13 @@ fn owners_first(mut left: Vec<Difference>) -> Vec<Difference> {
         let (later, now): (Vec<_>, Vec<_>) = left.into_iter().partition(waits);
         if now.is_empty() {
             // Owners of each other, in any order.
-            ordered.extend(later);
+            steps.push(later);
             break;
         }
-        ordered.extend(now);
+        steps.push(now);
         left = later;
     }
-    ordered
+    steps
 }
 
 /// The content with its `apiVersion`, as clients have seen it: it is newer than the schema of its kind when it is written.

@@ -54,6 +54,7 @@ pub(crate) async fn answer(
         validation: FieldValidation::Warn,
         warnings: Warnings::default(),
         stale: call.stale,
+        decision: None,
     };
     let connected = connect(core, &request, kind, path, call).await;
     let mut response = connected.unwrap_or_else(|status| {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::internal::{Part, internal_request, is_stored};
 use super::retries::Retries;
-use crate::core::Core;
+use super::work::Work;
 use crate::meta;
 use crate::resource::ResourceInfo;
 use crate::store::{Chore, Key, Object};
@@ -38,24 +38,24 @@ const REPORTER: &str = "garbage-collector-controller";
 
 /// Works off a chore about owners and dependents; others are not the collector's. Returns the chores to try again,
 /// because a write was refused: one for each object.
-pub(super) async fn act(core: &Core, chore: Chore, retries: &Retries) -> Vec<Chore> {
+pub(super) async fn act(work: &Work<'_>, chore: Chore, retries: &Retries) -> Vec<Chore> {
     match chore {
-        Chore::Owner(uid) => owner_changed(core, &uid, retries).await,
-        Chore::Dependent(storage, key) => references_changed(core, &storage, &key).await,
-        Chore::Finalize(storage, key) => finalize(core, &storage, &key, retries).await,
+        Chore::Owner(uid) => owner_changed(work, &uid, retries).await,
+        Chore::Dependent(storage, key) => references_changed(work, &storage, &key).await,
+        Chore::Finalize(storage, key) => finalize(work, &storage, &key, retries).await,
         Chore::Namespace(_) | Chore::Definition(_) | Chore::Initial(_) => Vec::new(),
     }
 }
 
 /// Checks the dependents of an owner that is gone, and an owner that waits for a dependent that is gone.
-async fn owner_changed(core: &Core, uid: &str, retries: &Retries) -> Vec<Chore> {
+async fn owner_changed(work: &Work<'_>, uid: &str, retries: &Retries) -> Vec<Chore> {
     let mut refused = Vec::new();
-    for (storage, key) in core.store.owned_by(uid) {
-        refused.extend(check_dependent(core, storage, key, retries).await);
+    for (storage, key) in work.store.owned_by(uid) {
+        refused.extend(check_dependent(work, storage, key, retries).await);
     }
     // An object that waits for its dependents may go on.
-    if let Some((storage, key)) = core.store.waiting_owner(uid) {
-        refused.extend(finalize(core, &storage, &key, retries).await);
+    if let Some((storage, key)) = work.store.waiting_owner(uid) {
+        refused.extend(finalize(work, &storage, &key, retries).await);
     }
     refused
 }
@@ -63,23 +63,23 @@ async fn owner_changed(core: &Core, uid: &str, retries: &Retries) -> Vec<Chore> 
 /// Checks the owners of a dependent, unless its refused write waits for its next try. Each dependent that goes is a chore
 /// for its owner, which does not repeat the others before their time.
 async fn check_dependent(
-    core: &Core,
+    work: &Work<'_>,
     storage: String,
     key: Key,
     retries: &Retries,
 ) -> Option<Chore> {
     let chore = Chore::Dependent(storage.clone(), key.clone());
-    let is_done = retries.has(&chore) || check_owners(core, &storage, &key).await;
+    let is_done = retries.has(&chore) || check_owners(work, &storage, &key).await;
     (!is_done).then_some(chore)
 }
 
 /// Checks the owners of an object whose references are new.
-async fn references_changed(core: &Core, storage: &str, key: &Key) -> Vec<Chore> {
-    if !core.options.garbage_collection {
+async fn references_changed(work: &Work<'_>, storage: &str, key: &Key) -> Vec<Chore> {
+    if !work.options.garbage_collection {
         return Vec::new();
     }
-    report_owner_elsewhere(core, storage, key).await;
-    match check_owners(core, storage, key).await {
+    report_owner_elsewhere(work, storage, key).await;
+    match check_owners(work, storage, key).await {
         true => Vec::new(),
         false => vec![Chore::Dependent(storage.to_owned(), key.clone())],
     }
@@ -87,10 +87,10 @@ async fn references_changed(core: &Core, storage: &str, key: &Key) -> Vec<Chore>
 
 /// Records a Warning event when an owner lives in another namespace than the object that names it: such a
 /// reference is never valid. Only the first one is reported.
-async fn report_owner_elsewhere(core: &Core, storage: &str, key: &Key) {
+async fn report_owner_elsewhere(work: &Work<'_>, storage: &str, key: &Key) {
     let (Some(object), Some(info)) = (
-        core.store.get(storage, key.as_str()),
-        core.registry.of_storage(storage),
+        work.store.get(storage, key.as_str()),
+        work.registry.of_storage(storage),
     ) else {
         return;
     };
@@ -98,13 +98,13 @@ async fn report_owner_elsewhere(core: &Core, storage: &str, key: &Key) {
     let references = value["metadata"]["ownerReferences"].as_array();
     let elsewhere = references.into_iter().flatten().find(|reference| {
         let uid = reference["uid"].as_str();
-        resource_of(core, reference).is_some_and(|kind| {
+        resource_of(work, reference).is_some_and(|kind| {
             kind.namespaced
                 && !matches!(
-                    owner(core, &object, reference),
+                    owner(work, &object, reference),
                     Owner::Present | Owner::Waiting
                 )
-                && core
+                && work
                     .store
                     .list(&kind.storage, "")
                     .1
@@ -123,28 +123,28 @@ async fn report_owner_elsewhere(core: &Core, storage: &str, key: &Key) {
         text("uid"),
         crate::field::quote(namespace)
     );
-    record_warning(core, &info, &object, "OwnerRefInvalidNamespace", &message).await;
+    record_warning(work, &info, &object, "OwnerRefInvalidNamespace", &message).await;
 }
 
 /// Records a Warning event for an object, as a controller's recorder does.
 async fn record_warning(
-    core: &Core,
+    work: &Work<'_>,
     info: &ResourceInfo,
     about: &Object,
     reason: &str,
     message: &str,
 ) {
-    let Some(events) = core.registry.find("", "v1", "events") else {
+    let Some(events) = work.registry.find("", "v1", "events") else {
         return;
     };
     let namespace = match about.namespace() {
         "" => "default",
         namespace => namespace,
     };
-    let now = core.clock.now();
+    let now = work.clock.now();
     let name = format!("{}.{:x}", about.name(), now.as_nanosecond());
     let request = internal_request(
-        core,
+        work,
         &events,
         &Key::new(Some(namespace), &name),
         Part::GarbageCollector,
@@ -168,17 +168,17 @@ async fn record_warning(
         "reportingComponent": REPORTER,
         "reportingInstance": "",
     });
-    if let Err(status) = crate::verbs::create::create(core, &request, event).await {
+    if let Err(status) = crate::verbs::create::create(work, &request, event).await {
         tracing::debug!(%status, object = %about.key(), reason, "could not record an event");
     }
 }
 
 /// Deletes an object whose owners are all gone. Returns `false` if the write was refused.
-async fn check_owners(core: &Core, storage: &str, key: &Key) -> bool {
-    if !core.options.garbage_collection {
+async fn check_owners(work: &Work<'_>, storage: &str, key: &Key) -> bool {
+    if !work.options.garbage_collection {
         return true;
     }
-    let Some(object) = core.store.get(storage, key.as_str()) else {
+    let Some(object) = work.store.get(storage, key.as_str()) else {
         return true;
     };
     let value = object.value();
@@ -193,7 +193,7 @@ async fn check_owners(core: &Core, storage: &str, key: &Key) -> bool {
     let (mut droppable, mut present, mut waiting) = (Vec::new(), false, false);
     for reference in references {
         let uid = reference["uid"].as_str().unwrap_or_default();
-        match owner(core, &object, reference) {
+        match owner(work, &object, reference) {
             Owner::Absent => droppable.push(uid),
             Owner::Present => present = true,
             Owner::Waiting => {
@@ -203,44 +203,44 @@ async fn check_owners(core: &Core, storage: &str, key: &Key) -> bool {
             Owner::Unresolvable => return true,
         }
     }
-    let Some(info) = core.registry.of_storage(storage) else {
+    let Some(info) = work.registry.of_storage(storage) else {
         return true;
     };
     if present {
         // With its reference left in place, an owner that waits for this object would never be removed.
-        return droppable.is_empty() || drop_references(core, &info, &object, &droppable).await;
+        return droppable.is_empty() || drop_references(work, &info, &object, &droppable).await;
     }
     let propagation = if waiting
-        && !core
+        && !work
             .store
             .owned_by(object.uid().unwrap_or_default())
             .is_empty()
     {
         Propagation::Foreground
     } else if object.has_collector_finalizer() {
-        return remove(core, &info, &object, None).await;
+        return remove(work, &info, &object, None).await;
     } else {
         Propagation::Background
     };
-    remove(core, &info, &object, Some(propagation)).await
+    remove(work, &info, &object, Some(propagation)).await
 }
 
 /// Deletes an object. Returns `false` if that was refused.
 async fn remove(
-    core: &Core,
+    work: &Work<'_>,
     info: &Arc<ResourceInfo>,
     object: &Object,
     propagation: Option<Propagation>,
 ) -> bool {
-    let request = internal_request(core, info, object.key(), Part::GarbageCollector);
+    let request = internal_request(work, info, object.key(), Part::GarbageCollector);
     let options = Options {
         uid: object.uid().map(str::to_owned),
         propagation,
         ..Options::default()
     };
-    match delete::delete(core, &request, &options).await {
+    match delete::delete(work, &request, &options).await {
         // An object that is gone, or replaced by another one of its name, needs nothing.
-        Err(status) if is_stored(core, info, object) => {
+        Err(status) if is_stored(work, info, object) => {
             tracing::warn!(%status, object = %object.key(), "could not delete an object whose owners are gone: it is retried");
             false
         }
@@ -249,19 +249,19 @@ async fn remove(
 }
 
 /// The resource of the kind that a reference names.
-fn resource_of(core: &Core, reference: &Value) -> Option<Arc<ResourceInfo>> {
+fn resource_of(work: &Work<'_>, reference: &Value) -> Option<Arc<ResourceInfo>> {
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
     let (group, version) = match text("apiVersion").split_once('/') {
         Some((group, version)) => (group, version),
         None => ("", text("apiVersion")),
     };
-    let served = core.registry.served();
+    let served = work.registry.served();
     served.of_kind(group, version, text("kind")).cloned()
 }
 
-fn owner(core: &Core, dependent: &Object, reference: &Value) -> Owner {
+fn owner(work: &Work<'_>, dependent: &Object, reference: &Value) -> Owner {
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
-    let Some(info) = resource_of(core, reference) else {
+    let Some(info) = resource_of(work, reference) else {
         return Owner::Unresolvable;
     };
     if info.namespaced && dependent.namespace().is_empty() {
@@ -269,7 +269,7 @@ fn owner(core: &Core, dependent: &Object, reference: &Value) -> Owner {
     }
     let namespace = info.namespaced.then(|| dependent.namespace());
     let key = Key::new(namespace, text("name"));
-    match core.store.get(&info.storage, key.as_str()) {
+    match work.store.get(&info.storage, key.as_str()) {
         Some(found) if found.uid() == Some(text("uid")) => {
             let waits = found.is_terminating()
                 && found.finalizers().any(|finalizer| finalizer == FOREGROUND);
@@ -284,12 +284,12 @@ fn owner(core: &Core, dependent: &Object, reference: &Value) -> Owner {
 }
 
 async fn drop_references(
-    core: &Core,
+    work: &Work<'_>,
     info: &Arc<ResourceInfo>,
     object: &Object,
     uids: &[&str],
 ) -> bool {
-    modify(core, info, object, |new| {
+    modify(work, info, object, |new| {
         let metadata = meta::metadata_mut(new);
         if let Some(Value::Array(references)) = metadata.get_mut("ownerReferences") {
             references
@@ -301,15 +301,15 @@ async fn drop_references(
 
 /// Changes an object, unless another one has its name now. Returns whether the object is changed or gone.
 async fn modify(
-    core: &Core,
+    work: &Work<'_>,
     info: &Arc<ResourceInfo>,
     object: &Object,
     modify: impl Fn(&mut Value) + Sync,
 ) -> bool {
     let key = object.key();
-    let request = internal_request(core, info, key, Part::GarbageCollector);
+    let request = internal_request(work, info, key, Part::GarbageCollector);
     let uid = object.uid().unwrap_or_default();
-    let modified = update::modify(core, &request, &|old| {
+    let modified = update::modify(work, &request, &|old| {
         let mut new = old.clone();
         if meta::text(old, "uid") == uid {
             modify(&mut new);
@@ -318,7 +318,7 @@ async fn modify(
     })
     .await;
     if let Err(status) = modified
-        && is_stored(core, info, object)
+        && is_stored(work, info, object)
     {
         tracing::warn!(%status, object = %key, "could not collect an object, or what it waits for: it is retried");
         return false;
@@ -327,42 +327,42 @@ async fn modify(
 }
 
 /// Removes a finalizer of the collector if the object need not wait any more. Returns the chores to try again.
-async fn finalize(core: &Core, storage: &str, key: &Key, retries: &Retries) -> Vec<Chore> {
+async fn finalize(work: &Work<'_>, storage: &str, key: &Key, retries: &Retries) -> Vec<Chore> {
     let mut refused = Vec::new();
-    let object = core.store.get(storage, key.as_str());
+    let object = work.store.get(storage, key.as_str());
     let Some(object) = object.filter(|object| object.is_terminating()) else {
         return refused;
     };
-    let Some(uid) = object.uid().filter(|_| core.options.garbage_collection) else {
+    let Some(uid) = object.uid().filter(|_| work.options.garbage_collection) else {
         return refused;
     };
     let again = || Chore::Finalize(storage.to_owned(), key.clone());
-    let dependents = core.store.owned_by(uid);
+    let dependents = work.store.owned_by(uid);
     if object.finalizers().any(|finalizer| finalizer == ORPHAN) {
         let mut all_dropped = true;
         for (storage, key) in dependents {
-            let Some(info) = core.registry.of_storage(&storage) else {
+            let Some(info) = work.registry.of_storage(&storage) else {
                 continue;
             };
-            if let Some(dependent) = core.store.get(&storage, key.as_str())
-                && !drop_references(core, &info, &dependent, &[uid]).await
+            if let Some(dependent) = work.store.get(&storage, key.as_str())
+                && !drop_references(work, &info, &dependent, &[uid]).await
             {
                 all_dropped = false;
             }
         }
         // Without its owner, a dependent with a reference would be collected.
-        if !all_dropped || !drop_finalizer(core, storage, &object, ORPHAN).await {
+        if !all_dropped || !drop_finalizer(work, storage, &object, ORPHAN).await {
             refused.push(again());
         }
     } else if object.finalizers().any(|finalizer| finalizer == FOREGROUND) {
         let mut blocked = false;
         for (storage, key) in dependents {
-            let dependent = check_dependent(core, storage.clone(), key.clone(), retries);
+            let dependent = check_dependent(work, storage.clone(), key.clone(), retries);
             refused.extend(dependent.await);
-            let left = core.store.get(&storage, key.as_str());
+            let left = work.store.get(&storage, key.as_str());
             blocked |= left.is_some_and(|dependent| blocks(&dependent, uid));
         }
-        if !blocked && !drop_finalizer(core, storage, &object, FOREGROUND).await {
+        if !blocked && !drop_finalizer(work, storage, &object, FOREGROUND).await {
             refused.push(again());
         }
     }
@@ -381,15 +381,15 @@ fn blocks(dependent: &Object, uid: &str) -> bool {
 
 /// Removes a finalizer; with the last one the object is removed. Returns `false` if the write was refused.
 pub(super) async fn drop_finalizer(
-    core: &Core,
+    work: &Work<'_>,
     storage: &str,
     object: &Object,
     finalizer: &str,
 ) -> bool {
-    let Some(info) = core.registry.of_storage(storage) else {
+    let Some(info) = work.registry.of_storage(storage) else {
         return true;
     };
-    modify(core, &info, object, |new| {
+    modify(work, &info, object, |new| {
         let finalizers = meta::strings(new, "finalizers").into_iter();
         let left = finalizers.filter(|&name| name != finalizer);
         let left: Vec<String> = left.map(str::to_owned).collect();

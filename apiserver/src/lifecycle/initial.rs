@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use super::internal::{Part, internal_request};
+use super::work::Work;
 use crate::core::Core;
 use crate::kinds::{ServiceRange, flow, policy};
 use crate::meta;
@@ -83,12 +84,12 @@ pub(super) fn chores(core: &Core) -> Vec<Chore> {
 }
 
 /// Creates the object at `place`, unless there is one of its name. Returns `false` if a write was refused.
-pub(super) async fn create_missing(core: &Core, place: usize) -> bool {
+pub(super) async fn create_missing(work: &Work<'_>, place: usize) -> bool {
     let Some(object) = OBJECTS.all.get(place) else {
         return true;
     };
     let (kind, name) = (meta::string(&object["kind"]), meta::text(object, "name"));
-    match try_create(core, object).await {
+    match try_create(work, object).await {
         Ok(()) => true,
         Err(status) => {
             tracing::warn!(%status, kind, name, "could not create an initial object: it is retried");
@@ -97,25 +98,25 @@ pub(super) async fn create_missing(core: &Core, place: usize) -> bool {
     }
 }
 
-async fn try_create(core: &Core, object: &Value) -> Result<(), Status> {
+async fn try_create(work: &Work<'_>, object: &Value) -> Result<(), Status> {
     let api_version = meta::string(&object["apiVersion"]);
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let served = core.registry.served();
+    let served = work.registry.served();
     let Some(info) = served.of_kind(group, version, meta::string(&object["kind"])) else {
         return Ok(());
     };
-    let object = &in_range(object.clone(), core.options.service_range);
+    let object = &in_range(object.clone(), work.options.service_range);
     let key = Key::new(
         object["metadata"]["namespace"].as_str(),
         meta::text(object, "name"),
     );
     let request = Request {
         agent: API_SERVER.to_owned(),
-        ..internal_request(core, info, &key, Part::ApiServer)
+        ..internal_request(work, info, &key, Part::ApiServer)
     };
-    let stored = core.store.get(&info.storage, key.as_str());
+    let stored = work.store.get(&info.storage, key.as_str());
     if stored.is_none() {
-        create(core, &request, object.clone()).await?;
+        create(work, &request, object.clone()).await?;
     }
     // The status is a write of its own, which may have been refused.
     let has_status = stored.is_some_and(|stored| stored.value()["status"]["conditions"].is_array());
@@ -130,7 +131,7 @@ async fn try_create(core: &Core, object: &Value) -> Result<(), Status> {
         subresource: "status".to_owned(),
         ..request
     };
-    update::modify(core, &of_status, &|old| {
+    update::modify(work, &of_status, &|old| {
         let mut new = old.clone();
         new["status"] = status.clone();
         Ok(new)

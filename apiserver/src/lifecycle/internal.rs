@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
-use crate::core::Core;
+use super::work::Work;
 use crate::http::media::{Accepted, Encoding, Shape};
 use crate::http::query::Parameters;
 use crate::http::warnings::Warnings;
@@ -13,6 +11,7 @@ use crate::rbac::{AUTHENTICATED, MASTERS, User};
 use crate::request::{FieldValidation, LONGEST_WRITE, Request};
 use crate::resource::{Conversion, ResourceInfo};
 use crate::store::{Key, Object};
+use tokio::time::Instant;
 
 /// The part of the server that writes, which is a program of its own in a cluster. Admission sees its user.
 #[derive(Clone, Copy, Debug)]
@@ -38,14 +37,14 @@ impl Part {
 }
 
 /// Whether an object is stored still. A status of 404 or 409 does not say so: a webhook may refuse a write with any code.
-pub(super) fn is_stored(core: &Core, info: &ResourceInfo, object: &Object) -> bool {
-    let stored = core.store.get(&info.storage, object.key().as_str());
+pub(super) fn is_stored(work: &Work<'_>, info: &ResourceInfo, object: &Object) -> bool {
+    let stored = work.store.get(&info.storage, object.key().as_str());
     stored.is_some_and(|stored| stored.uid() == object.uid())
 }
 
 /// A request of a part of the server for one object. It is not checked against rights.
 pub(super) fn internal_request(
-    core: &Core,
+    work: &Work<'_>,
     info: &Arc<ResourceInfo>,
     key: &Key,
     part: Part,
@@ -70,11 +69,12 @@ pub(super) fn internal_request(
         },
         user: part.user(),
         agent: CONTROLLERS.to_owned(),
-        now: core.clock.now(),
+        now: work.clock.now(),
         deadline: Instant::now() + LONGEST_WRITE,
         dry_run: false,
         validation: FieldValidation::Ignore,
         warnings: Warnings::default(),
         stale: None,
+        decision: Some(work.decision()),
     }
 }

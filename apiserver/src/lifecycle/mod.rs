@@ -14,5 +14,6 @@ mod retries;
 mod task;
 #[cfg(test)]
 mod tests;
+mod work;
 
 pub(crate) use task::{run, start};

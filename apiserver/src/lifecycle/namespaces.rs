@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::internal::{Part, internal_request, is_stored};
-use crate::core::Core;
+use super::work::Work;
 use crate::kinds::NAMESPACE_FINALIZER;
 use crate::meta;
 use crate::request::Request;
@@ -25,34 +25,34 @@ pub(super) struct Left {
 
 /// Brings a namespace to the state that it asks for: its ServiceAccount, or its end. Returns `false` if a write was
 /// refused.
-pub(crate) async fn process(core: &Core, name: &str) -> bool {
-    let Some(namespace) = core.store.get("namespaces", name) else {
-        core.store.set_terminating(name, false);
+pub(crate) async fn process(work: &Work<'_>, name: &str) -> bool {
+    let Some(namespace) = work.store.get("namespaces", name) else {
+        work.store.set_terminating(name, false);
         return true;
     };
-    if !core.options.namespace_controller {
+    if !work.options.namespace_controller {
         // Creations in a terminating namespace are refused also if no controller empties it.
-        core.store.set_terminating(name, namespace.is_terminating());
+        work.store.set_terminating(name, namespace.is_terminating());
         true
     } else if namespace.is_terminating() {
-        empty(core, &namespace).await
+        empty(work, &namespace).await
     } else {
-        create_account(core, name).await
+        create_account(work, name).await
     }
 }
 
 /// Creates the ServiceAccount `default` of a namespace.
-async fn create_account(core: &Core, namespace: &str) -> bool {
+async fn create_account(work: &Work<'_>, namespace: &str) -> bool {
     let key = Key::new(Some(namespace), "default");
-    let Some(info) = core.registry.of_storage("serviceaccounts") else {
+    let Some(info) = work.registry.of_storage("serviceaccounts") else {
         return true;
     };
-    if core.store.get(&info.storage, key.as_str()).is_some() {
+    if work.store.get(&info.storage, key.as_str()).is_some() {
         return true;
     }
-    let request = internal_request(core, &info, &key, Part::ServiceAccountController);
+    let request = internal_request(work, &info, &key, Part::ServiceAccountController);
     let account = json!({"metadata": {"name": "default", "namespace": namespace}});
-    if let Err(status) = crate::verbs::create::create(core, &request, account).await {
+    if let Err(status) = crate::verbs::create::create(work, &request, account).await {
         tracing::debug!(%status, namespace, "could not create the default ServiceAccount: it is retried");
         return false;
     }
@@ -60,26 +60,26 @@ async fn create_account(core: &Core, namespace: &str) -> bool {
 }
 
 /// Deletes the objects of a terminating namespace, and removes it when nothing is left.
-async fn empty(core: &Core, namespace: &Object) -> bool {
+async fn empty(work: &Work<'_>, namespace: &Object) -> bool {
     let name = namespace.name();
-    core.store.set_terminating(name, true);
-    let left = delete_contents(core, name).await;
-    finish(core, namespace, &left).await && !left.is_refused
+    work.store.set_terminating(name, true);
+    let left = delete_contents(work, name).await;
+    finish(work, namespace, &left).await && !left.is_refused
 }
 
 /// Writes what is left in the namespace to its status, or removes it. A namespace of the same name that was created
 /// meanwhile stays as it is. Returns `false` if the write was refused.
-pub(super) async fn finish(core: &Core, namespace: &Object, left: &Left) -> bool {
+pub(super) async fn finish(work: &Work<'_>, namespace: &Object, left: &Left) -> bool {
     let name = namespace.name();
-    let Some(info) = core.registry.of_storage("namespaces") else {
+    let Some(info) = work.registry.of_storage("namespaces") else {
         return true;
     };
     let is_empty = left.resources.is_empty();
     let request = Request {
         subresource: if is_empty { "finalize" } else { "status" }.to_owned(),
-        ..internal_request(core, &info, namespace.key(), Part::NamespaceController)
+        ..internal_request(work, &info, namespace.key(), Part::NamespaceController)
     };
-    let written = update::modify(core, &request, &|old| {
+    let written = update::modify(work, &request, &|old| {
         let is_same = Some(meta::text(old, "uid")) == namespace.uid();
         if !is_same || meta::text(old, "deletionTimestamp").is_empty() {
             return Err(request.not_found());
@@ -93,15 +93,15 @@ pub(super) async fn finish(core: &Core, namespace: &Object, left: &Left) -> bool
         Ok(new)
     })
     .await;
-    let refusal = written.err().filter(|_| is_stored(core, &info, namespace));
+    let refusal = written.err().filter(|_| is_stored(work, &info, namespace));
     if let Some(status) = &refusal {
         tracing::warn!(%status, namespace = name, "could not finish the namespace: it is retried");
     }
-    let current = core.store.get("namespaces", name);
+    let current = work.store.get("namespaces", name);
     if current.is_none_or(|current| current.uid() != namespace.uid()) {
         // A namespace that has the name now gets a chore of its own.
-        core.store.set_terminating(name, false);
-        core.store.add_chore(Chore::Namespace(name.to_owned()));
+        work.store.set_terminating(name, false);
+        work.store.add_chore(Chore::Namespace(name.to_owned()));
     }
     refusal.is_none()
 }
@@ -119,34 +119,34 @@ fn drop_own_finalizer(namespace: &mut Value) {
 }
 
 /// Deletes what is in a namespace while it terminates. A restore may bring it back meanwhile, with what is in it.
-pub(super) async fn delete_contents(core: &Core, name: &str) -> Left {
+pub(super) async fn delete_contents(work: &Work<'_>, name: &str) -> Left {
     let prefix = format!("{name}/");
     let mut left = Left::default();
-    for storage in core.store.storages() {
-        let Some(info) = core.registry.of_storage(&storage) else {
+    for storage in work.store.storages() {
+        let Some(info) = work.registry.of_storage(&storage) else {
             continue;
         };
         if !info.namespaced {
             continue;
         }
-        for object in core.store.list(&storage, &prefix).1 {
-            let namespace = core.store.get("namespaces", name);
+        for object in work.store.list(&storage, &prefix).1 {
+            let namespace = work.store.get("namespaces", name);
             if !namespace.is_some_and(|namespace| namespace.is_terminating()) {
                 return left;
             }
-            let request = internal_request(core, &info, object.key(), Part::NamespaceController);
+            let request = internal_request(work, &info, object.key(), Part::NamespaceController);
             let options = Options {
                 propagation: Some(Propagation::Background),
                 ..Options::default()
             };
             if !object.is_terminating()
-                && let Err(status) = delete::delete(core, &request, &options).await
-                && is_stored(core, &info, &object)
+                && let Err(status) = delete::delete(work, &request, &options).await
+                && is_stored(work, &info, &object)
             {
                 tracing::warn!(%status, object = %object.key(), "could not delete an object with its namespace: it is retried");
                 left.is_refused = true;
             }
-            let Some(kept) = core.store.get(&storage, object.key().as_str()) else {
+            let Some(kept) = work.store.get(&storage, object.key().as_str()) else {
                 continue;
             };
             let resource = GroupResource {

@@ -49,7 +49,7 @@ pub(crate) async fn run(core: Arc<Core>) {
         if !all {
             sleep(RETRY_AFTER).await;
         }
-        core.store.upkeep();
+        core.store.upkeep_unblocked().await;
         // Other tasks run between two rounds, also on a runtime of one thread.
         tokio::task::yield_now().await;
     }

@@ -11,6 +11,7 @@ use super::internal::{Part, internal_request};
 use super::namespaces;
 use super::retries::Retries;
 use super::task::RETRY_AFTER;
+use super::work::Work;
 use crate::core::Core;
 use crate::definitions;
 use crate::meta;
@@ -18,6 +19,7 @@ use crate::server::ApiServer;
 use crate::store::{Chore, Expected, Key};
 
 mod refusals;
+mod restores;
 
 /// Whatever hangs is given up after this.
 const HANGS: Duration = Duration::from_secs(60);
@@ -69,7 +71,7 @@ async fn what_is_in_a_namespace_that_came_back_stays() {
     let core = server.core();
     let map = json!({"metadata": {"name": "a", "namespace": "default", "uid": "a"}});
     store(core, "configmaps", "default", map);
-    namespaces::delete_contents(core, "default").await;
+    namespaces::delete_contents(&Work::begin(core).await, "default").await;
     assert!(core.store.get("configmaps", "default/a").is_some());
 }
 
@@ -106,7 +108,10 @@ fn come_to_an_end(core: &Arc<Core>, chores: Vec<Chore>) -> bool {
     let runtime = tokio::runtime::Handle::current();
     std::thread::spawn(move || {
         for chore in chores {
-            runtime.block_on(act(&core, chore, &Retries::default()));
+            runtime.block_on(async {
+                let work = Work::begin(&core).await;
+                act(&work, chore, &Retries::default()).await
+            });
         }
         let _ = done.send(());
     });
@@ -260,7 +265,8 @@ async fn no_object_outlives_its_definition_however_late_it_is_created() {
     let server = server().await;
     let core = server.core();
     let info = core.registry.of_storage(definitions::STORAGE).unwrap();
-    let definition = internal_request(core, &info, &Key::from(FOOS), Part::ApiServer);
+    let work = &Work::begin(core).await;
+    let definition = internal_request(work, &info, &Key::from(FOOS), Part::ApiServer);
     for round in 0..30 {
         let body = foos(&round.to_string(), "c");
         crate::verbs::create::create(core, &definition, body)
@@ -275,7 +281,7 @@ async fn no_object_outlives_its_definition_however_late_it_is_created() {
                 scope.spawn(move || {
                     for n in 0.. {
                         let key = Key::new(Some("default"), &format!("x-{thread}-{n}"));
-                        let request = internal_request(core, foos, &key, Part::ApiServer);
+                        let request = internal_request(work, foos, &key, Part::ApiServer);
                         let object = json!({"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": key.name()}});
                         let create = crate::verbs::create::create(core, &request, object);
                         if runtime.block_on(create).is_err() {
@@ -326,7 +332,12 @@ async fn a_namespace_made_again_while_the_former_one_ends_stays_as_it_is() {
         .commit("namespaces", "n", expected, None)
         .unwrap();
     let made = store(core, "namespaces", "", namespace("second"));
-    namespaces::finish(core, &former, &namespaces::Left::default()).await;
+    namespaces::finish(
+        &Work::begin(core).await,
+        &former,
+        &namespaces::Left::default(),
+    )
+    .await;
     let stored = core.store.get("namespaces", "n").unwrap();
     assert_eq!(stored.version(), made.version());
     assert_eq!(stored.value()["spec"]["finalizers"], json!(["kubernetes"]));
@@ -358,7 +369,7 @@ async fn what_an_earlier_release_stored_lets_go_of_its_finalizer() {
         let object = json!({"metadata": metadata, "spec": spec});
         let stored = store(core, storage, "default", object);
         let chore = Chore::Finalize(storage.to_owned(), stored.key().clone());
-        act(core, chore, &Retries::default()).await;
+        act(&Work::begin(core).await, chore, &Retries::default()).await;
         assert!(core.store.get(storage, "default/x").is_none(), "{storage}");
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 
+use super::epoch::{Decision, Restores};
 use super::history::History;
 use super::object::Object;
 use super::persist::{Directory, FormerVersion, Log, PersistError};
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     pub(super) state: RwLock<State>,
     pub(super) revision: watch::Sender<u64>,
     pub(super) chores: Notify,
+    /// It changes under the lock of the log.
+    pub(super) restores: watch::Sender<Restores>,
     pub(super) history: History,
     pub(super) event_ttl: Option<Duration>,
     pub(super) step: u64,
@@ -58,6 +61,7 @@ impl Store {
             state: RwLock::new(State::new(start)),
             revision: watch::Sender::new(start),
             chores: Notify::new(),
+            restores: watch::Sender::default(),
             history,
             event_ttl: None,
             step: step.max(1),
@@ -156,9 +160,13 @@ impl Store {
         self.retire(&mut state, storage);
     }
 
-    /// Seals a resource that has no objects: none can be added. Returns whether it is sealed.
-    pub(crate) fn seal(&self, storage: &str) -> bool {
+    /// Seals a resource that has no objects, unless a restore came after the decision: none can be added. Returns whether
+    /// it is sealed.
+    pub(crate) fn seal(&self, storage: &str, decision: Decision) -> bool {
         let _log = self.log.lock();
+        if !self.stands(decision) {
+            return false;
+        }
         let mut state = self.state.write();
         let Some(table) = state.tables.get_mut(storage) else {
             return true;

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::epoch::{Decision, Restores};
 use super::object::{Content, Key, Object};
 use super::objects::Store;
 use super::persist::{Line, Log, PersistError};
@@ -29,7 +30,10 @@ const MAX_BATCH: usize = 256;
 
 /// Writes that wait for a leader.
 #[derive(Default)]
-pub(super) struct Queue(Mutex<VecDeque<Waiting>>);
+pub(super) struct Queue(Mutex<Writes>);
+
+#[derive(Default)]
+struct Writes(VecDeque<Waiting>);
 
 struct Waiting {
     write: Write,
@@ -45,6 +49,8 @@ pub(super) struct Write {
     pub(super) expected: Expected,
     /// `None` to remove the object.
     pub(super) content: Option<Content>,
+    /// Of the background task: a restore that began later refuses the write.
+    pub(super) decision: Option<Decision>,
 }
 
 /// A write that has a version.
@@ -59,6 +65,7 @@ struct Sequenced {
 /// The state as the earlier writes of a batch leave it.
 struct Draft<'a> {
     state: &'a State,
+    restores: Restores,
     step: u64,
     revision: u64,
     /// Whether the batch has several writes.
@@ -72,7 +79,21 @@ struct Draft<'a> {
 impl Queue {
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.0.lock().len()
+        self.0.lock().0.len()
+    }
+}
+
+// === impl Writes ===
+
+impl Writes {
+    /// Adds a write; returns the place of its result.
+    fn add(&mut self, write: Write) -> Arc<Mutex<Option<Done>>> {
+        let done = Arc::new(Mutex::new(None));
+        self.0.push_back(Waiting {
+            write,
+            done: done.clone(),
+        });
+        done
     }
 }
 
@@ -81,12 +102,25 @@ impl Queue {
 impl Store {
     /// Takes a write through the queue.
     pub(super) fn sequence(&self, write: Write) -> Done {
-        let done = Arc::new(Mutex::new(None));
-        self.queue.0.lock().push_back(Waiting {
-            write,
-            done: done.clone(),
-        });
+        let done = self.queue.0.lock().add(write);
+        self.result(&done)
+    }
+
+    /// Takes writes through the queue, next to each other; their results are in their order.
+    pub(super) fn sequence_all(&self, writes: Vec<Write>) -> Vec<Done> {
+        let waiting: Vec<_> = {
+            let mut queue = self.queue.0.lock();
+            writes.into_iter().map(|write| queue.add(write)).collect()
+        };
+        waiting.iter().map(|done| self.result(done)).collect()
+    }
+
+    /// Waits for the result of a queued write, and leads batches until it is there.
+    fn result(&self, done: &Mutex<Option<Done>>) -> Done {
         loop {
+            if let Some(result) = done.lock().take() {
+                return result;
+            }
             let mut log = self.log.lock();
             if let Some(result) = done.lock().take() {
                 return result;
@@ -102,8 +136,8 @@ impl Store {
     fn lead(&self, log: &mut Option<Log>) -> bool {
         let batch: Vec<Waiting> = {
             let mut queue = self.queue.0.lock();
-            let count = queue.len().min(MAX_BATCH);
-            queue.drain(..count).collect()
+            let count = queue.0.len().min(MAX_BATCH);
+            queue.0.drain(..count).collect()
         };
         let is_empty = batch.is_empty();
         let (writes, waiting): (Vec<_>, Vec<_>) =
@@ -118,7 +152,7 @@ impl Store {
     pub(super) fn write_all(&self, log: &mut Option<Log>, writes: Vec<Write>) -> Vec<Done> {
         let decided: Vec<_> = {
             let state = self.state.read();
-            let mut draft = Draft::new(&state, self.step);
+            let mut draft = Draft::new(&state, self.step, *self.restores.borrow());
             draft.several = writes.len() > 1;
             writes
                 .into_iter()
@@ -239,9 +273,10 @@ impl Sequenced {
 // === impl Draft ===
 
 impl<'a> Draft<'a> {
-    fn new(state: &'a State, step: u64) -> Self {
+    fn new(state: &'a State, step: u64, restores: Restores) -> Self {
         Self {
             state,
+            restores,
             step,
             revision: state.revision,
             several: false,
@@ -253,6 +288,12 @@ impl<'a> Draft<'a> {
     fn decide(&mut self, write: Write) -> Result<Sequenced, CommitError> {
         if self.state.closed {
             return Err(CommitError::Closed);
+        }
+        if write
+            .decision
+            .is_some_and(|decision| !self.restores.allow(decision))
+        {
+            return Err(CommitError::Restored);
         }
         let table = self.state.tables.get(&write.storage);
         let table = table.ok_or_else(|| CommitError::NoTable(write.storage.clone()))?;

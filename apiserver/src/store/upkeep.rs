@@ -12,7 +12,7 @@ use super::map::Map;
 use super::object::Key;
 use super::objects::Store;
 use super::state::{EVENTS, State};
-use super::write::Expected;
+use super::write::{Expected, Wanted};
 
 /// The shortest time between two upkeeps.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -40,6 +40,18 @@ impl Store {
         self.state.read().upkeep_at
     }
 
+    /// Does the upkeep that is due, and leaves this thread to other tasks while the disk syncs.
+    pub(crate) async fn upkeep_unblocked(&self) {
+        let is_due = self.upkeep_at().is_some_and(|at| at <= Instant::now());
+        if !is_due || !self.synced {
+            return self.upkeep();
+        }
+        let store = self.clone();
+        if let Err(error) = tokio::task::spawn_blocking(move || store.upkeep()).await {
+            tracing::warn!(%error, "the upkeep of the store ended early: it is retried");
+        }
+    }
+
     /// Does the upkeep that is due.
     pub(crate) fn upkeep(&self) {
         let now = Instant::now();
@@ -48,9 +60,15 @@ impl Store {
         }
         // Without the pipeline of a write: on a real server the lease of the object ends in etcd, below admission and
         // finalizers.
-        for (key, version) in self.forget_the_old(now) {
-            let expected = Expected::Version(version);
-            if let Err(error) = self.commit(EVENTS, key.as_str(), expected, None) {
+        let old = self.forget_the_old(now);
+        let removals = old.iter().map(|(key, version)| Wanted {
+            storage: EVENTS.to_owned(),
+            key: key.clone(),
+            expected: Expected::Version(*version),
+            value: None,
+        });
+        for ((key, _), removed) in old.iter().zip(self.commit_all(removals.collect())) {
+            if let Err(error) = removed {
                 tracing::debug!(%error, %key, "could not remove an expired Event: it is retried");
             }
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::epoch::Decision;
 use super::object::{Content, Key, Object};
 use super::objects::Store;
 use super::persist::PersistError;
@@ -18,12 +19,25 @@ pub(crate) enum Expected {
     Version(u64),
 }
 
+/// A write of one of several objects.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) storage: String,
+    pub(crate) key: Key,
+    pub(crate) expected: Expected,
+    /// `None` to remove the object.
+    pub(crate) value: Option<Value>,
+}
+
 /// The reason why nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommitError {
     /// The expectation did not hold: another write came first.
     #[error("the object changed meanwhile")]
     Raced,
+    /// A restore began after the decision of the background task to write this.
+    #[error("the server is brought back to an earlier state")]
+    Restored,
     /// The namespace of a new object does not exist, or is being deleted.
     #[error("the namespace takes no new objects")]
     Namespace,
@@ -54,30 +68,62 @@ impl Store {
         expected: Expected,
         value: Option<Value>,
     ) -> Result<Arc<Object>, CommitError> {
-        let version = self.revision().saturating_add(self.step);
+        self.commit_decided(None, storage, key, expected, value)
+    }
+
+    /// [`Store::commit`] of the background task: it is refused if a restore began after the decision.
+    pub(crate) fn commit_decided(
+        &self,
+        decision: Option<Decision>,
+        storage: &str,
+        key: &str,
+        expected: Expected,
+        value: Option<Value>,
+    ) -> Result<Arc<Object>, CommitError> {
         self.sequence(Write {
             storage: storage.to_owned(),
             key: Key::from(key),
             expected,
-            content: value.map(|value| Content::new(value, version)),
+            content: value.map(|value| Content::new(value, self.next_version())),
+            decision,
         })
     }
 
-    /// [`Store::commit`] that leaves this thread to other tasks while the disk syncs. The write goes on when the future is
-    /// dropped.
+    /// [`Store::commit_decided`] that leaves this thread to other tasks while the disk syncs. The write goes on when the
+    /// future is dropped.
     pub(crate) async fn commit_unblocked(
         &self,
+        decision: Option<Decision>,
         storage: &str,
         key: &str,
         expected: Expected,
         value: Option<Value>,
     ) -> Result<Arc<Object>, CommitError> {
         if !self.synced {
-            return self.commit(storage, key, expected, value);
+            return self.commit_decided(decision, storage, key, expected, value);
         }
         let (store, storage, key) = (self.clone(), storage.to_owned(), key.to_owned());
-        let commit = move || store.commit(&storage, &key, expected, value);
+        let commit = move || store.commit_decided(decision, &storage, &key, expected, value);
         let written = tokio::task::spawn_blocking(commit).await;
         written.unwrap_or(Err(CommitError::Closed))
+    }
+
+    /// Writes several objects in this order, each by itself as [`Store::commit`] does. They share batches of the log, and
+    /// so its syncs.
+    pub(crate) fn commit_all(&self, writes: Vec<Wanted>) -> Vec<Result<Arc<Object>, CommitError>> {
+        let version = self.next_version();
+        let writes = writes.into_iter().map(|one| Write {
+            storage: one.storage,
+            key: one.key,
+            expected: one.expected,
+            content: one.value.map(|value| Content::new(value, version)),
+            decision: None,
+        });
+        self.sequence_all(writes.collect())
+    }
+
+    /// The version of the next write, if no other comes first.
+    fn next_version(&self) -> u64 {
+        self.revision().saturating_add(self.step)
     }
 }

@@ -78,7 +78,7 @@ async fn delete_owner(core: &Core, owner: &str, dependents: &[&str], options: &O
     }
     sleep(FIRST).await;
     let info = core.registry.of_storage(MAPS).unwrap();
-    let request = internal_request(core, &info, made.key(), Part::ApiServer);
+    let request = internal_request(&Work::begin(core).await, &info, made.key(), Part::ApiServer);
     delete::delete(core, &request, options).await.unwrap();
 }
 
@@ -151,7 +151,12 @@ async fn a_namespace_goes_when_the_last_refusal_ends() {
             store(core, MAPS, "n", object);
         }
         let info = core.registry.of_storage("namespaces").unwrap();
-        let request = internal_request(core, &info, &Key::from("n"), Part::NamespaceController);
+        let request = internal_request(
+            &Work::begin(core).await,
+            &info,
+            &Key::from("n"),
+            Part::NamespaceController,
+        );
         let deleted = delete::delete(core, &request, &Options::default()).await;
         deleted.unwrap();
         for lifted in refused {
@@ -180,7 +185,12 @@ async fn a_definition_goes_when_the_last_refusal_ends() {
         let (server, guard) = guarded(code, &refused).await;
         let core = server.core();
         let info = core.registry.of_storage(definitions::STORAGE).unwrap();
-        let request = internal_request(core, &info, &Key::from(FOOS), Part::ApiServer);
+        let request = internal_request(
+            &Work::begin(core).await,
+            &info,
+            &Key::from(FOOS),
+            Part::ApiServer,
+        );
         let created = crate::verbs::create::create(core, &request, foos("d", "c")).await;
         created.unwrap();
         let object = json!({"metadata": {"name": "kept", "namespace": "default", "uid": "kept"}});

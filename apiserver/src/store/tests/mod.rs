@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -367,9 +368,13 @@ fn a_writer_finds_its_own_version_published_beside_other_writers() {
 fn nothing_is_added_to_a_sealed_resource_and_one_with_objects_is_not_sealed() {
     let store = store(History::default());
     write(&store, "a/x", Some(1));
-    assert!(!store.seal(STORAGE));
+    let decide = || store.begin_decision().now_or_never().unwrap();
+    assert!(!store.seal(STORAGE, decide()));
     write(&store, "a/x", None);
-    assert!(store.seal(STORAGE));
+    let before = decide();
+    drop(store.begin_restore());
+    assert!(!store.seal(STORAGE, before), "what a restore brought back");
+    assert!(store.seal(STORAGE, decide()));
     let added = store.commit(STORAGE, "a/y", Expected::Absent, Some(thing("a/y", 1)));
     assert!(matches!(added, Err(CommitError::NoTable(_))));
     store.drop_table(STORAGE);

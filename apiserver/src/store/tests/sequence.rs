@@ -11,6 +11,7 @@ fn write_of(storage: &str, key: &str, expected: Expected, value: Option<Value>) 
         key: Key::from(key),
         expected,
         content: value.map(|value| Content::new(value, 0)),
+        decision: None,
     }
 }
 

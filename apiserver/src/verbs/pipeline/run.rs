@@ -264,12 +264,12 @@ async fn commit(
     }
     let removes = value.is_none();
     let storage = &info.storage;
-    let (store, expected) = (&core.store, draft.expected());
+    let (store, expected, decision) = (&core.store, draft.expected(), request.decision);
     let stored = if is_alone && !rules::has_effects(info) {
-        let commit = store.commit_unblocked(storage, key.as_str(), expected, value);
+        let commit = store.commit_unblocked(decision, storage, key.as_str(), expected, value);
         commit.await?
     } else {
-        store.commit(storage, key.as_str(), expected, value)?
+        store.commit_decided(decision, storage, key.as_str(), expected, value)?
     };
     rules::after_write(
         core,
