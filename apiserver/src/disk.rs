@@ -102,6 +102,8 @@ impl Appended {
 
     /// Cuts off what is behind `length`.
     pub(crate) fn cut(&self, length: u64) -> io::Result<()> {
+        #[cfg(test)]
+        simulated::check(&self.path, |failing| failing.cut)?;
         self.file.set_len(length)?;
         #[cfg(test)]
         simulated::note(&self.path, simulated::Step::Cut(length));
@@ -111,6 +113,8 @@ impl Appended {
     /// Makes the content durable.
     pub(crate) fn sync(&self) -> io::Result<()> {
         trace("sync file");
+        #[cfg(test)]
+        simulated::check(&self.path, |failing| failing.sync)?;
         self.file.sync_all()?;
         #[cfg(test)]
         simulated::note(&self.path, simulated::Step::Sync);
@@ -120,6 +124,8 @@ impl Appended {
     /// Makes the content durable, without the times of the file.
     pub(crate) fn sync_data(&self) -> io::Result<()> {
         trace("sync data");
+        #[cfg(test)]
+        simulated::check(&self.path, |failing| failing.sync)?;
         self.file.sync_data()?;
         #[cfg(test)]
         simulated::note(&self.path, simulated::Step::Sync);
@@ -140,6 +146,8 @@ impl Appended {
 
 impl Write for Appended {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        #[cfg(test)]
+        let bytes = simulated::room(&self.path, bytes)?;
         let written = self.file.write(bytes)?;
         #[cfg(test)]
         simulated::note(

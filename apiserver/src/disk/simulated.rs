@@ -5,6 +5,7 @@
 //! directory each creation, rename and removal is done or not, whatever the others are.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
@@ -43,6 +44,48 @@ pub(crate) fn count(directory: &Path) -> usize {
 /// Ends the record of a directory, and returns it.
 pub(crate) fn take(directory: &Path) -> Vec<Recorded> {
     RECORDS.lock().remove(directory).unwrap_or_default()
+}
+
+/// The operations that fail on the files of a directory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Failing {
+    /// The number of bytes that are written before writes fail; `None` for any number.
+    pub(crate) room: Option<usize>,
+    pub(crate) sync: bool,
+    pub(crate) cut: bool,
+}
+
+static FAILING: Mutex<BTreeMap<PathBuf, Failing>> = Mutex::new(BTreeMap::new());
+
+/// Makes operations fail in a directory from now on; none with `None`.
+pub(crate) fn fail(directory: &Path, failing: Option<Failing>) {
+    let mut all = FAILING.lock();
+    all.remove(directory);
+    all.extend(failing.map(|failing| (directory.to_owned(), failing)));
+}
+
+pub(super) fn check(path: &Path, fails: impl FnOnce(&Failing) -> bool) -> io::Result<()> {
+    let all = FAILING.lock();
+    let failing = path.parent().and_then(|directory| all.get(directory));
+    match failing.is_some_and(fails) {
+        true => Err(io::Error::other("the disk fails")),
+        false => Ok(()),
+    }
+}
+
+/// The bytes that are written at once.
+pub(super) fn room<'a>(path: &Path, bytes: &'a [u8]) -> io::Result<&'a [u8]> {
+    let mut all = FAILING.lock();
+    let failing = path.parent().and_then(|directory| all.get_mut(directory));
+    let Some(room) = failing.and_then(|failing| failing.room.as_mut()) else {
+        return Ok(bytes);
+    };
+    if *room == 0 && !bytes.is_empty() {
+        return Err(io::Error::from(io::ErrorKind::StorageFull));
+    }
+    let count = bytes.len().min(*room);
+    *room -= count;
+    Ok(&bytes[..count])
 }
 
 pub(super) fn note(path: &Path, step: Step) {

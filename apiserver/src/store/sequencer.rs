@@ -8,7 +8,7 @@
 //! Locks are taken in this order: the log, the state. What adds or removes a table holds both, so no table goes between
 //! the check of a write and its change.
 //!
-//! When the disk refuses the lines, all writes of the batch fail and nothing has changed.
+//! When the disk refuses the lines, all writes of the batch fail and nothing has changed. Their versions are skipped.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -153,6 +153,7 @@ impl Store {
         let decided: Vec<_> = {
             let state = self.state.read();
             let mut draft = Draft::new(&state, self.step, *self.restores.borrow());
+            draft.revision = draft.revision.max(log.as_ref().map_or(0, Log::refused));
             draft.several = writes.len() > 1;
             writes
                 .into_iter()

@@ -5,10 +5,11 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::format::{self, Head};
+use super::background::Background;
+use super::format::{self, End, Head, Start};
 use super::snapshot::{self, Snapshot};
-use super::{Found, Frozen, Log, PersistError, Running, log_path, logs};
-use crate::disk::Appended;
+use super::{Found, Frozen, Log, PersistError, log_path, logs};
+use crate::disk::{self, Appended};
 
 /// A directory that was read, before its first write.
 pub(in crate::store) struct Directory {
@@ -17,6 +18,8 @@ pub(in crate::store) struct Directory {
     /// The number of the newest log, and its end.
     number: u64,
     end: u64,
+    /// The end of the log before that.
+    before: Option<End>,
     reserved: u64,
     revision: u64,
     lines: usize,
@@ -44,31 +47,46 @@ impl Directory {
         }
         let floor = found.revision;
         let objects = found.tables.values().map(BTreeMap::len).sum();
-        let (mut lines, mut number, mut end) = (0, 0, 0);
-        let logs = logs(path)?;
-        let newest = logs.last().map(|(number, _)| *number);
-        for (found_number, path) in logs {
-            let is_newest = Some(found_number) == newest;
-            let extent = format::read(&path, &mut found, floor, is_newest)?;
+        let (mut lines, mut newest, mut before) = (0, None, None);
+        let mut logs = logs(path)?.into_iter().peekable();
+        while let Some((number, log)) = logs.next() {
+            if let (Start::Head(head), Some(last)) = (format::start(&log)?, newest)
+                && head.revision > floor
+                && follows_what_is_lost(&head, last)
+            {
+                let later = std::iter::once((number, log)).chain(logs);
+                remove_lost(path, later.map(|(_, log)| log).collect())?;
+                break;
+            }
+            let next = match logs.peek() {
+                Some((_, next)) => Some(format::start(next)?),
+                None => None,
+            };
+            let extent = format::read(&log, &mut found, floor, may_be_unsynced(number, next))?;
             if extent.torn {
                 // What was cut off must not come back behind lines that are written now.
                 let cut = |file: Appended| file.cut(extent.end).and_then(|()| file.sync());
-                Appended::open(&path)
+                Appended::open(&log)
                     .and_then(cut)
-                    .map_err(PersistError::new("repair", &path))?;
+                    .map_err(PersistError::new("repair", &log))?;
                 tracing::warn!(
-                    path = %path.display(), lines = extent.lost,
+                    path = %log.display(), lines = extent.lost,
                     "cut off the end of the log: a line is incomplete, and so many whole lines followed it",
                 );
             }
             lines += extent.lines;
-            (number, end) = (found_number, extent.end);
+            before = newest;
+            newest = Some(End {
+                log: number,
+                at: extent.end,
+            });
         }
         let directory = Self {
             path: path.to_owned(),
             lock,
-            number,
-            end,
+            number: newest.map_or(0, |newest| newest.log),
+            end: newest.map_or(0, |newest| newest.at),
+            before,
             reserved: found.reserved,
             revision: found.revision,
             lines,
@@ -95,7 +113,7 @@ impl Directory {
             below: number,
         };
         snapshot.write()?;
-        (self.number, self.end) = (number, 0);
+        (self.number, self.end, self.before) = (number, 0, None);
         self.start()
     }
 
@@ -113,14 +131,18 @@ impl Directory {
             end: if fresh { 0 } else { self.end },
             synced: false,
             torn: false,
+            refused: 0,
             reserved: self.reserved,
             lines: self.lines,
             objects: self.objects,
             not_before: 0,
-            running: Running::default(),
+            background: Background::default(),
+            #[cfg(test)]
+            attempts: 0,
         };
         if log.end == 0 {
-            log.put_head(&Head::new(self.revision, self.reserved, None))?;
+            let head = Head::new(self.revision, self.reserved, None);
+            log.put_head(&head.after(self.before))?;
         }
         Ok(log)
     }
@@ -133,6 +155,33 @@ impl Drop for DirectoryLock {
         // Closing the file is not enough: a process that is being started shares it until it runs its program.
         let _ = self.0.unlock();
     }
+}
+
+/// Whether a power failure has kept this log and lost the end of the one before. It does not matter if a snapshot replaces
+/// that one.
+fn follows_what_is_lost(head: &Head, last: End) -> bool {
+    let follows = head.follows.as_ref();
+    follows.is_some_and(|end| end.log == last.log && end.at > last.at)
+}
+
+/// Whether a power failure may have lost pages of a log: the next one began without waiting for its sync.
+fn may_be_unsynced(number: u64, next: Option<Start>) -> bool {
+    match next {
+        None | Some(Start::Nothing) => true,
+        Some(Start::Head(head)) => head.follows.is_some_and(|end| end.log == number),
+        Some(Start::Other) => false,
+    }
+}
+
+/// Removes logs whose lines come after lost ones, durably, the last one first: a store without one write and with a later
+/// one never existed.
+fn remove_lost(directory: &Path, logs: Vec<PathBuf>) -> Result<(), PersistError> {
+    for log in logs.iter().rev() {
+        tracing::warn!(path = %log.display(), "remove a log: the end of the one before was lost");
+        disk::remove(log).map_err(PersistError::new("remove", log))?;
+        disk::sync_directory(directory).map_err(PersistError::new("sync", directory))?;
+    }
+    Ok(())
 }
 
 /// Keeps other processes, and other servers of this one, out of the directory.

@@ -38,6 +38,27 @@ pub(super) struct Head {
     /// For a snapshot: the number of following lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) objects: Option<usize>,
+    /// For a log: where the log before it ended when this one began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) follows: Option<End>,
+}
+
+/// The end of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct End {
+    /// The number of the log.
+    pub(super) log: u64,
+    /// The end of its last line.
+    pub(super) at: u64,
+}
+
+/// The first line of a file.
+pub(super) enum Start {
+    Head(Head),
+    /// A line of the first format, or a damaged one.
+    Other,
+    /// The file is empty, or its first line is incomplete: it never had a whole line.
+    Nothing,
 }
 
 /// One write.
@@ -100,7 +121,13 @@ impl Head {
             revision,
             reserved,
             objects,
+            follows: None,
         }
+    }
+
+    /// The head of a log that continues another one.
+    pub(super) fn after(self, follows: Option<End>) -> Self {
+        Self { follows, ..self }
     }
 }
 
@@ -148,7 +175,22 @@ fn finish(lines: &mut Vec<u8>, start: usize) {
     lines.push(b'\n');
 }
 
-/// Applies the lines of `path` above `floor`. Those of the newest log end where a power failure left zeroes.
+/// Reads the first line of a file.
+pub(super) fn start(path: &Path) -> Result<Start, PersistError> {
+    let file = File::open(path).map_err(PersistError::new("open", path))?;
+    let mut line = Vec::new();
+    BufReader::new(file)
+        .read_until(b'\n', &mut line)
+        .map_err(PersistError::new("read", path))?;
+    if !line.ends_with(b"\n") || line.contains(&0) {
+        return Ok(Start::Nothing);
+    }
+    let head = document(&line).ok().filter(|line| line.starts_with(HEAD));
+    let head = head.and_then(|line| serde_json::from_slice(line).ok());
+    Ok(head.map_or(Start::Other, Start::Head))
+}
+
+/// Applies the lines of `path` above `floor`. Those of a log that was `unsynced` end where a power failure left zeroes.
 ///
 /// # Errors
 /// When a line is damaged otherwise and whole ones follow, or the format is newer than this program.
@@ -156,7 +198,7 @@ pub(super) fn read(
     path: &Path,
     found: &mut Found,
     floor: u64,
-    is_newest_log: bool,
+    unsynced: bool,
 ) -> Result<Extent, PersistError> {
     let file = File::open(path).map_err(PersistError::new("open", path))?;
     let mut reader = BufReader::new(file);
@@ -172,7 +214,7 @@ pub(super) fn read(
             break;
         }
         number += 1;
-        if is_newest_log && (extent.torn || bytes.contains(&0)) {
+        if unsynced && (extent.torn || bytes.contains(&0)) {
             extent.lost += usize::from(extent.torn && document(&bytes).is_ok());
             extent.torn = true;
             continue;

@@ -6,20 +6,25 @@
 //! because versions are reserved in blocks and each block is synced before its first version is used. With synced writes
 //! a power failure loses no answered write either: each batch of writes is synced before it is answered.
 //!
-//! A snapshot stops writers only until the log so far is synced: then they continue in a new log while a thread writes
-//! the earlier objects. So no line of a later log survives a power failure that an earlier log's lines do not. The
-//! snapshot is synced, renamed, and its directory synced; only then the replaced logs are removed. Lines up
-//! to the snapshot's version are skipped, so a kill in between is harmless.
+//! No writer waits for a snapshot. A thread makes the next log, durably; then lines go there, and a thread syncs the log
+//! before and writes the earlier objects. A power failure meanwhile may keep lines of the new log and lose earlier ones:
+//! the head of the new log says where the log before ended, and a log that follows lost lines is removed, so that no write
+//! is there without those before it. The snapshot is synced, renamed, and its directory synced; only then the replaced
+//! logs are removed. Lines up to the snapshot's version are skipped, so a kill in between is harmless.
+//!
+//! A write that the disk refuses is cut off, and the cut is synced; as long as that fails, all writes are refused. Its
+//! version is not used again, because its line may be found all the same after a kill.
 //!
 //! A directory of an older format is migrated when it is opened: a snapshot of all objects is written and renamed as any
 //! other, which replaces all older files, before a log of the new format begins. So a kill leaves the old files, or the
 //! new snapshot with some of them; both are read, and migrated again. A directory of a newer format is refused.
 //!
 //! Recovery: data behind the last whole line of a log was never answered, or lost its sync; it is cut off. A power failure
-//! may lose pages of the newest log before others, which are zeroes then: the log is cut off at the first zero, because a
-//! store without one write and with a later one never existed. Any other damaged line before a whole one is refused, with
+//! may lose pages of a log that was not synced before others, which are zeroes then: the log is cut off at the first zero,
+//! because a store without one write and with a later one never existed. Any other damaged line before a whole one is refused, with
 //! the file, the line and the remedies.
 
+mod background;
 mod directory;
 mod format;
 mod snapshot;
@@ -29,7 +34,6 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -37,10 +41,11 @@ use serde_json::Value;
 use super::map::Map;
 use super::object::{Key, Object, shared};
 use crate::disk::{self, Appended};
+use background::{Background, Replaces};
 pub(super) use directory::Directory;
 use directory::DirectoryLock;
 pub(super) use format::Line;
-use format::{Head, encode, encode_write};
+use format::{End, Head, encode, encode_write};
 use snapshot::Snapshot;
 
 /// A snapshot replaces the logs when they have this many lines more than the snapshot has objects.
@@ -91,7 +96,7 @@ pub(super) struct Frozen {
 
 /// The open directory.
 pub(super) struct Log {
-    running: Running,
+    background: Background,
     directory: PathBuf,
     #[cfg_attr(
         not(test),
@@ -107,6 +112,8 @@ pub(super) struct Log {
     synced: bool,
     /// A write failed and left data behind that, which could not be cut off.
     torn: bool,
+    /// Versions up to this one may be those of lines that were refused, and found all the same after a kill.
+    refused: u64,
     /// Versions up to this one may be used.
     reserved: u64,
     /// Lines in all logs, and objects in the snapshot.
@@ -114,18 +121,9 @@ pub(super) struct Log {
     objects: usize,
     /// After a failure no snapshot is tried before there are this many lines.
     not_before: usize,
-}
-
-/// A snapshot that a thread writes. The directory is not released before its end.
-#[derive(Default)]
-struct Running(Option<(JoinHandle<Result<(), PersistError>>, Replaces)>);
-
-/// The data that a snapshot replaces.
-struct Replaces {
-    /// Lines of the replaced logs.
-    lines: usize,
-    /// Objects in it.
-    objects: usize,
+    /// Number of times that a snapshot was due.
+    #[cfg(test)]
+    pub(super) attempts: usize,
 }
 
 // === impl PersistError ===
@@ -205,8 +203,21 @@ impl Log {
         Ok(())
     }
 
+    /// Versions up to this one are not used by later writes, because refused ones had them.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused
+    }
+
     /// Appends writes, all or none.
     pub(super) fn append(&mut self, writes: &[Line<'_>]) -> Result<(), PersistError> {
+        let appended = self.try_append(writes);
+        if let (Err(_), Some(last)) = (&appended, writes.last()) {
+            self.refused = self.refused.max(last.version);
+        }
+        appended
+    }
+
+    fn try_append(&mut self, writes: &[Line<'_>]) -> Result<(), PersistError> {
         let (Some(first), Some(last)) = (writes.first(), writes.last()) else {
             return Ok(());
         };
@@ -230,10 +241,12 @@ impl Log {
     /// Reserves versions from `first` to `last` and a block behind them, durably.
     fn reserve(&mut self, first: u64, last: u64) -> Result<(), PersistError> {
         let reserved = last.saturating_add(RESERVED_AHEAD);
+        let end = self.end;
         self.put_head(&Head::new(first.saturating_sub(1), reserved, None))?;
-        self.file
-            .sync()
-            .map_err(PersistError::new("sync", self.file.path()))?;
+        if let Err(error) = self.file.sync() {
+            self.take_back(end);
+            return Err(PersistError::new("sync", self.file.path())(error));
+        }
         self.sync_directory()?;
         self.reserved = reserved;
         Ok(())
@@ -247,12 +260,20 @@ impl Log {
     /// Cuts off what a failed write left: its lines were refused.
     fn repair(&mut self) -> Result<(), PersistError> {
         if self.torn {
-            self.file
-                .cut(self.end)
-                .map_err(PersistError::new("repair", self.file.path()))?;
+            // Without the sync a power failure might mix what is cut off with what follows.
+            let cut = self.file.cut(self.end).and_then(|()| self.file.sync());
+            cut.map_err(PersistError::new("repair", self.file.path()))?;
             self.torn = false;
         }
         Ok(())
+    }
+
+    /// Cuts off what a write that failed has left behind `end`; if that fails too, no line is appended before it works.
+    fn take_back(&mut self, end: u64) {
+        (self.end, self.torn) = (end, true);
+        if let Err(error) = self.repair() {
+            tracing::warn!(%error, "a refused write may be in the log: writes are refused until it can be cut off");
+        }
     }
 
     /// Appends lines. Failed ones leave no data that would precede the next one.
@@ -260,27 +281,47 @@ impl Log {
         self.repair()?;
         if let Err(error) = self.file.write_all(bytes) {
             // A full disk leaves half a line.
-            self.torn = self.file.cut(self.end).is_err();
+            self.take_back(self.end);
             return Err(PersistError::new("append to", self.file.path())(error));
         }
         if sync && let Err(error) = self.file.sync_data() {
             // What is on the disk now is not known, and no answer may rely on it.
-            self.torn = self.file.cut(self.end).is_err();
+            self.take_back(self.end);
             return Err(PersistError::new("sync", self.file.path())(error));
         }
         self.end += bytes.len() as u64;
         Ok(())
     }
 
-    /// Whether the logs are long enough to be replaced, and no snapshot is being written.
+    /// Whether the logs are long enough to be replaced, and the next log is there. A thread makes it before.
     pub(super) fn wants_snapshot(&mut self) -> bool {
-        if self.running.is_finished() {
+        if self.background.has_ended() {
             // A failure was logged by the thread.
             let _ = self.wait();
         }
-        self.running.0.is_none()
-            && self.lines > self.objects + SNAPSHOT_AFTER_LINES
-            && self.lines >= self.not_before
+        let is_due =
+            self.lines > self.objects + SNAPSHOT_AFTER_LINES && self.lines >= self.not_before;
+        if is_due && self.background.is_idle() {
+            #[cfg(test)]
+            {
+                self.attempts += 1;
+            }
+            match Background::prepare(&self.next_path()) {
+                Ok(preparing) => self.background = preparing,
+                Err(error) => self.put_off(&error),
+            }
+        }
+        is_due && self.background.is_prepared()
+    }
+
+    fn next_path(&self) -> PathBuf {
+        log_path(&self.directory, self.number + 1)
+    }
+
+    /// Tries the next snapshot some lines later.
+    fn put_off(&mut self, error: &PersistError) {
+        tracing::warn!(%error, "could not begin a snapshot of the store: the log keeps growing");
+        self.not_before = self.lines + RETRY_AFTER_LINES;
     }
 
     /// Continues in a new log, and writes the current objects in a thread.
@@ -294,22 +335,28 @@ impl Log {
         result
     }
 
-    fn try_begin_snapshot(&mut self, frozen: Frozen) -> Result<(), PersistError> {
+    fn try_begin_snapshot(&mut self, mut frozen: Frozen) -> Result<(), PersistError> {
         self.repair()?;
-        // Until the snapshot exists, a power failure must not keep lines of a later log but lose those of this one.
-        self.file
-            .sync()
-            .map_err(PersistError::new("sync", self.file.path()))?;
-        let number = self.number + 1;
-        let path = log_path(&self.directory, number);
-        let head = encode(&Head::new(frozen.revision, self.reserved, None));
+        // Lines of refused writes are not those of later ones.
+        frozen.revision = frozen.revision.max(self.refused);
+        let (number, path) = (self.number + 1, self.next_path());
+        let mut next = match std::mem::take(&mut self.background) {
+            Background::Prepared(file) => file,
+            _ => background::prepare(&path)?,
+        };
+        let follows = End {
+            log: self.number,
+            at: self.end,
+        };
+        let head = Head::new(frozen.revision, self.reserved, None);
+        let head = encode(&head.after(Some(follows)));
         let head = head.map_err(PersistError::new("encode a line of", &path))?;
-        let begun = self.begin_log(&path, &head);
-        if begun.is_err() {
+        if let Err(error) = next.write_all(&head) {
             // Lines go on in the log before, which has to be the newest. If the file stays, the next attempt takes it.
             let _ = disk::remove(&path);
+            return Err(PersistError::new("begin", &path)(error));
         }
-        self.file = begun?;
+        let ended = std::mem::replace(&mut self.file, next);
         (self.number, self.end) = (number, head.len() as u64);
         let replaces = Replaces {
             lines: self.lines,
@@ -321,47 +368,29 @@ impl Log {
             frozen,
             below: number,
         };
-        let thread = std::thread::Builder::new().name("reeve-snapshot".to_owned());
-        let running = thread
-            .spawn(move || {
-                let result = snapshot.write();
-                if let Err(error) = &result {
-                    tracing::warn!(%error, "could not write the snapshot of the store: the logs are kept");
-                }
-                result
-            })
-            .map_err(PersistError::new("snapshot", &self.directory))?;
-        self.running = Running(Some((running, replaces)));
+        self.background = Background::write(ended, snapshot, replaces)?;
         Ok(())
     }
 
-    fn begin_log(&self, path: &Path, head: &[u8]) -> Result<Appended, PersistError> {
-        let mut file = Appended::open(path).map_err(PersistError::new("create", path))?;
-        // A failed attempt may have left half a head.
-        file.cut(0)
-            .and_then(|()| file.write_all(head))
-            .map_err(PersistError::new("begin", path))?;
-        // A sync of the log is worth nothing without its name.
-        self.sync_directory()?;
-        Ok(file)
-    }
-
-    /// Waits for the snapshot that is being written, and counts the replaced lines; a failed one is retried some
-    /// lines later.
+    /// Waits for the thread. Once a snapshot is written, counts the replaced lines; what failed is retried some lines
+    /// later.
     pub(super) fn wait(&mut self) -> Result<(), PersistError> {
-        let Some((thread, replaces)) = self.running.0.take() else {
-            return Ok(());
-        };
-        let result = thread.join().unwrap_or_else(|_| {
-            let panicked = io::Error::other("the thread panicked");
-            Err(PersistError::new("snapshot", &self.directory)(panicked))
-        });
-        match &result {
-            Ok(()) => {
+        let result = match std::mem::take(&mut self.background) {
+            Background::Idle => Ok(()),
+            Background::Preparing(thread) => thread
+                .join()
+                .map(|file| self.background = Background::Prepared(file)),
+            prepared @ Background::Prepared(_) => {
+                self.background = prepared;
+                Ok(())
+            }
+            Background::Writing(thread, replaces) => thread.join().map(|()| {
                 self.lines = self.lines.saturating_sub(replaces.lines);
                 self.objects = replaces.objects;
-            }
-            Err(_) => self.not_before = self.lines + RETRY_AFTER_LINES,
+            }),
+        };
+        if result.is_err() {
+            self.not_before = self.lines + RETRY_AFTER_LINES;
         }
         result
     }
@@ -378,10 +407,11 @@ impl Log {
     }
 
     /// Writes the last snapshot. After it no version needs to be skipped.
-    pub(super) fn close(mut self, frozen: Frozen) -> Result<(), PersistError> {
+    pub(super) fn close(mut self, mut frozen: Frozen) -> Result<(), PersistError> {
         let _ = self.wait();
         // Where it fails, the snapshot replaces the log all the same.
         let _ = self.repair();
+        frozen.revision = frozen.revision.max(self.refused);
         self.file
             .sync()
             .map_err(PersistError::new("sync", self.file.path()))?;
@@ -389,27 +419,10 @@ impl Log {
             directory: self.directory,
             reserved: frozen.revision,
             frozen,
-            below: self.number + 1,
+            // The next log may have been made.
+            below: self.number + 2,
         }
         .write()
-    }
-}
-
-// === impl Running ===
-
-impl Running {
-    fn is_finished(&self) -> bool {
-        let running = self.0.as_ref();
-        running.is_some_and(|(thread, _)| thread.is_finished())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some((running, _)) = self.0.take() {
-            // The thread logged the error.
-            let _ = running.join();
-        }
     }
 }
 

@@ -173,15 +173,27 @@ fn writes_go_on_in_a_new_log_while_a_snapshot_is_written() {
     assert_eq!(names(&directory).len(), 2, "{:?}", names(&directory));
 }
 
+fn wait(store: &Store) {
+    let _ = store.log.lock().as_mut().unwrap().wait();
+}
+
 #[test]
-fn a_log_is_durable_before_lines_go_to_the_next_one() {
+fn no_writer_waits_for_the_disk_when_a_snapshot_begins() {
     let directory = Directory::new();
     let store = open(&directory).unwrap();
-    write(&store, "a/x", Some(1));
+    for n in 0..20_010 {
+        write(&store, "a/x", Some(n)).unwrap();
+    }
+    wait(&store);
     steps();
-    store.begin_snapshot(&mut store.log.lock());
-    // By the thread that writes, not by the one of the snapshot.
-    assert_eq!(steps(), ["sync file", "sync directory"]);
+    write(&store, "a/y", Some(1)).unwrap();
+    // Another thread syncs the log so far and the name of the next one.
+    assert_eq!(steps(), [""; 0]);
+    wait(&store);
+    assert_eq!(names(&directory), ["log.2.jsonl", "snapshot.jsonl"]);
+    let state = everything(&store, None).unwrap();
+    drop(store);
+    assert_eq!(everything(&open(&directory).unwrap(), None).unwrap(), state);
 }
 
 #[test]
@@ -191,23 +203,67 @@ fn a_snapshot_that_failed_is_tried_again_some_lines_later() {
         let store = open(&directory).unwrap();
         let obstacle = directory.0.join(in_the_way);
         std::fs::create_dir(&obstacle).unwrap();
-        steps();
-        for n in 0..20_500 {
-            write(&store, "a/x", Some(n)).unwrap();
-        }
-        let taken = steps();
-        let count = |step: &str| taken.iter().filter(|taken| **taken == step).count();
-        // Two for blocks of versions.
-        let tries = count("sync file") - 2;
-        assert_eq!(tries, 1, "{in_the_way}: not with each write");
-        let _ = store.log.lock().as_mut().unwrap().wait();
+        let attempts = || store.log.lock().as_ref().unwrap().attempts;
+        let writes = |count| {
+            for n in 0..count {
+                write(&store, "a/x", Some(n)).unwrap();
+            }
+            wait(&store);
+        };
+        writes(20_010);
+        writes(490);
+        assert_eq!(attempts(), 1, "{in_the_way}: not with each write");
         std::fs::remove_dir(&obstacle).unwrap();
-        for n in 0..1_100 {
-            write(&store, "a/x", Some(n)).unwrap();
-        }
+        writes(1_100);
+        writes(1);
+        assert_eq!(attempts(), 2);
         drop(store);
         let names = names(&directory);
         assert!(names.contains(&"snapshot.jsonl".to_owned()), "{names:?}");
+    }
+}
+
+/// Logs of three writes each, of which the first has lost its end.
+#[test]
+fn a_log_that_follows_lost_lines_is_removed() {
+    let directory = Directory::new();
+    // In the place of the snapshot, which would replace the log.
+    std::fs::create_dir(directory.0.join("snapshot.jsonl.new")).unwrap();
+    let store = open(&directory).unwrap();
+    for n in 0..6 {
+        if n == 3 {
+            store.begin_snapshot(&mut store.log.lock());
+        }
+        write(&store, &format!("a/{n}"), Some(n));
+    }
+    let revision = store.revision();
+    drop(store);
+    let first = directory.0.join("log.1.jsonl");
+    let bytes = std::fs::read(&first).unwrap();
+    let second = std::fs::read(directory.0.join("log.2.jsonl")).unwrap();
+    let whole = everything(&open(&directory).unwrap(), None).unwrap();
+    assert_eq!(whole.len(), 6);
+    for (kind, left) in [
+        ("shorter", bytes[..bytes.len() - 1].to_vec()),
+        ("zeroes", {
+            let mut left = bytes.clone();
+            let from = left.len() - 100;
+            left[from..].fill(0);
+            left
+        }),
+        ("empty", Vec::new()),
+    ] {
+        std::fs::write(&first, &left).unwrap();
+        std::fs::write(directory.0.join("log.2.jsonl"), &second).unwrap();
+        let store = open(&directory).unwrap();
+        let count = if left.is_empty() { 0 } else { 2 };
+        assert_eq!(everything(&store, None).unwrap().len(), count, "{kind}");
+        assert_eq!(names(&directory), ["log.1.jsonl", "snapshot.jsonl.new"]);
+        assert!(left.is_empty() || store.revision() >= revision, "{kind}");
+        write(&store, "a/new", Some(1)).unwrap();
+        drop(store);
+        let state = everything(&open(&directory).unwrap(), None).unwrap();
+        assert_eq!(state.len(), count + 1, "{kind}");
     }
 }
 
@@ -393,7 +449,7 @@ fn a_write_that_a_full_disk_refuses_leaves_nothing_behind() {
     store.log.lock().as_mut().unwrap().fill(false);
     assert_eq!(length(), before);
     let second = write(&store, "a/y", Some(1));
-    assert_eq!(second, first.map(|version| version + 7));
+    assert_eq!(second, first.map(|version| version + 3 * 7));
     drop(store);
     assert_eq!(
         everything(&open(&directory).unwrap(), None).unwrap().len(),

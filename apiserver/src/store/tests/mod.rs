@@ -11,6 +11,7 @@ use super::*;
 
 mod bounds;
 mod disk;
+mod faults;
 mod migration;
 mod power;
 mod scopes;

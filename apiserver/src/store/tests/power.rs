@@ -86,13 +86,13 @@ fn check(run: &Run, cut: usize, synced: bool, left: &BTreeMap<String, Vec<u8>>, 
             .filter(|write| write.answered <= by)
             .count()
     };
-    let is_log_sync =
-        |(name, step): &Recorded| name.starts_with("log.") && matches!(step, Step::Sync);
     let durable = match synced {
         true => answered(cut),
+        // A log is synced while lines go to the next one.
         false => {
-            let syncs = run.steps[..cut].iter().rposition(is_log_sync);
-            syncs.map_or(0, answered)
+            let writes = run.writes.iter();
+            let durable = writes.take_while(|write| is_synced(&run.steps[..cut], write.version));
+            durable.count()
         }
     };
     let begun = run.writes.iter().filter(|write| write.began < cut).count();
@@ -107,6 +107,18 @@ fn check(run: &Run, cut: usize, synced: bool, left: &BTreeMap<String, Vec<u8>>, 
         store.revision() >= newest,
         "{what}: {newest} would be used twice"
     );
+}
+
+/// Whether the log with the line of this version was synced behind it.
+fn is_synced(steps: &[Recorded], version: u64) -> bool {
+    let line = format!("{{\"version\":{version},").into_bytes();
+    let has_line = |bytes: &[u8]| bytes.windows(line.len()).any(|part| part == line);
+    let mut steps = steps.iter();
+    let appended = steps.find(|(name, step)| {
+        name.starts_with("log.") && matches!(step, Step::Append(bytes) if has_line(bytes))
+    });
+    appended
+        .is_some_and(|(log, _)| steps.any(|(name, step)| name == log && matches!(step, Step::Sync)))
 }
 
 fn every_cut(synced: bool, seed: u64) {

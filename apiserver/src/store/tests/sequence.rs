@@ -1,5 +1,7 @@
 //! The order of writes that come together.
 
+use std::sync::Arc;
+
 use super::disk::Directory;
 use super::*;
 use crate::store::object::Content;
@@ -93,10 +95,65 @@ fn a_batch_that_the_disk_refuses_changes_nothing() {
     drop(log);
     assert_eq!(store.revision(), 1007);
     assert_eq!(everything(&store, None).unwrap(), before);
-    assert_eq!(write(&store, "after", Some(1)), Some(1014));
+    // The versions of the refused writes are skipped.
+    assert_eq!(write(&store, "after", Some(1)), Some(1049));
     let state = everything(&store, None).unwrap();
     drop(store);
     assert_eq!(everything(&open(&directory), None).unwrap(), state);
+}
+
+#[test]
+fn a_batch_that_is_cut_at_any_byte_leaves_its_first_writes_whole() {
+    let directory = Directory::new();
+    let store = open(&directory);
+    write(&store, "before", Some(1));
+    let log = directory.0.join("log.1.jsonl");
+    let start = std::fs::metadata(&log).unwrap().len() as usize;
+    let state = |store: &Store| {
+        let objects = ["namespaces", STORAGE].map(|storage| store.list(storage, "").1);
+        let objects = objects.into_iter().flatten();
+        let form = |object: Arc<Object>| (object.key().to_string(), object.encoded().clone());
+        objects.map(form).collect::<Vec<_>>()
+    };
+    // The same writes one by one, each with the state that it leaves.
+    let alone = {
+        let directory = Directory::new();
+        let store = open(&directory);
+        write(&store, "before", Some(1));
+        let mut states = vec![state(&store)];
+        for write in batch() {
+            if store.write_all(&mut store.log.lock(), vec![write])[0].is_ok() {
+                states.push(state(&store));
+            }
+        }
+        states
+    };
+    let done = store.write_all(&mut store.log.lock(), batch());
+    assert_eq!(
+        done.iter().filter(|one| one.is_ok()).count() + 1,
+        alone.len()
+    );
+    assert_eq!(state(&store), alone[alone.len() - 1]);
+    drop(store);
+    let bytes = std::fs::read(&log).unwrap();
+    for cut in start..=bytes.len() {
+        std::fs::write(&log, &bytes[..cut]).unwrap();
+        let whole = bytes[start..cut]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count();
+        let store = open(&directory);
+        assert_eq!(state(&store), alone[whole], "{cut}");
+        // What is written next does not follow half a line.
+        let next = write(&store, "next", Some(1)).unwrap();
+        drop(store);
+        let store = open(&directory);
+        let found = store.get(STORAGE, "next").unwrap();
+        assert_eq!(
+            (found.version(), state(&store).len()),
+            (next, alone[whole].len() + 1)
+        );
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::rules::raw::*;
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/foos.example.com";
 
 /// `foos` with `spec.address` in v1, which is stored, and `spec.host` and `spec.port` in v2.
-fn addresses(review_versions: &[&str]) -> Value {
+pub(super) fn addresses(review_versions: &[&str]) -> Value {
     let mut definition = two_versions(
         json!({"address": text()}),
         json!({"host": text(), "port": text()}),
@@ -32,10 +32,10 @@ fn addresses(review_versions: &[&str]) -> Value {
 }
 
 /// Changes the answer of a webhook.
-type Change = fn(&mut Value);
+pub(super) type Change = fn(&mut Value);
 
 /// The reviews that a webhook got.
-type Asked = Arc<Mutex<Vec<Value>>>;
+pub(super) type Asked = Arc<Mutex<Vec<Value>>>;
 
 /// Serves a webhook that converts addresses; `change` may change its answer.
 fn serve(server: &ApiServer, change: Change) -> Asked {
@@ -57,7 +57,7 @@ fn serve(server: &ApiServer, change: Change) -> Asked {
     asked
 }
 
-fn converted(review: &Value) -> Value {
+pub(super) fn converted(review: &Value) -> Value {
     let request = &review["request"];
     let to = request["desiredAPIVersion"].as_str().unwrap();
     let objects = request["objects"].as_array().unwrap().iter();
@@ -84,7 +84,7 @@ fn converted(review: &Value) -> Value {
 }
 
 /// A server with the definition and its webhook.
-async fn converting(change: Change) -> (ApiServer, Asked) {
+pub(super) async fn converting(change: Change) -> (ApiServer, Asked) {
     let server = server().await;
     let asked = serve(&server, change);
     let made = post(&server, CRDS, &addresses(&["v1"])).await;
@@ -95,7 +95,7 @@ async fn converting(change: Change) -> (ApiServer, Asked) {
     (server, asked)
 }
 
-fn at(name: &str, address: &str) -> Value {
+pub(super) fn at(name: &str, address: &str) -> Value {
     foo_of("v1", name, json!({"address": address}))
 }
 

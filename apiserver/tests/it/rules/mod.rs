@@ -17,6 +17,7 @@ mod protobuf;
 mod raw;
 mod restarts;
 mod restores;
+mod shared_conversions;
 mod storage_versions;
 mod valid;
 mod watches;
