@@ -47,6 +47,23 @@ impl Set {
         }
     }
 
+    /// Adds an element of which nothing is in the set: it is a member if `is_member`, and has `below`.
+    pub(crate) fn attach(&mut self, element: Element, is_member: bool, below: Self) {
+        match (is_member, below.is_empty()) {
+            (false, true) => {}
+            (true, true) => {
+                self.members.insert(element);
+            }
+            (false, false) => {
+                self.children.insert(element, below);
+            }
+            (true, false) => {
+                self.members.insert(element.clone());
+                self.children.insert(element, below);
+            }
+        }
+    }
+
     /// Whether the path is a member.
     pub(crate) fn has(&self, path: &[Element]) -> bool {
         match path {

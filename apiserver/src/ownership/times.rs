@@ -15,8 +15,9 @@ pub(crate) fn keep_times(old: &Value, new: &mut Value) {
     else {
         return;
     };
-    let is_same = before.len() == after.len()
-        && before != after
+    // Most writes change something, which is found before the entries are compared.
+    let is_same = is_same_without_owners(old, new)
+        && before.len() == after.len()
         && before
             .iter()
             .zip(after)
@@ -24,15 +25,23 @@ pub(crate) fn keep_times(old: &Value, new: &mut Value) {
     if !is_same {
         return;
     }
-    let Some(entries) = new.pointer_mut("/metadata/managedFields") else {
-        return;
-    };
-    let after = std::mem::replace(entries, Value::Array(before.clone()));
-    if new != old
-        && let Some(entries) = new.pointer_mut("/metadata/managedFields")
-    {
-        *entries = after;
+    let before = before.clone();
+    if let Some(entries) = new.pointer_mut("/metadata/managedFields") {
+        *entries = Value::Array(before);
     }
+}
+
+/// Whether two objects are equal but for the owners of their fields.
+fn is_same_without_owners(old: &Value, new: &Value) -> bool {
+    fn fields<'a>(
+        value: &'a Value,
+        without: &'a str,
+    ) -> impl Iterator<Item = (&'a String, &'a Value)> {
+        let fields = value.as_object().into_iter().flatten();
+        fields.filter(move |(name, _)| *name != without)
+    }
+    fields(old, "metadata").eq(fields(new, "metadata"))
+        && fields(&old["metadata"], "managedFields").eq(fields(&new["metadata"], "managedFields"))
 }
 
 /// The fields of an entry except its time.

@@ -6,7 +6,7 @@ use super::entry::{Entry, Kind};
 use super::managers::Managers;
 
 /// The number of updaters that an object remembers.
-const MOST_UPDATERS: usize = 10;
+pub(super) const MOST_UPDATERS: usize = 10;
 /// The name of the entry that the oldest updaters of a version merge into.
 const ANCIENT: &str = "ancient-changes";
 

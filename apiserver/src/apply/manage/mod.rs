@@ -6,8 +6,10 @@
 
 mod cap;
 mod conflict;
+mod encoded;
 mod entry;
 mod error;
+mod kept;
 mod kind;
 mod last_applied;
 mod managers;

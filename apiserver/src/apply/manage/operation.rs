@@ -9,6 +9,7 @@ use super::super::set::Set;
 use super::super::walk::{self, Duplicates};
 use super::entry::{Entry, Kind as Way};
 use super::error::ApplyError;
+use super::kept::Kept;
 use super::kind::{Kind, Version};
 use super::managers::Managers;
 use super::updater::{Applied, Updater};
@@ -87,6 +88,25 @@ impl Operation<'_> {
         new: &Value,
         sent: &Value,
     ) -> Option<Value> {
+        if let Some(kept) = self.kept(live, of_live, new, sent) {
+            #[cfg(test)]
+            assert_eq!(
+                Some(&kept),
+                self.update_read(live, of_live, new, sent).as_ref()
+            );
+            return Some(kept);
+        }
+        self.update_read(live, of_live, new, sent)
+    }
+
+    /// [`Operation::update_apart`] in any case: it reads what the managers own.
+    fn update_read(
+        &self,
+        live: &Value,
+        of_live: &Value,
+        new: &Value,
+        sent: &Value,
+    ) -> Option<Value> {
         let managers = self.managers_of_update(of_live, sent);
         if managers.is_empty() && !uid(live).is_empty() {
             // They were cleared, and nothing was applied since.
@@ -144,6 +164,22 @@ impl Operation<'_> {
         }
         set_managers(&mut object, result.managers.encode());
         Ok(Merge { object, changes })
+    }
+
+    /// [`Operation::update_apart`] if no manager loses a field by it, without reading what the managers own.
+    fn kept(&self, live: &Value, of_live: &Value, new: &Value, sent: &Value) -> Option<Value> {
+        let is_kept = !self.subresource.is_empty()
+            || sent.as_array().is_none_or(Vec::is_empty)
+            || sent == of_live;
+        let version = self.version().ok().filter(|_| is_kept)?;
+        let kept = Kept::of(of_live, self.api_version, version)?;
+        self.check(live, "live", Duplicates::Allowed).ok()?;
+        self.check(new, "new", Duplicates::Allowed).ok()?;
+        let schema = &*version.schema;
+        let changes = walk::compare(schema, schema.root(), live, new).ok()?;
+        let mut entry = self.entry(self.manager, Way::Update);
+        entry.time = Some(self.now.to_owned());
+        kept.after(entry, changes.without(&version.ignored), &STRIPPED_SET)
     }
 
     /// The managers that an update starts from: those that it sends, or those of the live object.

@@ -39,12 +39,12 @@ pub(crate) fn compare(
 ) -> Result<Comparison, Problems> {
     let mut walk = Walk {
         schema,
-        path: Vec::new(),
-        comparison: Comparison::default(),
+        depth: 0,
+        found: Found::default(),
     };
     let problems = walk.visit(of, Some(old), Some(new));
     if problems.is_empty() {
-        Ok(walk.comparison)
+        Ok(walk.found.below)
     } else {
         Err(problems)
     }
@@ -65,8 +65,39 @@ impl Comparison {
 
 struct Walk<'a> {
     schema: &'a Schema,
-    path: Vec<Element>,
-    comparison: Comparison,
+    depth: usize,
+    /// What differs in the part at hand.
+    found: Found,
+}
+
+/// What differs in one part: itself, and what is below it.
+#[derive(Default)]
+struct Found {
+    is_removed: bool,
+    is_modified: bool,
+    is_added: bool,
+    below: Comparison,
+}
+
+// === impl Found ===
+
+impl Found {
+    /// Adds what differs in the part `element` of this one.
+    fn attach(&mut self, element: &Element, part: Self) {
+        for (set, is_member, below) in [
+            (&mut self.below.removed, part.is_removed, part.below.removed),
+            (
+                &mut self.below.modified,
+                part.is_modified,
+                part.below.modified,
+            ),
+            (&mut self.below.added, part.is_added, part.below.added),
+        ] {
+            if is_member || !below.is_empty() {
+                set.attach(element.clone(), is_member, below);
+            }
+        }
+    }
 }
 
 // === impl Walk ===
@@ -74,7 +105,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn visit(&mut self, of: TypeId, old: Option<&Value>, new: Option<&Value>) -> Problems {
         // Most parts of an object stay as they are. Deeper the time of the test would be spent again at each level.
-        if (1..=EQUAL_DEPTH).contains(&self.path.len()) && old.is_some() && old == new {
+        if (1..=EQUAL_DEPTH).contains(&self.depth) && old.is_some() && old == new {
             return Problems::new();
         }
         let schema = self.schema;
@@ -89,9 +120,9 @@ impl Walk<'_> {
             }
         }
         if old.is_none() {
-            self.comparison.added.insert(&self.path);
+            self.found.is_added = true;
         } else if new.is_none() {
-            self.comparison.removed.insert(&self.path);
+            self.found.is_removed = true;
         }
         problems
     }
@@ -141,7 +172,7 @@ impl Walk<'_> {
         if let (Some(old), Some(new)) = (old, new)
             && !literal::equal(old, new)
         {
-            self.comparison.modified.insert(&self.path);
+            self.found.is_modified = true;
         }
     }
 
@@ -168,11 +199,13 @@ impl Walk<'_> {
         old: Option<&Value>,
         new: Option<&Value>,
     ) -> Problems {
-        self.path.push(element);
+        self.depth += 1;
+        let whole = std::mem::take(&mut self.found);
         let mut problems = self.visit(of, old, new);
-        if let Some(element) = self.path.pop() {
-            within(&element, &mut problems);
-        }
+        let part = std::mem::replace(&mut self.found, whole);
+        self.found.attach(&element, part);
+        self.depth -= 1;
+        within(&element, &mut problems);
         problems
     }
 
@@ -205,10 +238,11 @@ impl Walk<'_> {
         old: &[&Value],
         new: &[&Value],
     ) -> Problems {
-        let path = || {
-            let mut path = self.path.clone();
-            path.push(element.clone());
-            path
+        // What differs in the item itself.
+        let itself = |found: &mut Found, mark: fn(&mut Found)| {
+            let mut part = Found::default();
+            mark(&mut part);
+            found.attach(&element, part);
         };
         match (old, new) {
             ([] | [_], [] | [_]) => {
@@ -222,28 +256,23 @@ impl Walk<'_> {
                         .zip(new)
                         .all(|(old, new)| literal::equal(old, new));
                 if !same {
-                    let path = path();
-                    self.comparison.modified.insert(&path);
+                    itself(&mut self.found, |part| part.is_modified = true);
                 }
                 Problems::new()
             }
             ([_, _, ..], new) => {
-                let path = path();
-                let problems = match new.first() {
+                itself(&mut self.found, |part| part.is_removed = true);
+                match new.first() {
                     Some(new) => self.visit_part(list.items, element, None, Some(*new)),
                     None => Problems::new(),
-                };
-                self.comparison.removed.insert(&path);
-                problems
+                }
             }
             (old, _) => {
-                let path = path();
-                let problems = match old.first() {
+                itself(&mut self.found, |part| part.is_added = true);
+                match old.first() {
                     Some(old) => self.visit_part(list.items, element, Some(*old), None),
                     None => Problems::new(),
-                };
-                self.comparison.added.insert(&path);
-                problems
+                }
             }
         }
     }

@@ -19,6 +19,21 @@ pub(super) fn element(schema: &Schema, list: &List, item: &Value) -> Result<Elem
     }
 }
 
+/// Why `item` has no identity in a list of this type.
+pub(super) fn problem(schema: &Schema, list: &List, item: &Value) -> Option<String> {
+    let has_identity = match (&list.by, item) {
+        (ItemsBy::Keys(keys), Value::Object(fields)) if !keys.is_empty() => {
+            keys.iter().all(|key| fields.contains_key(key))
+        }
+        (ItemsBy::Value, Value::String(_) | Value::Number(_) | Value::Bool(_)) => true,
+        _ => false,
+    };
+    match has_identity {
+        true => None,
+        false => element(schema, list, item).err(),
+    }
+}
+
 fn of_set(item: &Value) -> Result<Element, String> {
     match item {
         Value::Object(_) => {

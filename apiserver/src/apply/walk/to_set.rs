@@ -17,84 +17,75 @@ use super::shape::{Shape, shape};
 /// # Errors
 /// Types that no value can have.
 pub(crate) fn to_set(schema: &Schema, of: TypeId, value: &Value) -> Result<Set, Problems> {
-    let mut walk = Walk {
-        schema,
-        path: Vec::new(),
-        set: Set::default(),
-    };
-    walk.visit(of, value)?;
-    Ok(walk.set)
+    Walk { schema }.visit(of, value).map(|(_, below)| below)
 }
 
 struct Walk<'a> {
     schema: &'a Schema,
-    path: Vec<Element>,
-    set: Set,
 }
+
+/// Whether a value is a member itself, and what is below it.
+type Fields = (bool, Set);
 
 // === impl Walk ===
 
 impl Walk<'_> {
-    fn visit(&mut self, of: TypeId, value: &Value) -> Result<(), Problems> {
+    fn visit(&self, of: TypeId, value: &Value) -> Result<Fields, Problems> {
         let schema = self.schema;
         match shape(schema.atom(of), Some(value)).map_err(|problem| vec![problem])? {
-            Shape::Scalar(_) => self.set.insert(&self.path),
-            Shape::List(list) if list.by == ItemsBy::Nothing => self.set.insert(&self.path),
-            Shape::List(list) => {
-                if let Value::Array(items) = value {
-                    self.visit_items(list, items)?;
-                }
-            }
-            Shape::Map(map) if map.atomic => self.set.insert(&self.path),
-            Shape::Map(map) => {
-                if let Value::Object(fields) = value {
-                    self.visit_fields(map, fields)?;
-                }
-            }
+            Shape::Scalar(_) => Ok((true, Set::default())),
+            Shape::List(list) if list.by == ItemsBy::Nothing => Ok((true, Set::default())),
+            Shape::List(list) => match value {
+                Value::Array(items) => Ok((false, self.visit_items(list, items)?)),
+                _ => Ok((false, Set::default())),
+            },
+            Shape::Map(map) if map.atomic => Ok((true, Set::default())),
+            Shape::Map(map) => match value {
+                Value::Object(fields) => Ok((false, self.visit_fields(map, fields)?)),
+                _ => Ok((false, Set::default())),
+            },
         }
-        Ok(())
     }
 
     /// An identity that occurs twice is one member, without what is in its items.
-    fn visit_items(&mut self, list: &List, items: &[Value]) -> Result<(), Problems> {
+    fn visit_items(&self, list: &List, items: &[Value]) -> Result<Set, Problems> {
         let elements: Vec<Option<Element>> = items
             .iter()
             .map(|item| item::element(self.schema, list, item).ok())
             .collect();
         let mut seen = BTreeSet::new();
-        let repeated: BTreeSet<&Element> = elements
+        let repeated: BTreeSet<Element> = elements
             .iter()
             .flatten()
             .filter(|element| !seen.insert(*element))
+            .cloned()
             .collect();
-        for (element, item) in elements.iter().zip(items) {
+        let mut set = Set::default();
+        for (element, item) in elements.into_iter().zip(items) {
             let Some(element) = element else { continue };
-            self.path.push(element.clone());
-            if !repeated.contains(element) {
-                self.visit(list.items, item)?;
-            }
-            self.set.insert(&self.path);
-            self.path.pop();
+            let below = match repeated.contains(&element) {
+                true => Set::default(),
+                false => self.visit(list.items, item)?.1,
+            };
+            set.attach(element, true, below);
         }
-        Ok(())
+        Ok(set)
     }
 
     fn visit_fields(
-        &mut self,
+        &self,
         map: &Map,
         fields: &serde_json::Map<String, Value>,
-    ) -> Result<(), Problems> {
+    ) -> Result<Set, Problems> {
+        let mut set = Set::default();
         for (name, value) in fields {
             let Some(of) = map.entry(name) else { continue };
-            self.path.push(Element::field(name.as_str()));
-            self.visit(of, value)?;
+            let (is_leaf, below) = self.visit(of, value)?;
             let is_empty =
                 value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
-            if is_empty || !map.fields.contains_key(name) {
-                self.set.insert(&self.path);
-            }
-            self.path.pop();
+            let is_member = is_leaf || is_empty || !map.fields.contains_key(name);
+            set.attach(Element::field(name.as_str()), is_member, below);
         }
-        Ok(())
+        Ok(set)
     }
 }

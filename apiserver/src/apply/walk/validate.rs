@@ -96,28 +96,31 @@ fn visit_items(
     problems: &mut Problems,
 ) {
     let mut seen = BTreeSet::new();
+    let element = |at: usize, item: &Value| match list.by {
+        ItemsBy::Nothing => Ok(Element::Index(i64::try_from(at).unwrap_or(i64::MAX))),
+        _ => item::element(schema, list, item),
+    };
     for (at, item) in items.iter().enumerate() {
-        let element = if list.by == ItemsBy::Nothing {
-            Element::Index(i64::try_from(at).unwrap_or(i64::MAX))
-        } else {
-            match item::element(schema, list, item) {
-                Ok(element) => element,
-                Err(why) => {
-                    problems.push(problem(format!("element {at}: {why}")));
-                    return;
-                }
+        if list.by != ItemsBy::Nothing {
+            if let Some(why) = item::problem(schema, list, item) {
+                problems.push(problem(format!("element {at}: {why}")));
+                return;
             }
-        };
-        if list.by != ItemsBy::Nothing
-            && !seen.insert(element.clone())
-            && duplicates == Duplicates::Refused
-        {
-            problems.push(problem(format!("duplicate entries for key {element}")));
+            if duplicates == Duplicates::Refused
+                && let Ok(element) = element(at, item)
+                && !seen.insert(element.clone())
+            {
+                problems.push(problem(format!("duplicate entries for key {element}")));
+            }
         }
         let mut found = Problems::new();
         visit(schema, list.items, item, duplicates, &mut found);
-        within(&element, &mut found);
-        problems.extend(found);
+        if !found.is_empty() {
+            if let Ok(element) = element(at, item) {
+                within(&element, &mut found);
+            }
+            problems.extend(found);
+        }
     }
 }
 
