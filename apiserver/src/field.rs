@@ -70,7 +70,7 @@ impl Path {
         if self.0.is_empty() {
             return Self(name.to_owned());
         }
-        Self(format!("{}.{name}", self.0))
+        Self([&self.0, ".", name].concat())
     }
 
     /// The item at `index` of this list.

@@ -119,24 +119,25 @@ pub(crate) fn parse(text: &[u8]) -> Result<Node, SyntaxError> {
 /// The paths of repeated fields (`spec.ports[0].name`), in the order of the text.
 pub(crate) fn duplicate_fields(node: &Node) -> Vec<String> {
     let mut found = Vec::new();
-    walk_duplicates(node, "", &mut found);
+    walk_duplicates(node, &Trail::Root, &mut found);
     found
 }
 
-fn walk_duplicates(node: &Node, path: &str, found: &mut Vec<String>) {
+fn walk_duplicates(node: &Node, at: &Trail<'_>, found: &mut Vec<String>) {
     match node {
         Node::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                walk_duplicates(item, &format!("{path}[{index}]"), found);
+                walk_duplicates(item, &at.item(index), found);
             }
         }
         Node::Object(members) => {
             for (index, (name, member)) in members.iter().enumerate() {
-                let child = join(path, name);
-                if members[..index].iter().any(|(earlier, _)| earlier == name)
-                    && !found.contains(&child)
-                {
-                    found.push(child.clone());
+                let child = at.field(name);
+                if members[..index].iter().any(|(earlier, _)| earlier == name) {
+                    let child = child.to_string();
+                    if !found.contains(&child) {
+                        found.push(child);
+                    }
                 }
                 walk_duplicates(member, &child, found);
             }
@@ -150,7 +151,43 @@ pub(crate) fn join(path: &str, name: &str) -> String {
     if path.is_empty() {
         name.to_owned()
     } else {
-        format!("{path}.{name}")
+        [path, ".", name].concat()
+    }
+}
+
+/// The place of a walk in a document. It becomes text only where it is shown: `spec.ports[0].name`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Trail<'a> {
+    /// The document.
+    Root,
+    /// A field of an object.
+    Field(&'a Trail<'a>, &'a str),
+    /// An item of a list.
+    Item(&'a Trail<'a>, usize),
+}
+
+// === impl Trail ===
+
+impl<'a> Trail<'a> {
+    /// The field `name` of this place.
+    pub(crate) fn field(&'a self, name: &'a str) -> Self {
+        Self::Field(self, name)
+    }
+
+    /// The item of this place at `index`.
+    pub(crate) fn item(&'a self, index: usize) -> Self {
+        Self::Item(self, index)
+    }
+}
+
+impl fmt::Display for Trail<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(Self::Root, name) => f.write_str(name),
+            Self::Field(of, name) => write!(f, "{of}.{name}"),
+            Self::Item(of, index) => write!(f, "{of}[{index}]"),
+        }
     }
 }
 

@@ -38,29 +38,37 @@ fn named(of: &Type, value: &mut Value, complete: bool) {
 fn structure(of: &Type, map: &mut Map<String, Value>, complete: bool) {
     // Definitions are stored in JSON, all others in protobuf, which has no empty lists.
     let keeps_empty = of.name.starts_with("apiextensions.");
-    for field in &of.fields {
-        match map.get_mut(field.name) {
+    let (mut removed, mut added) = (Vec::new(), Vec::new());
+    // Both are sorted by name, so one walk over both finds each field.
+    let mut entries = map.iter_mut().peekable();
+    for field in of.sorted() {
+        while entries
+            .next_if(|(name, _)| name.as_str() < field.name)
+            .is_some()
+        {}
+        let found = entries.next_if(|(name, _)| name.as_str() == field.name);
+        match found.map(|(_, value)| value) {
             Some(value) if !value.is_null() => {
                 form(&field.form, value, complete);
                 if is_left_out(field, value) {
-                    map.remove(field.name);
+                    removed.push(field.name);
                 } else if !keeps_empty && is_empty_list(field, value) {
                     *value = Value::Null;
                 }
             }
-            found => {
-                let is_null = found.is_some();
-                match complete.then(|| zero(field)).flatten() {
-                    Some(zero) => {
-                        map.insert(field.name.to_owned(), zero);
-                    }
-                    None if is_null => {
-                        map.remove(field.name);
-                    }
-                    None => {}
-                }
-            }
+            found => match (found, complete.then(|| zero(field)).flatten()) {
+                (Some(null), Some(zero)) => *null = zero,
+                (None, Some(zero)) => added.push((field.name, zero)),
+                (Some(_), None) => removed.push(field.name),
+                (None, None) => {}
+            },
         }
+    }
+    for name in removed {
+        map.remove(name);
+    }
+    for (name, zero) in added {
+        map.insert(name.to_owned(), zero);
     }
 }
 

@@ -87,6 +87,8 @@ pub(crate) struct Type {
     /// In the order of Go.
     pub(crate) fields: Vec<Field>,
     by_name: HashMap<&'static str, usize>,
+    /// The places of the fields, in the order of their names.
+    sorted: Vec<usize>,
 }
 
 /// A type with a form of its own in JSON.
@@ -225,6 +227,11 @@ impl Type {
     /// The field `name`.
     pub(crate) fn field(&self, name: &str) -> Option<&Field> {
         self.by_name.get(name).map(|&index| &self.fields[index])
+    }
+
+    /// The fields in the order of their names.
+    pub(crate) fn sorted(&self) -> impl Iterator<Item = &Field> {
+        self.sorted.iter().map(|&index| &self.fields[index])
     }
 
     /// The name in OpenAPI: `io.k8s.api.core.v1.Pod`.

@@ -5,7 +5,7 @@
 
 use super::node::{Additional, Kind, Schema, is_type_or_metadata};
 use super::{format, meta};
-use crate::json_text::{Node, join};
+use crate::json_text::{Node, Trail};
 
 // === custom resources ===
 
@@ -17,36 +17,41 @@ pub(super) fn unknown_fields(root: &Schema, body: &Node) -> Vec<String> {
     };
     let mut found = Vec::new();
     if let Some((_, metadata)) = members.iter().rfind(|(name, _)| name == "metadata") {
-        unknown(meta::schema(), metadata, "metadata", &mut found);
+        unknown(
+            meta::schema(),
+            metadata,
+            &Trail::Root.field("metadata"),
+            &mut found,
+        );
         found.dedup();
     }
     let mut of_schema = Vec::new();
-    unknown_members(root, true, members, "", &mut of_schema);
+    unknown_members(root, true, members, &Trail::Root, &mut of_schema);
     of_schema.sort();
     of_schema.dedup();
     found.extend(of_schema);
     let mut of_embedded = Vec::new();
-    embedded_metadata(root, body, "", &mut |path, metadata| {
-        unknown(meta::schema(), metadata, &path, &mut of_embedded);
+    embedded_metadata(root, body, &Trail::Root, &mut |path, metadata| {
+        unknown(meta::schema(), metadata, path, &mut of_embedded);
     });
     of_embedded.sort();
     found.extend(of_embedded);
     found
 }
 
-fn unknown(schema: &Schema, node: &Node, path: &str, found: &mut Vec<String>) {
+fn unknown(schema: &Schema, node: &Node, at: &Trail<'_>, found: &mut Vec<String>) {
     match node {
-        Node::Object(members) => unknown_members(schema, schema.embedded, members, path, found),
+        Node::Object(members) => unknown_members(schema, schema.embedded, members, at, found),
         Node::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                let path = format!("{path}[{index}]");
+                let at = at.item(index);
                 match &schema.items {
                     Some(of) if schema.preserve_unknown => {
-                        unknown_preserved(of, item, &path, found);
+                        unknown_preserved(of, item, &at, found);
                     }
-                    Some(of) => unknown(of, item, &path, found),
+                    Some(of) => unknown(of, item, &at, found),
                     None if schema.preserve_unknown => {}
-                    None => unknown_all(item, &path, found),
+                    None => unknown_all(item, &at, found),
                 }
             }
         }
@@ -58,14 +63,14 @@ fn unknown_members(
     schema: &Schema,
     embedded: bool,
     members: &[(String, Node)],
-    path: &str,
+    at: &Trail<'_>,
     found: &mut Vec<String>,
 ) {
     for (name, member) in members {
         if embedded && is_type_or_metadata(name) {
             continue;
         }
-        let child = join(path, name);
+        let child = at.field(name);
         if let Some(of) = schema.properties.get(name) {
             unknown(of, member, &child, found);
             continue;
@@ -76,14 +81,14 @@ fn unknown_members(
             Additional::Any => {}
             Additional::Unspecified => {
                 if !schema.preserve_unknown {
-                    found.push(child);
+                    found.push(child.to_string());
                 }
             }
         }
     }
 }
 
-fn unknown_preserved(schema: &Schema, node: &Node, path: &str, found: &mut Vec<String>) {
+fn unknown_preserved(schema: &Schema, node: &Node, at: &Trail<'_>, found: &mut Vec<String>) {
     match node {
         Node::Object(members) => {
             for (name, member) in members {
@@ -91,14 +96,14 @@ fn unknown_preserved(schema: &Schema, node: &Node, path: &str, found: &mut Vec<S
                     continue;
                 }
                 if let Some(of) = schema.field(name) {
-                    unknown(of, member, &join(path, name), found);
+                    unknown(of, member, &at.field(name), found);
                 }
             }
         }
         Node::Array(items) => {
             if let Some(of) = &schema.items {
                 for (index, item) in items.iter().enumerate() {
-                    unknown_preserved(of, item, &format!("{path}[{index}]"), found);
+                    unknown_preserved(of, item, &at.item(index), found);
                 }
             }
         }
@@ -106,14 +111,14 @@ fn unknown_preserved(schema: &Schema, node: &Node, path: &str, found: &mut Vec<S
     }
 }
 
-fn unknown_all(node: &Node, path: &str, found: &mut Vec<String>) {
+fn unknown_all(node: &Node, at: &Trail<'_>, found: &mut Vec<String>) {
     match node {
         Node::Object(members) => {
-            found.extend(members.iter().map(|(name, _)| join(path, name)));
+            found.extend(members.iter().map(|(name, _)| at.field(name).to_string()));
         }
         Node::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                unknown_all(item, &format!("{path}[{index}]"), found);
+                unknown_all(item, &at.item(index), found);
             }
         }
         _ => {}
@@ -123,24 +128,24 @@ fn unknown_all(node: &Node, path: &str, found: &mut Vec<String>) {
 fn embedded_metadata(
     schema: &Schema,
     node: &Node,
-    path: &str,
-    visit: &mut dyn FnMut(String, &Node),
+    at: &Trail<'_>,
+    visit: &mut dyn FnMut(&Trail<'_>, &Node),
 ) {
     match node {
         Node::Object(members) => {
             for (name, member) in members {
                 if schema.embedded && name == "metadata" {
-                    visit(join(path, name), member);
+                    visit(&at.field(name), member);
                 }
                 if let Some(of) = schema.field(name) {
-                    embedded_metadata(of, member, &join(path, name), visit);
+                    embedded_metadata(of, member, &at.field(name), visit);
                 }
             }
         }
         Node::Array(items) => {
             if let Some(of) = &schema.items {
                 for (index, item) in items.iter().enumerate() {
-                    embedded_metadata(of, item, &format!("{path}[{index}]"), visit);
+                    embedded_metadata(of, item, &at.item(index), visit);
                 }
             }
         }
@@ -159,7 +164,7 @@ pub(super) fn metadata_error(root: &Schema, body: &Node) -> Option<String> {
         }
     }
     let mut error = None;
-    embedded_metadata(root, body, "", &mut |path, metadata| {
+    embedded_metadata(root, body, &Trail::Root, &mut |path, metadata| {
         if error.is_none()
             && let Some(why) = decode(meta::schema(), metadata, &Place::top("ObjectMeta"))
         {
@@ -175,17 +180,17 @@ pub(super) fn metadata_error(root: &Schema, body: &Node) -> Option<String> {
 /// Unknown and duplicate fields in the order of the typed decoder, which is that of the text.
 pub(super) fn strict_errors_in_order(root: &Schema, body: &Node) -> Vec<String> {
     let mut found = Vec::new();
-    strict(root, body, "", &mut found);
+    strict(root, body, &Trail::Root, &mut found);
     found
 }
 
-fn strict(schema: &Schema, node: &Node, path: &str, found: &mut Vec<String>) {
+fn strict(schema: &Schema, node: &Node, at: &Trail<'_>, found: &mut Vec<String>) {
     let schema = schema.target();
     match node {
         Node::Object(members) => {
             let mut reported: Vec<&str> = Vec::new();
             for (index, (name, member)) in members.iter().enumerate() {
-                let child = join(path, name);
+                let child = at.field(name);
                 let of = schema.field(name);
                 let known = of.is_some()
                     || schema.preserve_unknown
@@ -209,7 +214,7 @@ fn strict(schema: &Schema, node: &Node, path: &str, found: &mut Vec<String>) {
         Node::Array(items) => {
             if let Some(of) = &schema.items {
                 for (index, item) in items.iter().enumerate() {
-                    strict(of, item, &format!("{path}[{index}]"), found);
+                    strict(of, item, &at.item(index), found);
                 }
             }
         }
@@ -226,42 +231,38 @@ pub(super) fn decode_error(root: &Schema, body: &Node) -> Option<String> {
 /// The position of the typed decoder: the struct whose field is read, and the fields' names so far.
 struct Place<'a> {
     of: &'a str,
-    path: String,
+    path: Trail<'a>,
 }
 
 impl<'a> Place<'a> {
     fn top(of: &'a str) -> Self {
-        Self {
-            of,
-            path: String::new(),
-        }
-    }
-
-    fn field(&self, schema: &'a Schema, name: &str) -> Self {
-        let of = schema.go_type.as_deref().map_or(self.of, short);
-        let inner = schema
-            .properties
-            .get(name)
-            .and_then(|field| field.embedded_in);
-        let path = match inner {
-            Some(inner) => join(&self.path, inner),
-            None => self.path.clone(),
-        };
-        Self {
-            of,
-            path: join(&path, name),
-        }
+        let path = Trail::Root;
+        Self { of, path }
     }
 }
 
-fn decode<'a>(schema: &'a Schema, node: &Node, place: &Place<'a>) -> Option<String> {
+/// [`decode`] of a field.
+fn decode_field(
+    schema: &Schema,
+    name: &str,
+    field: &Schema,
+    member: &Node,
+    place: &Place<'_>,
+) -> Option<String> {
+    let of = schema.go_type.as_deref().map_or(place.of, short);
+    let inner = field.embedded_in.map(|inner| place.path.field(inner));
+    let path = inner.as_ref().unwrap_or(&place.path).field(name);
+    decode(field, member, &Place { of, path })
+}
+
+fn decode(schema: &Schema, node: &Node, place: &Place<'_>) -> Option<String> {
     if *node == Node::Null || (schema.kind.is_none() && !schema.int_or_string) {
         return None;
     }
     let schema = schema.target();
     let mismatch = |found: &str| {
         let wanted = go_type(schema);
-        Some(if place.path.is_empty() {
+        Some(if matches!(place.path, Trail::Root) {
             format!("json: cannot unmarshal {found} into Go value of type {wanted}")
         } else {
             format!(
@@ -284,7 +285,7 @@ fn decode<'a>(schema: &'a Schema, node: &Node, place: &Place<'a>) -> Option<Stri
         (Kind::Object, Node::Object(members)) => {
             for (name, member) in members {
                 let error = match schema.properties.get(name) {
-                    Some(of) => decode(of, member, &place.field(schema, name)),
+                    Some(of) => decode_field(schema, name, of, member, place),
                     // An entry of a map is not a field: Go names the map.
                     None => match &schema.additional {
                         Additional::Of(of) => decode(of, member, place),

@@ -93,8 +93,7 @@ impl ObjectSchema {
         prune::prune_object(&self.root, object);
         if self.origin == Origin::BuiltIn {
             prune::remove_nulls(&self.root, object);
-            prune::canonical_times(&self.root, object);
-            prune::canonical_quantities(&self.root, object, false);
+            prune::canonical_texts(&self.root, object, false);
         } else {
             prune::integral_numbers(object);
         }

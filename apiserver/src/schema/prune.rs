@@ -14,7 +14,7 @@ pub(super) fn prune_object(root: &Schema, object: &mut Value) {
     let Value::Object(map) = object else { return };
     if let Some(metadata) = map.get_mut("metadata") {
         prune(meta::schema(), metadata);
-        canonical_times(meta::schema(), metadata);
+        canonical_texts(meta::schema(), metadata, false);
     }
     prune_map(root, true, map);
     prune_embedded_metadata(root, object);
@@ -241,67 +241,49 @@ fn fill_null(schema: &Schema, value: &mut Value) {
     }
 }
 
-/// Times of Go's types are stored in UTC, with six digits after the second or none.
-pub(super) fn canonical_times(schema: &Schema, value: &mut Value) {
+/// Brings texts of Go's types to their canonical form: times in UTC, with six digits after the second or none, bytes, and
+/// quantities, which may be numbers. `of_list`: the value is an entry of a map.
+pub(super) fn canonical_texts(schema: &Schema, value: &mut Value, of_list: bool) {
     let schema = schema.target();
     match value {
+        Value::Object(map) => {
+            for (name, value) in map.iter_mut() {
+                match schema.properties.get(name) {
+                    Some(of) => canonical_texts(of, value, false),
+                    None => {
+                        if let Some(of) = schema.field(name) {
+                            canonical_texts(of, value, true);
+                        }
+                    }
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(of) = &schema.items {
+                for item in items {
+                    canonical_texts(of, item, false);
+                }
+            }
+        }
         Value::String(text) => {
             let canonical = match schema.limits.format.as_deref() {
                 Some("date-time") => format::canonical_time(text, false),
                 Some("micro-time") => format::canonical_time(text, true),
                 Some("byte") => format::canonical_bytes(text),
+                Some("quantity") => quantity::canonical(text, of_list),
                 _ => None,
             };
             if let Some(canonical) = canonical {
                 *text = canonical;
             }
         }
-        Value::Object(map) => {
-            for (name, value) in map.iter_mut() {
-                if let Some(of) = schema.field(name) {
-                    canonical_times(of, value);
-                }
+        Value::Number(number) => {
+            if schema.limits.format.as_deref() == Some("quantity") {
+                let text = number.to_string();
+                *value = quantity::canonical(&text, of_list).unwrap_or(text).into();
             }
         }
-        Value::Array(items) => {
-            if let Some(of) = &schema.items {
-                for item in items {
-                    canonical_times(of, item);
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Quantities of Go's types are stored as texts in their canonical form. `of_list`: the value is an entry of a map.
-pub(super) fn canonical_quantities(schema: &Schema, value: &mut Value, of_list: bool) {
-    let schema = schema.target();
-    if schema.limits.format.as_deref() == Some("quantity") {
-        let text = match &*value {
-            Value::String(text) => text.clone(),
-            Value::Number(number) => number.to_string(),
-            _ => return,
-        };
-        *value = quantity::canonical(&text, of_list).unwrap_or(text).into();
-        return;
-    }
-    match value {
-        Value::Object(map) => {
-            for (name, value) in map.iter_mut() {
-                if let Some(of) = schema.field(name) {
-                    canonical_quantities(of, value, !schema.properties.contains_key(name));
-                }
-            }
-        }
-        Value::Array(items) => {
-            if let Some(of) = &schema.items {
-                for item in items {
-                    canonical_quantities(of, item, false);
-                }
-            }
-        }
-        _ => {}
+        Value::Null | Value::Bool(_) => {}
     }
 }
 

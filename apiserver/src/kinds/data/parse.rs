@@ -39,6 +39,10 @@ impl Data {
         if let Some(line) = line.strip_prefix(' ') {
             let field = Field::parse(line, &self.by_name)?;
             let of = self.types.last_mut()?;
+            let place = of
+                .sorted
+                .partition_point(|&index| of.fields[index].name < field.name);
+            of.sorted.insert(place, of.fields.len());
             of.by_name.insert(field.name, of.fields.len());
             of.fields.push(field);
             return Some(());
@@ -139,6 +143,7 @@ impl Type {
             atomic: false,
             fields: Vec::new(),
             by_name: HashMap::new(),
+            sorted: Vec::new(),
         };
         if let Some((name, form)) = line.split_once(" = ") {
             of.name = name;
