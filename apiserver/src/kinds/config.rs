@@ -12,6 +12,7 @@ use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 use crate::names;
 use crate::resource::{Column, ResourceInfo, SelectableField};
+use crate::table::Wanted;
 use crate::table::cells::{aged, described, number_of, plain, string, text};
 
 /// The kinds of this file.
@@ -44,9 +45,21 @@ pub(super) struct Secrets;
 #[derive(Debug)]
 pub(super) struct ServiceAccounts;
 
+/// What the columns of ConfigMaps and Secrets read: the number of entries, not their values.
+const READ: Wanted = Wanted::Fields(&[
+    ("metadata", Wanted::Except("managedFields")),
+    ("type", Wanted::Whole),
+    ("data", Wanted::Each(&Wanted::Presence)),
+    ("binaryData", Wanted::Each(&Wanted::Presence)),
+]);
+
 // === impl ConfigMaps ===
 
 impl Strategy for ConfigMaps {
+    fn read_by_columns(&self) -> Wanted {
+        READ
+    }
+
     fn columns(&self) -> Vec<Column> {
         let data = text("Data", |value, _| {
             number_of(&value["data"], &value["binaryData"])
@@ -71,6 +84,10 @@ impl Strategy for ConfigMaps {
 impl Strategy for Secrets {
     fn describe(&self, info: &mut ResourceInfo) {
         info.selectable_fields = vec![SelectableField::at("type")];
+    }
+
+    fn read_by_columns(&self) -> Wanted {
+        READ
     }
 
     fn columns(&self) -> Vec<Column> {

@@ -11,8 +11,9 @@ use super::{immutable, pod_spec};
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo, SelectableField, StatusUpdate};
+use crate::table::Wanted;
 use crate::table::cells::{self, aged, or_none, string, text, wide};
-use crate::table::pods::{readiness_gates, ready, restarts, status};
+use crate::table::pods::{READ, readiness_gates, ready, restarts, status};
 
 /// The kinds of this file.
 pub(super) const KINDS: &[Entry] = &[Entry::of::<v1::Pod>("", "pods", &Pods)];
@@ -62,6 +63,10 @@ impl Strategy for Pods {
             }),
             wide("Readiness Gates", readiness_gates),
         ]
+    }
+
+    fn read_by_columns(&self) -> Wanted {
+        READ
     }
 
     fn prepare_create(&self, _: &Context<'_>, pod: &mut Value) {

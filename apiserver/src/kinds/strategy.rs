@@ -9,6 +9,7 @@ use crate::field::Errors;
 use crate::names;
 use crate::rbac::User;
 use crate::resource::{Column, ResourceInfo};
+use crate::table::{WITHOUT_MANAGERS, Wanted};
 
 /// What the rules of a kind see of a write.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +87,11 @@ pub(crate) trait Strategy: Debug + Sync {
     /// for those of an ordinary kind. (kubernetes: `GetResetFields` of the strategies.)
     fn reset_fields(&self, _subresource: &str) -> Option<Paths> {
         None
+    }
+
+    /// The part of an object that the columns read.
+    fn read_by_columns(&self) -> Wanted {
+        WITHOUT_MANAGERS
     }
 
     /// Whether an object claims addresses of the cluster and ports of the nodes.

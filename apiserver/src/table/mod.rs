@@ -18,7 +18,7 @@ use crate::field::quote;
 use crate::openapi::descriptions;
 use crate::resource::{Column, ColumnSource};
 use json_path::JsonPath;
-pub(crate) use read::without_managers;
+pub(crate) use read::{WITHOUT_MANAGERS, Wanted, read};
 pub(crate) use values::{count, number, since};
 
 /// The content of a row besides its cells.

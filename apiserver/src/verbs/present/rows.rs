@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Presenter, write_metadata};
 use crate::resource::Conversion;
 use crate::store::Object;
-use crate::table::{IncludeObject, Rows, without_managers};
+use crate::table::{self, IncludeObject, Rows};
 
 // === impl Presenter ===
 
@@ -65,7 +65,7 @@ impl Presenter {
             Some(value) if !self.info.custom => return rows.cells(&value),
             Some(value) => Arc::unwrap_or_clone(value),
             None if rows.reads_managers() => object.to_value(),
-            None => without_managers(object.encoded()),
+            None => table::read(object.encoded(), self.info.strategy.read_by_columns()),
         };
         if let Some(map) = value.as_object_mut() {
             map.insert("apiVersion".to_owned(), json!(self.info.api_version()));
