@@ -29,6 +29,7 @@ var (
 	secs      = flag.Float64("secs", 2, "how long to read")
 	each      = flag.Int("each", 100, "fleet: how many objects each informer has")
 	idle      = flag.Float64("idle", 10, "fleet: how long the idle informers are watched, in seconds")
+	config    = flag.String("config", "", "restart: the kubeconfig of the API server")
 	objectsAt = flag.String("objects", "", "where the objects are; by default the server")
 
 	port         = flag.Int("port", 0, "webhooks: where the server listens, on 127.0.0.1")
@@ -53,6 +54,7 @@ var scenarios = map[string]func() (*report, error){
 	"listns":    lists,
 	"relist":    relist,
 	"fleet":     fleet,
+	"restart":   restart,
 	"ctrlcold":  func() (*report, error) { return reconciled(false, false) },
 	"ctrlburst": func() (*report, error) { return reconciled(true, false) },
 	"ctrlwrite": func() (*report, error) { return reconciled(false, true) },

@@ -5,6 +5,7 @@ mod fleet;
 mod informer;
 mod queue;
 mod reconcile;
+mod restart;
 mod starve;
 
 use std::process::ExitCode;
@@ -31,6 +32,7 @@ fn run(flags: &Flags) -> Outcome {
         "sync" | "steady" | "latency" | "get" | "listns" | "relist" => informer::run(flags),
         _ if flags.peer != "kube" => Err(Stop::unknown(flags)),
         "fleet" => fleet::run(flags),
+        "restart" => restart::run(flags),
         "ctrlcold" | "ctrlburst" | "ctrlwrite" => reconcile::run(flags),
         "wq" | "wqdedup" => match flags.text("key", "arc").as_str() {
             "arc" => queue::wq::<Arc<str>>(flags),

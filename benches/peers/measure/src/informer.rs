@@ -316,7 +316,7 @@ fn all_keys<C: Cache>(cache: &C, count: usize) -> Vec<C::Key> {
 // === impl Tally ===
 
 impl Tally {
-    fn new(timed: bool) -> Self {
+    pub(crate) fn new(timed: bool) -> Self {
         Self {
             seen: AtomicUsize::new(0),
             late: timed.then(Mutex::default),
@@ -339,7 +339,7 @@ impl Tally {
         self.seen.load(Ordering::Acquire)
     }
 
-    fn wait(&self, until: usize) -> Result<(), Stop> {
+    pub(crate) fn wait(&self, until: usize) -> Result<(), Stop> {
         let deadline = Instant::now() + Duration::from_secs(120);
         while self.seen() < until {
             if Instant::now() > deadline {
@@ -353,13 +353,13 @@ impl Tally {
         Ok(())
     }
 
-    fn forget_late(&self) {
+    pub(crate) fn forget_late(&self) {
         if let Some(late) = &self.late {
             late.lock().expect("no panic").clear();
         }
     }
 
-    fn late(&self) -> Vec<u64> {
+    pub(crate) fn late(&self) -> Vec<u64> {
         let late = self
             .late
             .as_ref()

@@ -14,6 +14,7 @@ pub mod latency;
 pub mod limit;
 pub mod reconcile;
 pub mod report;
+pub mod restart;
 pub mod starve;
 pub mod usage;
 

@@ -17,6 +17,8 @@ mod queue;
 mod read;
 #[cfg(feature = "informer")]
 mod reconcile;
+#[cfg(feature = "informer")]
+mod restart;
 mod starve;
 
 use std::process::ExitCode;
@@ -44,6 +46,8 @@ fn run(flags: &Flags) -> Outcome {
         "sync" | "steady" | "latency" | "get" | "listns" | "relist" => informer::run(flags),
         #[cfg(feature = "informer")]
         "fleet" if flags.peer == "ours" => fleet::run(flags),
+        #[cfg(feature = "informer")]
+        "restart" if flags.peer == "ours" => restart::run(flags),
         #[cfg(feature = "informer")]
         "ctrlcold" | "ctrlburst" | "ctrlwrite" if flags.peer == "ours" => reconcile::run(flags),
         _ => queues(flags),
