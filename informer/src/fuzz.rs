@@ -15,9 +15,9 @@ use kube_core::metadata::PartialObjectMeta;
 use crate::decode::{Frame, Undecodable, decode_frame, decode_list};
 use crate::object::Compact;
 use crate::object::Decoding;
-use crate::object::Form;
+use crate::object::{EntryReader, Form};
 use reeve_client::compare;
-use reeve_client::transport::{Encoding, Error, Splitter, from_answer};
+use reeve_client::transport::{Encoding, Endpoint, Error, Splitter, from_answer};
 
 /// The longest outline of an object that cannot be read, with its ellipsis.
 const LONGEST_OUTLINE: usize = 515;
@@ -26,9 +26,20 @@ fn secrets() -> Decoding {
     Decoding::of("v1", "Secret")
 }
 
-/// The lines of a body, and whether one was too long. Checks that no more is held than the longest line.
-fn read(frames: impl IntoIterator<Item = Bytes>, limit: usize) -> (Vec<Bytes>, bool) {
-    let mut splitter = Splitter::new(Encoding::Json, limit);
+/// Reads objects of either encoding.
+fn reader<S: Form>() -> EntryReader<S> {
+    let entries: EntryReader<S> = secrets().guarded().into();
+    entries.accepts_protobuf(&Endpoint::of::<Secret>());
+    entries
+}
+
+/// The lines of a body, and whether one was too long. Checks that no more is held than the longest line, and a length.
+fn read(
+    encoding: Encoding,
+    frames: impl IntoIterator<Item = Bytes>,
+    limit: usize,
+) -> (Vec<Bytes>, bool) {
+    let mut splitter = Splitter::new(encoding, limit);
     let mut found = Vec::new();
     for frame in frames {
         splitter.push(frame);
@@ -42,7 +53,7 @@ fn read(frames: impl IntoIterator<Item = Bytes>, limit: usize) -> (Vec<Bytes>, b
                 }
             }
         }
-        assert!(splitter.held() <= limit);
+        assert!(splitter.held() <= limit + 4);
     }
     (found, false)
 }
@@ -50,12 +61,20 @@ fn read(frames: impl IntoIterator<Item = Bytes>, limit: usize) -> (Vec<Bytes>, b
 /// Frame splitting: a body has the same lines however it is cut, and at most one line is held. The first bytes set the
 /// cuts and the longest line.
 pub fn lines(input: &[u8]) {
+    for line in cut(Encoding::Json, input) {
+        assert!(!line.contains(&b'\n'));
+    }
+    cut(Encoding::Protobuf, input);
+}
+
+/// The lines of a body, the same for all cuts.
+fn cut(encoding: Encoding, input: &[u8]) -> Vec<Bytes> {
     let Some((&[limit, cuts], rest)) = input.split_first_chunk() else {
-        return;
+        return Vec::new();
     };
     let (cuts, body) = rest.split_at(usize::from(cuts % 16).min(rest.len()));
     let limit = 8 + usize::from(limit);
-    let whole = read([Bytes::copy_from_slice(body)], limit);
+    let whole = read(encoding, [Bytes::copy_from_slice(body)], limit);
     let mut frames = Vec::new();
     let mut left = body;
     for cut in cuts {
@@ -64,12 +83,13 @@ pub fn lines(input: &[u8]) {
         left = rest;
     }
     frames.push(Bytes::copy_from_slice(left));
-    assert_eq!(read(frames, limit), whole);
+    assert_eq!(read(encoding, frames, limit), whole);
     let single = body.iter().map(|byte| Bytes::copy_from_slice(&[*byte]));
-    assert_eq!(read(single, limit), whole);
+    assert_eq!(read(encoding, single, limit), whole);
     for line in &whole.0 {
-        assert!(line.len() <= limit && !line.contains(&b'\n'));
+        assert!(line.len() <= limit);
     }
+    whole.0
 }
 
 fn check(object: &Undecodable) {
@@ -88,35 +108,41 @@ fn check_entry<S: Form>(entry: &Arc<S>) -> String {
 
 /// The content of a line of a watch: its type and its object.
 fn summary<S: Form>(line: &[u8]) -> Option<(&'static str, String)> {
+    summary_in::<S>(Encoding::Json, line, &secrets().into())
+}
+
+fn summary_in<S: Form>(
+    encoding: Encoding,
+    line: &[u8],
+    entries: &EntryReader<S>,
+) -> Option<(&'static str, String)> {
     let entry = |word, entry: Arc<S>| (word, check_entry(&entry));
-    Some(
-        match decode_frame::<S>(Encoding::Json, line, &secrets().into()).ok()? {
-            Frame::Added(object) => entry("added", object),
-            Frame::Modified(object) => entry("modified", object),
-            Frame::Deleted(object) => entry("deleted", object),
-            Frame::Bookmark {
-                resource_version,
-                initial_events_end,
-            } => (
-                "bookmark",
-                format!("{resource_version} {initial_events_end}"),
-            ),
-            Frame::Error(status) => {
-                let error = Error::from_status(status);
-                let _ = (
-                    error.to_string(),
-                    error.is_expired(),
-                    error.is_too_large_version(),
-                );
-                ("error", format!("{:?}", error.code()))
-            }
-            Frame::Undecodable { object, .. } => {
-                check(&object);
-                return None;
-            }
-            Frame::Unknown => ("unknown", String::new()),
-        },
-    )
+    Some(match decode_frame::<S>(encoding, line, entries).ok()? {
+        Frame::Added(object) => entry("added", object),
+        Frame::Modified(object) => entry("modified", object),
+        Frame::Deleted(object) => entry("deleted", object),
+        Frame::Bookmark {
+            resource_version,
+            initial_events_end,
+        } => (
+            "bookmark",
+            format!("{resource_version} {initial_events_end}"),
+        ),
+        Frame::Error(status) => {
+            let error = Error::from_status(status);
+            let _ = (
+                error.to_string(),
+                error.is_expired(),
+                error.is_too_large_version(),
+            );
+            ("error", format!("{:?}", error.code()))
+        }
+        Frame::Undecodable { object, .. } => {
+            check(&object);
+            return None;
+        }
+        Frame::Unknown => ("unknown", String::new()),
+    })
 }
 
 /// A line of a watch, bookmarks and errors among them: it is read or refused, and all types that can read it read the
@@ -131,6 +157,41 @@ pub fn frame(line: &[u8]) {
     let mut read = all.iter().flatten();
     if let Some(first) = read.next() {
         assert!(read.all(|other| other == first), "{all:?}");
+    }
+}
+
+/// An event of protobuf: it is read or refused, all types that can read it read the same, and an object that is read
+/// equals the one that is read from its JSON text.
+pub fn protobuf(event: &[u8]) {
+    let binary = Encoding::Protobuf;
+    let all = [
+        summary_in(binary, event, &reader::<Secret>()),
+        summary_in(binary, event, &reader::<Compact<Secret>>()),
+        summary_in(binary, event, &reader::<PartialObjectMeta<Secret>>()),
+    ];
+    let mut read = all.iter().flatten();
+    if let Some(first) = read.next() {
+        assert!(read.all(|other| other == first), "{all:?}");
+    }
+    let _ = decode_list::<Secret>(binary, event, &reader()).map(|page| {
+        page.undecodable.iter().for_each(check);
+    });
+    let read = decode_frame::<Secret>(binary, event, &reader());
+    let Ok(Frame::Added(object) | Frame::Modified(object) | Frame::Deleted(object)) = read else {
+        return;
+    };
+    let event = reeve_wire::watch::Event::parse(event).expect("it was read");
+    let object_of = reeve_wire::Envelope::parse(event.object).expect("it was read");
+    let entries = reader::<Secret>();
+    // Without managedFields, which may be damaged.
+    let text = entries
+        .protobuf()
+        .and_then(|origin| origin.text(object_of.object));
+    let text = text.expect("it was read");
+    let line = format!(r#"{{"type":"ADDED","object":{text}}}"#);
+    match decode_frame::<Secret>(Encoding::Json, line.as_bytes(), &reader()) {
+        Ok(Frame::Added(same)) => assert_eq!(same, object),
+        other => panic!("{other:?} of {line}"),
     }
 }
 
@@ -245,9 +306,32 @@ mod tests {
     ];
 
     fn all(input: &[u8]) {
-        for target in [lines, frame, list, status, versions, round_trip] {
+        for target in [lines, frame, list, status, versions, round_trip, protobuf] {
             target(input);
         }
+    }
+
+    /// Whole events of protobuf.
+    fn events() -> Vec<Vec<u8>> {
+        let secret = serde_json::json!({"apiVersion": "v1", "kind": "Secret", "metadata": {
+            "name": "s", "namespace": "n", "uid": "u", "resourceVersion": "5",
+            "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"a": "b", "c": "d"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "K", "name": "o", "uid": "o"}],
+            "managedFields": [{"manager": "m", "fieldsV1": {"f:a": {}}}],
+        }, "data": {"k": "dg=="}, "immutable": true, "type": "Opaque"});
+        let bookmark = serde_json::json!({"apiVersion": "v1", "kind": "Secret", "metadata": {
+            "resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"},
+        }});
+        let events = [("ADDED", &secret), ("BOOKMARK", &bookmark)].map(|(kind, object)| {
+            let body = reeve_wire::to_vec(object).unwrap();
+            let object = reeve_wire::Envelope::parse(&body).unwrap().object;
+            reeve_wire::watch::frame(kind, "v1", "Secret", object)[4..].to_vec()
+        });
+        let body = reeve_wire::to_vec(&secret).unwrap();
+        let items = [reeve_wire::Envelope::parse(&body).unwrap().object];
+        let metadata = serde_json::json!({"resourceVersion": "7", "continue": "abc"});
+        let list = reeve_wire::encode_list("v1", "SecretList", &metadata, &items).unwrap();
+        events.into_iter().chain([list]).collect()
     }
 
     #[test]
@@ -271,6 +355,14 @@ mod tests {
             Some((3, _, Some(_)))
         ));
         assert_eq!(counted::<Secret>(SEEDS[6].as_bytes()), None);
+        let [secret, bookmark, list] = &events()[..] else {
+            panic!("three");
+        };
+        let read = |event| summary_in::<Secret>(Encoding::Protobuf, event, &reader());
+        assert!(matches!(read(secret), Some(("added", _))));
+        assert!(matches!(read(bookmark), Some(("bookmark", text)) if text == "9 true"));
+        let page = decode_list::<Secret>(Encoding::Protobuf, list, &reader()).unwrap();
+        assert_eq!(page.items.len(), 1);
         assert!(
             from_answer(StatusCode::GATEWAY_TIMEOUT, None, SEEDS[7].as_bytes())
                 .is_too_large_version()
@@ -290,6 +382,26 @@ mod tests {
             let mut input = input.into_bytes();
             input.splice(0..0, head);
             lines(&input);
+        }
+
+        /// Events of protobuf with some bytes changed.
+        #[test]
+        fn damaged_events_of_protobuf_hold(
+            of in 0..3_usize,
+            damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3_u8), 0..4),
+        ) {
+            let mut input = events()[of].clone();
+            for (place, byte, how) in damage {
+                let place = place.index(input.len());
+                match how {
+                    0 => input[place] = byte,
+                    1 => input.insert(place, byte),
+                    _ => {
+                        input.remove(place);
+                    }
+                }
+            }
+            protobuf(&input);
         }
 
         #[test]

@@ -17,7 +17,7 @@
 //! * [`Lister`], [`StoreSnapshot`] and [`Indexer`] with named indexes; [`FieldSelector`]; [`MutationCache`] for
 //!   own writes; [`ObjectKey`], [`KeyRef`], [`ResourceVersion`].
 //! * [`Stored`]: an entry of the store, and [`Form`]: how one is read. Every Kubernetes type is an entry of itself;
-//!   [`Compact`] keeps its JSON.
+//!   [`Compact`] keeps its bytes. Built-in kinds come as protobuf: [`ReflectorOptions::protobuf`].
 //! * [`Reflector`] with [`ReflectorOptions`], [`FirstList`], [`BackoffOptions`]; its recovery rules are in
 //!   [`reflector`].
 //! * [`Fifo`] with its two types [`RealFifo`] and [`DeltaFifo`]; [`Delta`], [`Deletion`], [`Snapshot`].
@@ -80,8 +80,8 @@ pub use lister::Lister;
 pub use metrics::{InformerMetrics, Measurement};
 pub use mutation::MutationCache;
 pub use object::{
-    Compact, Decoding, EntryType, FieldSelector, FieldSelectorError, Form, SkipPath, SkipPathError,
-    Stored, ViewError,
+    Compact, Decoding, EntryType, FieldSelector, FieldSelectorError, Form, ProtobufObject,
+    SkipPath, SkipPathError, Stored, ViewError,
 };
 pub use processor::{
     AsyncEventHandler, EventHandler, EventStream, Filtered, HandlerEnded, HandlerHandle,

@@ -50,7 +50,8 @@ impl<'a> Fields<'a> {
     }
 
     /// The bytes that were not read yet.
-    pub(crate) fn rest(&self) -> &'a [u8] {
+    #[must_use]
+    pub fn rest(&self) -> &'a [u8] {
         self.bytes
     }
 

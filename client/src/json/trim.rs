@@ -166,6 +166,29 @@ impl Skip {
         found.map(|(_, skip)| skip)
     }
 
+    /// Adds each path to `trim`, from `steps` on; false if one leads into a value that protobuf does not describe.
+    fn add_to<'a>(
+        &'a self,
+        steps: &mut Vec<reeve_wire::Step<'a>>,
+        trim: &mut reeve_wire::Trim,
+    ) -> bool {
+        if self.whole {
+            return trim.skip(steps.iter().copied());
+        }
+        let fields = self.fields.iter();
+        let fields = fields.map(|(name, skip)| (reeve_wire::Step::Field(name), skip));
+        let each = self.each().map(|skip| (reeve_wire::Step::Each, skip));
+        for (step, skip) in fields.chain(each) {
+            steps.push(step);
+            let added = skip.add_to(steps, trim);
+            steps.pop();
+            if !added {
+                return false;
+            }
+        }
+        true
+    }
+
     /// The rule for each element.
     #[must_use]
     pub fn each(&self) -> Option<&Self> {
@@ -246,6 +269,15 @@ impl Trimming {
     #[must_use]
     pub fn skipped(&self) -> &Skip {
         &self.skip
+    }
+
+    /// The same for objects in protobuf; `None` if a path leads into a value that protobuf does not describe, such as
+    /// JSON text.
+    #[must_use]
+    pub fn of_protobuf(&self, message: &'static reeve_wire::Message) -> Option<reeve_wire::Trim> {
+        let mut trim = reeve_wire::Trim::new(message);
+        let added = self.skip.add_to(&mut Vec::new(), &mut trim);
+        added.then_some(trim)
     }
 
     /// The `apiVersion` of objects without one.

@@ -11,10 +11,10 @@ use reeve_client::json::{Fields, Reader};
 /// The fields that identify an object and its version.
 #[derive(Debug, Default)]
 pub(crate) struct Identity<'a> {
-    namespace: Option<Cow<'a, str>>,
-    name: Option<Cow<'a, str>>,
-    uid: Option<Cow<'a, str>>,
-    resource_version: Option<Cow<'a, str>>,
+    pub(super) namespace: Option<Cow<'a, str>>,
+    pub(super) name: Option<Cow<'a, str>>,
+    pub(super) uid: Option<Cow<'a, str>>,
+    pub(super) resource_version: Option<Cow<'a, str>>,
 }
 
 // === impl Identity ===

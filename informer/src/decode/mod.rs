@@ -15,6 +15,8 @@ mod list;
 mod outline;
 mod protobuf;
 #[cfg(test)]
+mod protobuf_tests;
+#[cfg(test)]
 mod tests;
 mod undecodable;
 

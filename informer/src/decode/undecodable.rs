@@ -1,6 +1,6 @@
 //! An object that was sent and could not be read.
 
-use super::identity::identity;
+use super::identity::{Identity, identity};
 use super::outline;
 use crate::object::Stored;
 use reeve_client::{KeyRef, ObjectKey};
@@ -36,14 +36,19 @@ impl Undecodable {
 
     /// Describes an object that cannot be read because of `error`, with as much of its identity as can be read.
     pub(super) fn probe(document: &str, error: String) -> Self {
-        let identity = identity(document).unwrap_or_default();
+        let outline = outline::outline(document);
+        Self::identified(&identity(document).unwrap_or_default(), error, outline)
+    }
+
+    /// Describes an object of this identity.
+    pub(super) fn identified(identity: &Identity<'_>, error: String, outline: String) -> Self {
         let (uid, version) = (identity.uid(), identity.resource_version());
         Self {
             key: identity.key().map(KeyRef::to_key),
             uid: (!uid.is_empty()).then(|| uid.into()),
             resource_version: (!version.is_empty()).then(|| version.to_owned()),
             error,
-            outline: outline::outline(document),
+            outline,
         }
     }
 }

@@ -167,7 +167,8 @@ impl<S: Stored + ?Sized> Builder<S> {
         self
     }
 
-    /// The options of lists and watches.
+    /// The options of lists and watches. Built-in kinds are requested as protobuf, unless
+    /// [`ReflectorOptions::protobuf`] switches that off.
     pub fn reflector(mut self, options: ReflectorOptions) -> Self {
         self.options = options;
         self

@@ -12,7 +12,7 @@ use crate::fifo::{DeltaFifo, Fifo, KnownObjects, RealFifo};
 use crate::health::HealthCell;
 use crate::indexer::Indexer;
 use crate::metrics::Recorder;
-use crate::object::{DecodeCache, EntryType, Packing, SkipPath, Stored};
+use crate::object::{DecodeCache, EntryType, Origin, Packing, SkipPath, Stored};
 use crate::reflector::{Reflector, ReflectorOptions, Refusals, Transform};
 use reeve_client::ResourceVersion;
 use reeve_client::transport::{Endpoint, Scope, Selection};
@@ -88,7 +88,8 @@ impl<S: Stored + ?Sized> Source<S> {
             reflector = reflector.skip(path.clone());
         }
         let mut reflector = reflector.build();
-        reflector.entries.decoding.cache = Arc::clone(&self.cache);
+        let origin = Origin::json(Arc::clone(&self.cache));
+        reflector.entries.decoding.origin = Arc::new(origin);
         reflector.entries.decoding.packing.clone_from(&self.packing);
         reflector.transform.clone_from(&self.transform);
         reflector.not_before = not_before;

@@ -43,6 +43,8 @@ pub enum Measurement {
     StaleList,
     /// Several lists in a row were older than the store: the server was restored, and its present state was accepted.
     NewEpoch,
+    /// The server refused protobuf, or what it sent as that could not be read: JSON is requested from now on.
+    FellBackToJson,
     /// An object could not be read.
     Quarantined,
     /// A version of an object in the store did not decode at its first read.

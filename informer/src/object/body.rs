@@ -1,4 +1,5 @@
-//! What a compact entry owns: its text, as it is or in its short form, and the places of fields in it.
+//! What a compact entry owns: its bytes, as they are or in their short form, and the places of fields in them. The bytes
+//! are a JSON text, or a message of protobuf.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,11 +9,11 @@ use super::packing::{Dictionary, Packing, unpack};
 /// The bytes before the head of a packed text: the lengths of head and text.
 const LENGTHS: usize = 2 * size_of::<u32>();
 
-/// The text of an object.
+/// The bytes of an object.
 pub(super) enum Body {
-    Text(Box<str>),
+    Plain(Box<[u8]>),
     Packed {
-        /// The two lengths; the head, which has the values that are read without the text; the short form of the text.
+        /// The two lengths; the head, which has the values that are read without the rest; the short form of the bytes.
         bytes: Box<[u8]>,
         dictionary: Arc<Dictionary>,
     },
@@ -51,13 +52,14 @@ pub(super) struct Places {
 
 impl Span {
     /// The positions in a text, which is refused before this if it is longer than 4 GiB.
-    fn between(from: usize, to: usize) -> Self {
+    pub(super) fn between(from: usize, to: usize) -> Self {
         let [from, to] = [from, to].map(|at| u32::try_from(at).unwrap_or(u32::MAX));
         Self { from, to }
     }
 
-    pub(super) fn of(self, text: &str) -> &str {
-        text.get(self.from as usize..self.to as usize)
+    pub(super) fn of(self, bytes: &[u8]) -> &[u8] {
+        bytes
+            .get(self.from as usize..self.to as usize)
             .unwrap_or_default()
     }
 }
@@ -126,26 +128,26 @@ impl Places {
 // === impl Body ===
 
 impl Body {
-    /// The text as it is, or in its short form if the store packs and that is shorter, and the positions in it.
-    pub(super) fn new(json: String, header: Header, packing: Option<&Packing>) -> (Self, Header) {
+    /// The bytes as they are, or in their short form if the store packs and that is shorter, and the positions in them.
+    pub(super) fn new(whole: Vec<u8>, header: Header, packing: Option<&Packing>) -> (Self, Header) {
         let Some(packing) = packing else {
-            return (Self::Text(json.into_boxed_str()), header);
+            return (Self::Plain(whole.into()), header);
         };
         let mut inside = header;
-        let mut head = String::new();
+        let mut head = Vec::new();
         for span in inside.head() {
             let from = head.len();
-            head.push_str(span.of(&json));
+            head.extend_from_slice(span.of(&whole));
             *span = Span::between(from, head.len());
         }
-        let Some(packed) = packing.pack(head.as_bytes(), json.as_bytes()) else {
-            return (Self::Text(json.into_boxed_str()), header);
+        let Some(packed) = packing.pack(&head, &whole) else {
+            return (Self::Plain(whole.into()), header);
         };
         let head_length = Span::between(0, head.len()).to;
-        let bytes = [
+        let bytes: [&[u8]; 4] = [
             &head_length.to_le_bytes(),
             &packed.length.to_le_bytes(),
-            head.as_bytes(),
+            &head,
             &packed.bytes,
         ];
         let body = Self::Packed {
@@ -155,36 +157,38 @@ impl Body {
         (body, inside)
     }
 
-    /// The text: a JSON object.
-    pub(super) fn text(&self) -> Cow<'_, str> {
+    /// All bytes.
+    pub(super) fn whole(&self) -> Cow<'_, [u8]> {
         match self {
-            Self::Text(json) => Cow::Borrowed(json),
+            Self::Plain(whole) => Cow::Borrowed(whole),
             Self::Packed { bytes, dictionary } => {
-                // It was packed by this process: an empty text would be a defect, and is an error for its reader.
-                let text = lengths(bytes).and_then(|(head, length, rest)| {
+                // It was packed by this process: no bytes would be a defect, and is an error for its reader.
+                let whole = lengths(bytes).and_then(|(head, length, rest)| {
                     let (head, packed) = rest.split_at_checked(head)?;
                     unpack(dictionary, head, packed, length)
                 });
-                Cow::Owned(text.unwrap_or_default())
+                Cow::Owned(whole.unwrap_or_default())
             }
         }
     }
 
-    /// A part of the text, or of the head of a packed text.
-    pub(super) fn of(&self, span: Span) -> &str {
+    /// A part of the bytes, or of the head of packed bytes.
+    pub(super) fn of(&self, span: Span) -> &[u8] {
         match self {
-            Self::Text(json) => span.of(json),
-            Self::Packed { bytes, .. } => {
-                let part = bytes.get(LENGTHS + span.from as usize..LENGTHS + span.to as usize);
-                str::from_utf8(part.unwrap_or_default()).unwrap_or_default()
-            }
+            Self::Plain(whole) => span.of(whole),
+            Self::Packed { bytes, .. } => span.of(bytes.get(LENGTHS..).unwrap_or_default()),
         }
+    }
+
+    /// As [`Body::of`], a text.
+    pub(super) fn text(&self, span: Span) -> &str {
+        str::from_utf8(self.of(span)).unwrap_or_default()
     }
 
     /// The bytes on the heap, without the dictionary, which entries share.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Self::Text(json) => json.len(),
+            Self::Plain(whole) => whole.len(),
             Self::Packed { bytes, .. } => bytes.len(),
         }
     }

@@ -1,7 +1,8 @@
-//! The compact form: the JSON text of an object without the skipped fields, decoded on reading.
+//! The compact form: the bytes of an object without the skipped fields, decoded on reading. They are a JSON text, or a
+//! message of protobuf where the object came as that, which is about half as long.
 //!
-//! An entry is the text in one allocation, and the positions of name, namespace, uid, version, labels and owners in it.
-//! Nothing is decoded on arrival, so an entry costs its text and 120 bytes; a Pod of 3.5 KB takes 18.1 KB as its type
+//! An entry is the bytes in one allocation, and the positions of name, namespace, uid, version, labels and owners in it.
+//! Nothing is decoded on arrival, so an entry costs its bytes and 120 more; a Pod of 3.5 KB takes 18.1 KB as its type
 //! (`benches/peers`, `sync`). Each [`Form::typed`] pays for decoding instead: the form suits kinds with many objects
 //! that are read seldom, or by key. Nothing is interned, since nothing is copied out of the text: namespaces and labels
 //! are read in place.
@@ -21,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube_core::DynamicObject;
-use reeve_client::json::{self, Plain, Reader, Skip, another, read_alone};
+use reeve_client::json::{self, Plain, Reader, Skip, another, attempt, read_alone};
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess,
     Visitor,
@@ -29,12 +30,12 @@ use serde::de::{
 use serde_json::value::RawValue;
 
 use super::body::{Body, Header, Places, Span};
-use super::decode_cache::DecodeCache;
 use super::form::{Decoding, Form};
+use super::protobuf::{self, Origin, ProtobufKind, ProtobufObject};
 use super::stored::Stored;
 use super::view_error::ViewError;
 
-/// An entry that holds an object's JSON text, trimmed, and decodes it as a `K` when it is read.
+/// An entry that holds an object's bytes, trimmed, and decodes them as a `K` when it is read.
 ///
 /// `SharedInformer::<Compact<Pod>>::builder_for(client, Endpoint::of::<Pod>())` keeps Pods in this form. Skipped fields
 /// (`managedFields`, and those of [`Builder::skip`](crate::Builder::skip)) are not in the text. An object whose text is
@@ -45,7 +46,8 @@ pub struct Compact<K> {
     places: Places,
     /// Set once the failure to decode this version was reported.
     reported: AtomicBool,
-    cache: Arc<DecodeCache>,
+    /// Says the encoding of the bytes.
+    origin: Arc<Origin>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -61,10 +63,17 @@ struct Text {
 // === impl Compact ===
 
 impl<K> Compact<K> {
-    /// The text: a JSON object.
+    /// The text: a JSON object. Of an object that came as protobuf it is made by this call; it is `{}` if the bytes turn
+    /// out to be damaged.
     #[must_use]
     pub fn json(&self) -> Cow<'_, str> {
-        self.body.text()
+        let text = match (&self.origin.protobuf, self.body.whole()) {
+            (Some(kind), whole) => Cow::Owned(kind.text(&whole).unwrap_or_else(|| "{}".to_owned())),
+            // It was a text when it came.
+            (None, Cow::Borrowed(text)) => str::from_utf8(text).unwrap_or_default().into(),
+            (None, Cow::Owned(text)) => String::from_utf8(text).unwrap_or_default().into(),
+        };
+        text
     }
 
     /// The size of the entry in bytes, without the allocator's overhead.
@@ -88,9 +97,62 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Compact<K> {
         part.unwrap_or_default()
     }
 
-    fn labels(&self) -> Vec<(&str, &str)> {
-        let text = self.body.of(self.places.labels);
-        self.part::<Pairs<'_>>(text, "labels").0
+    fn labels(&self) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
+        let span = self.places.labels;
+        if self.origin.protobuf.is_some() {
+            return protobuf::labels(self.body.of(span));
+        }
+        let Pairs(pairs) = self.part(self.body.text(span), "labels");
+        let pairs = pairs.into_iter();
+        pairs
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect()
+    }
+
+    /// The object as a `T`.
+    fn decode<T: DeserializeOwned>(&self, view: &'static str) -> Result<T, ViewError> {
+        let Some(kind) = &self.origin.protobuf else {
+            return self.read(&self.json(), view);
+        };
+        let whole = self.body.whole();
+        if let Some(read) = attempt(|| T::deserialize(&mut kind.deserializer(&whole))) {
+            return Ok(read);
+        }
+        self.read_text(kind.text(&whole), view)
+    }
+
+    /// Reads what could not be read as protobuf: as a text it has the same errors in either encoding.
+    fn read_text<T: DeserializeOwned>(
+        &self,
+        text: Option<String>,
+        view: &'static str,
+    ) -> Result<T, ViewError> {
+        match text {
+            Some(text) => self.read(&text, view),
+            None => self.refuse("its bytes are not a message of its kind".to_owned(), view),
+        }
+    }
+
+    /// The error of a view, which is reported if it is the first one.
+    fn refuse<T>(&self, error: String, view: &'static str) -> Result<T, ViewError> {
+        let error = ViewError::Undecodable { view, error };
+        if !self.reported.swap(true, Ordering::Relaxed) {
+            self.origin.cache.unreadable(self.key_ref(), &error);
+        }
+        Err(error)
+    }
+
+    /// A part of `metadata` in protobuf as a `T`.
+    fn decode_metadata<T: DeserializeOwned>(
+        &self,
+        kind: &ProtobufKind,
+        bytes: &[u8],
+        view: &'static str,
+    ) -> Result<T, ViewError> {
+        if let Some(read) = attempt(|| T::deserialize(&mut kind.metadata(bytes))) {
+            return Ok(read);
+        }
+        self.read_text(protobuf::text(kind.metadata(bytes)), view)
     }
 
     fn read<'a, T: serde::Deserialize<'a>>(
@@ -98,13 +160,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Compact<K> {
         text: &'a str,
         view: &'static str,
     ) -> Result<T, ViewError> {
-        read_alone(|| json::from_str(text)).map_err(|error| {
-            let error = ViewError::Undecodable { view, error };
-            if !self.reported.swap(true, Ordering::Relaxed) {
-                self.cache.unreadable(self.key_ref(), &error);
-            }
-            error
-        })
+        read_alone(|| json::from_str(text)).or_else(|error| self.refuse(error, view))
     }
 }
 
@@ -116,8 +172,8 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Compact<K> {
     pub fn typed_as<T: DeserializeOwned + Send + Sync + 'static>(
         self: &Arc<Self>,
     ) -> Result<Arc<T>, ViewError> {
-        let decode = || self.read(&self.body.text(), "type");
-        self.cache.decoded(self, decode)
+        let decode = || self.decode("type");
+        self.origin.cache.decoded(self, decode)
     }
 }
 
@@ -125,8 +181,8 @@ impl<K> fmt::Debug for Compact<K> {
     /// Prints the key only: the content may be a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Compact")
-            .field("namespace", &self.body.of(self.places.namespace()))
-            .field("name", &self.body.of(self.places.name()))
+            .field("namespace", &self.body.text(self.places.namespace()))
+            .field("name", &self.body.text(self.places.name()))
             .field("bytes", &self.body.bytes())
             .finish_non_exhaustive()
     }
@@ -134,39 +190,41 @@ impl<K> fmt::Debug for Compact<K> {
 
 impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
     fn name(&self) -> &str {
-        self.body.of(self.places.name())
+        self.body.text(self.places.name())
     }
 
     fn namespace(&self) -> Option<&str> {
-        let namespace = self.body.of(self.places.namespace());
+        let namespace = self.body.text(self.places.namespace());
         (!namespace.is_empty()).then_some(namespace)
     }
 
     fn uid(&self) -> &str {
-        self.body.of(self.places.uid())
+        self.body.text(self.places.uid())
     }
 
     fn resource_version(&self) -> &str {
-        self.body.of(self.places.resource_version())
+        self.body.text(self.places.resource_version())
     }
 
     fn label(&self, name: &str) -> Option<&str> {
-        let labels = self.labels();
-        labels
-            .iter()
-            .rev()
-            .find(|(key, _)| *key == name)
-            .map(|(_, value)| *value)
+        let span = self.places.labels;
+        if self.origin.protobuf.is_some() {
+            return protobuf::label(self.body.of(span), name);
+        }
+        let Pairs(labels) = self.part(self.body.text(span), "labels");
+        let mut labels = labels.into_iter().rev();
+        let found = labels.find(|(key, _)| *key == name);
+        found.map(|(_, value)| value)
     }
 
     fn each_label(&self, visit: &mut dyn FnMut(&str, &str)) {
         let mut labels = self.labels();
         // The later of two labels of one name counts, as in the typed form.
         labels.reverse();
-        labels.sort_by_key(|(name, _)| *name);
-        labels.dedup_by_key(|(name, _)| *name);
+        labels.sort_by(|(one, _), (other, _)| one.cmp(other));
+        labels.dedup_by(|(one, _), (other, _)| one == other);
         for (name, value) in labels {
-            visit(name, value);
+            visit(&name, &value);
         }
     }
 
@@ -174,9 +232,17 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
         if self.places.owner_references == Span::default() {
             return Cow::Owned(Vec::new());
         }
-        let text = self.body.text();
-        let owners = self.places.owner_references.of(&text);
-        Cow::Owned(self.part(owners, "owner references"))
+        let whole = self.body.whole();
+        let owners = self.places.owner_references.of(&whole);
+        let view = "owner references";
+        if let Some(kind) = &self.origin.protobuf {
+            let read = self.decode_metadata(kind, owners, view);
+            return Cow::Owned(read.map_or_else(
+                |_| Vec::new(),
+                |Owners { owner_references }| owner_references,
+            ));
+        }
+        Cow::Owned(self.part(str::from_utf8(owners).unwrap_or_default(), view))
     }
 
     fn owned_bytes(&self) -> usize {
@@ -184,16 +250,20 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
     }
 
     fn metadata(&self) -> Result<Cow<'_, ObjectMeta>, ViewError> {
-        let text = self.body.text();
-        let metadata = self.places.metadata.of(&text);
+        let whole = self.body.whole();
+        let metadata = self.places.metadata.of(&whole);
         if metadata.is_empty() {
             return Ok(Cow::Owned(ObjectMeta::default()));
         }
-        self.read(metadata, "metadata").map(Cow::Owned)
+        let metadata = match &self.origin.protobuf {
+            Some(kind) => self.decode_metadata(kind, metadata, "metadata"),
+            None => self.read(str::from_utf8(metadata).unwrap_or_default(), "metadata"),
+        };
+        metadata.map(Cow::Owned)
     }
 
     fn dynamic(&self) -> Result<DynamicObject, ViewError> {
-        self.read(&self.body.text(), "untyped object")
+        self.decode("untyped object")
     }
 }
 
@@ -216,19 +286,40 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Form for Compact<K> {
         if let Some(odd) = text.odd {
             return Err(serde_json::Error::custom(odd));
         }
-        if u32::try_from(text.json.len()).is_err() {
-            return Err(serde_json::Error::custom("the object is larger than 4 GiB"));
+        let origin = Arc::clone(&decoding.origin);
+        Self::new(text.json.into_bytes(), text.header, origin, decoding).map_err(Error::custom)
+    }
+
+    const PROTOBUF: bool = true;
+
+    fn decode_protobuf<'de>(
+        object: &ProtobufObject<'de>,
+        decoding: &'de Decoding,
+    ) -> Result<Self, reeve_wire::Error> {
+        let whole = object.trimmed()?;
+        let header = protobuf::header(&whole)?;
+        let origin = Arc::clone(object.origin);
+        Self::new(whole, header, origin, decoding).map_err(Error::custom)
+    }
+}
+
+impl<K> Compact<K> {
+    fn new(
+        whole: Vec<u8>,
+        header: Header,
+        origin: Arc<Origin>,
+        decoding: &Decoding,
+    ) -> Result<Self, &'static str> {
+        if u32::try_from(whole.len()).is_err() {
+            return Err("the object is larger than 4 GiB");
         }
-        let packing = decoding.packing.as_deref();
-        let (body, header) = Body::new(text.json, text.header, packing);
-        let places = header.places().ok_or_else(|| {
-            serde_json::Error::custom("a name, a uid or a version is longer than 64 KB")
-        })?;
+        let (body, header) = Body::new(whole, header, decoding.packing.as_deref());
+        let places = header.places();
         Ok(Self {
             body,
-            places,
+            places: places.ok_or("a name, a uid or a version is longer than 64 KB")?,
             reported: AtomicBool::new(false),
-            cache: Arc::clone(&decoding.cache),
+            origin,
             kind: PhantomData,
         })
     }
@@ -501,6 +592,14 @@ impl<'de> Visitor<'de> for PartVisitor<'_> {
         self.text.json.push(']');
         Ok(())
     }
+}
+
+/// The owners alone.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Owners {
+    #[serde(default)]
+    owner_references: Vec<OwnerReference>,
 }
 
 // === impl Pairs ===

@@ -4,16 +4,17 @@
 use std::any::TypeId;
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube_core::{DynamicObject, Resource};
 use reeve_client::json::{self, Reader, SkipPath, Trimming};
+use reeve_client::transport::Endpoint;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
 
-use super::decode_cache::DecodeCache;
 use super::packing::Packing;
+use super::protobuf::{Origin, ProtobufObject};
 use super::stored::Stored;
 use super::view_error::ViewError;
 
@@ -73,13 +74,31 @@ pub trait Form: Stored + Sized {
         document: &mut Reader<'de>,
         decoding: &'de Decoding,
     ) -> Result<Self, serde_json::Error>;
+
+    /// Whether entries can be read by [`Form::decode_protobuf`]. Default: false, and an informer requests JSON only.
+    const PROTOBUF: bool = false;
+
+    /// Reads an entry from protobuf. The result must equal that of [`Form::decode`] for the same object. An object that
+    /// is refused here is read once more, as JSON.
+    ///
+    /// # Errors
+    /// The deserializer's, if the object does not describe an entry of this type.
+    fn decode_protobuf<'de>(
+        object: &ProtobufObject<'de>,
+        decoding: &'de Decoding,
+    ) -> Result<Self, reeve_wire::Error> {
+        let _ = (object, decoding);
+        Err(reeve_wire::Error::custom(
+            "this form is read from JSON only",
+        ))
+    }
 }
 
 /// The options of reading objects.
 #[derive(Clone, Debug, Default)]
 pub struct Decoding {
     pub(crate) trimming: Trimming,
-    pub(crate) cache: Arc<DecodeCache>,
+    pub(crate) origin: Arc<Origin>,
     pub(crate) packing: Option<Arc<Packing>>,
 }
 
@@ -87,15 +106,21 @@ pub struct Decoding {
 pub struct EntryType<S: ?Sized> {
     id: TypeId,
     decode: Decode<S>,
+    decode_protobuf: Option<DecodeProtobuf<S>>,
 }
 
 type Decode<S> = for<'de> fn(&mut Reader<'de>, &'de Decoding) -> Result<Arc<S>, serde_json::Error>;
+
+type DecodeProtobuf<S> =
+    for<'de> fn(&ProtobufObject<'de>, &'de Decoding) -> Result<Arc<S>, reeve_wire::Error>;
 
 /// Reads the entries of one store.
 #[derive(Debug)]
 pub(crate) struct EntryReader<S: ?Sized> {
     pub(crate) decoding: Decoding,
     of: EntryType<S>,
+    /// Of objects in protobuf, once it is known that the entries can be read from it.
+    protobuf: OnceLock<Option<Arc<Origin>>>,
 }
 
 // === impl Decoding ===
@@ -138,6 +163,26 @@ impl Decoding {
     pub fn read<S: Form>(&self, document: &str) -> Result<S, serde_json::Error> {
         json::read(document, |reader| S::decode(reader, self))
     }
+
+    /// Reads one object of a built-in kind from its protobuf, in its envelope, as an informer does: for tests of a form
+    /// that reads both encodings.
+    ///
+    /// # Errors
+    /// For a body that is not such an object, for a form that is read from JSON only, and for a part to leave out that
+    /// protobuf does not describe.
+    pub fn read_protobuf<S: Form>(&self, body: &[u8]) -> Result<S, reeve_wire::Error> {
+        let envelope = reeve_wire::Envelope::parse(body)?;
+        let (api_version, kind) = (&envelope.api_version, &envelope.kind);
+        envelope.message()?;
+        let cache = Arc::clone(&self.origin.cache);
+        let origin = Origin::of_kind(cache, api_version, kind, &self.trimming).map(Arc::new);
+        let object = origin
+            .as_ref()
+            .and_then(|origin| origin.object(envelope.object));
+        let object = object
+            .ok_or_else(|| reeve_wire::Error::custom("a part to leave out is within JSON text"))?;
+        S::decode_protobuf(&object, self)
+    }
 }
 
 // === impl EntryType ===
@@ -150,6 +195,8 @@ impl<S: Form> EntryType<S> {
             id: TypeId::of::<S>(),
             // Into its final place: it is half a kilobyte or more, too much to move.
             decode: |document, decoding| S::decode(document, decoding).map(Arc::new),
+            decode_protobuf: reads_protobuf::<S>()
+                .then_some(|object, decoding| S::decode_protobuf(object, decoding).map(Arc::new)),
         }
     }
 }
@@ -164,6 +211,10 @@ impl EntryType<dyn Stored> {
                 let entry = F::decode(document, decoding).map(Arc::new)?;
                 Ok(entry)
             },
+            decode_protobuf: reads_protobuf::<F>().then_some(|object, decoding| {
+                let entry = F::decode_protobuf(object, decoding).map(Arc::new)?;
+                Ok(entry)
+            }),
         }
     }
 }
@@ -179,6 +230,11 @@ impl<S: ?Sized + 'static> EntryType<S> {
     pub(crate) fn id(&self) -> (TypeId, TypeId) {
         (TypeId::of::<S>(), self.id)
     }
+}
+
+/// Untyped objects are those of kinds that a program does not know: they are read from JSON.
+fn reads_protobuf<F: Form>() -> bool {
+    F::PROTOBUF && TypeId::of::<F>() != TypeId::of::<DynamicObject>()
 }
 
 impl<S: ?Sized> Copy for EntryType<S> {}
@@ -199,7 +255,42 @@ impl<S: ?Sized> fmt::Debug for EntryType<S> {
 
 impl<S: ?Sized> EntryReader<S> {
     pub(crate) fn new(of: EntryType<S>, decoding: Decoding) -> Self {
-        Self { decoding, of }
+        Self {
+            decoding,
+            of,
+            protobuf: OnceLock::new(),
+        }
+    }
+
+    /// Whether the entries can be read from protobuf: `endpoint` has a built-in kind, and the form can read it. Called
+    /// once the options of decoding are complete.
+    pub(crate) fn accepts_protobuf(&self, endpoint: &Endpoint) -> bool {
+        let origin = self.protobuf.get_or_init(|| {
+            self.of.decode_protobuf?;
+            let Decoding {
+                trimming, origin, ..
+            } = &self.decoding;
+            let origin = Origin::protobuf(Arc::clone(&origin.cache), endpoint, trimming);
+            origin.map(Arc::new)
+        });
+        origin.is_some()
+    }
+
+    /// The kind of the objects in protobuf, if the entries can be read from it.
+    pub(crate) fn protobuf(&self) -> Option<&Arc<Origin>> {
+        self.protobuf.get()?.as_ref()
+    }
+
+    /// Reads one entry from the message of an object.
+    pub(crate) fn read_protobuf<'de>(
+        &'de self,
+        origin: &'de Arc<Origin>,
+        bytes: &'de [u8],
+    ) -> Result<Arc<S>, reeve_wire::Error> {
+        let (Some(decode), Some(object)) = (self.of.decode_protobuf, origin.object(bytes)) else {
+            return Err(reeve_wire::Error::custom("protobuf was not requested"));
+        };
+        decode(&object, &self.decoding)
     }
 
     /// Reads one entry.
@@ -291,5 +382,14 @@ where
         decoding: &'de Decoding,
     ) -> Result<Self, serde_json::Error> {
         K::deserialize(document.trimming(&decoding.trimming))
+    }
+
+    const PROTOBUF: bool = true;
+
+    fn decode_protobuf<'de>(
+        object: &ProtobufObject<'de>,
+        _: &'de Decoding,
+    ) -> Result<Self, reeve_wire::Error> {
+        K::deserialize(&mut object.deserializer())
     }
 }

@@ -217,9 +217,8 @@ pub(super) fn unpack(
     head: &[u8],
     bytes: &[u8],
     length: usize,
-) -> Option<String> {
-    let text = dictionary.unpack(head, bytes, length)?;
-    String::from_utf8(text).ok()
+) -> Option<Vec<u8>> {
+    dictionary.unpack(head, bytes, length)
 }
 
 /// Appends literals and a copy (distance, length) of the sequence after them; the last sequence has none.
@@ -284,12 +283,13 @@ mod tests {
     use crate::sample::cases;
 
     fn unpacked(head: &str, packed: &Packed) -> Option<String> {
-        unpack(
+        let text = unpack(
             &packed.dictionary,
             head.as_bytes(),
             &packed.bytes,
             packed.length as usize,
-        )
+        );
+        String::from_utf8(text?).ok()
     }
 
     fn record(number: usize, extent: &str) -> String {

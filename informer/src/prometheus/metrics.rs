@@ -90,13 +90,14 @@ struct Series {
 }
 
 /// The labels `reason`, in the order of [`Reason`].
-const REASONS: [&str; 6] = [
+const REASONS: [&str; 7] = [
     "list",
     "watch",
     "stalled",
     "stale_list",
     "stale_event",
     "new_epoch",
+    "protobuf",
 ];
 
 #[derive(Clone, Copy)]
@@ -107,6 +108,7 @@ enum Reason {
     StaleList,
     StaleEvent,
     NewEpoch,
+    Protobuf,
 }
 
 // === impl Metrics ===
@@ -359,6 +361,7 @@ impl Series {
             Measurement::StaleList => self.failed(Reason::StaleList),
             Measurement::StaleEvent => self.failed(Reason::StaleEvent),
             Measurement::NewEpoch => self.failed(Reason::NewEpoch),
+            Measurement::FellBackToJson => self.failed(Reason::Protobuf),
             // These are read at a scrape.
             Measurement::Quarantined
             | Measurement::Unreadable

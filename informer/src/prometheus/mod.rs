@@ -12,7 +12,7 @@
 //! | `reflector_watches_total`, `reflector_short_watches_total` | counter | client-go, until 1.10 |
 //! | `reflector_watch_duration_seconds`, `reflector_items_per_watch` | histogram | client-go, until 1.10 |
 //! | `reflector_last_resource_version` | gauge, the last 15 digits; the newest of several watches | client-go, until 1.10 |
-//! | `reflector_failures_total` | counter; `reason`: `list`, `watch`, `stalled`, `stale_list`, `stale_event`, `new_epoch` | |
+//! | `reflector_failures_total` | counter; `reason`: `list`, `watch`, `stalled`, `stale_list`, `stale_event`, `new_epoch`, `protobuf` | |
 //! | `informer_activity` | gauge, 1 for the present activity, 0 for the others; `activity` | |
 //! | `informer_synced` | gauge, 1 once everything is in the store | |
 //! | `informer_last_heard_timestamp_seconds` | gauge, the time of the last answer of the API server | |

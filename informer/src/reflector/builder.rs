@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kube_client::Client;
 use reeve_clock::Clock;
 
+use super::encoding::JsonOnly;
 use super::options::ReflectorOptions;
 use super::refusals::Refusals;
 use super::run::Reflector;
@@ -54,6 +55,7 @@ impl<S: Stored + ?Sized> Reflector<S> {
             known: None,
             not_before: ResourceVersion::default(),
             refusals: Refusals::default(),
+            json_only: JsonOnly::default(),
             health: Arc::new(HealthCell::new(clock.clone())),
             recorder: Recorder::default(),
             clock,

@@ -77,6 +77,11 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
         self
     }
 
+    /// The encoding of the events.
+    pub(super) fn encoding(&self) -> Encoding {
+        self.lines.encoding()
+    }
+
     /// The number of pieces of data that have arrived.
     pub(super) fn received(&self) -> u64 {
         self.lines.frames()

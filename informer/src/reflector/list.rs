@@ -11,7 +11,7 @@ use crate::decode::{Budget, read_list};
 use crate::metrics::Measurement;
 use crate::object::Stored;
 use reeve_client::ResourceVersion;
-use reeve_client::transport::{self, Encoded, ListRequest};
+use reeve_client::transport::{self, ListRequest};
 
 // === impl Reflector ===
 
@@ -87,14 +87,17 @@ impl<S: Stored + ?Sized> Reflector<S> {
             limit: 1,
             continue_token: None,
         };
-        let body = self.body(request).await?;
-        let page = read_list(&body, &self.entries, None, &mut Budget::new()).await?;
-        Ok(listed_version(page.resource_version.into()))
-    }
-
-    /// The answer to `request`.
-    pub(super) async fn body(&self, request: ListRequest) -> Result<Encoded, transport::Error> {
-        let request = request.build(&self.endpoint, &self.selection)?;
-        self.transport.fetch_encoded(request).await
+        let mut body = self.body(&request).await?;
+        loop {
+            let read = read_list(&body, &self.entries, None, &mut Budget::new()).await;
+            match read.map_err(transport::Error::from) {
+                Ok(page) => return Ok(listed_version(page.resource_version.into())),
+                // Once more, as JSON.
+                Err(error) if self.fall_back_after(body.encoding, &error) => {
+                    body = self.body(&request).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 }

@@ -34,6 +34,7 @@
 //! `watch.rs`, and the waits between them (`waits.rs`, `pace.rs`).
 
 mod builder;
+mod encoding;
 mod error;
 mod frames;
 mod history;

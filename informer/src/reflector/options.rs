@@ -39,6 +39,7 @@ pub enum FirstList {
 pub struct ReflectorOptions {
     pub(crate) first_list: FirstList,
     pub(crate) streaming: bool,
+    pub(crate) protobuf: bool,
     pub(crate) streaming_idle: Duration,
     pub(crate) streaming_deadline: Duration,
     pub(crate) streaming_retry: Duration,
@@ -58,6 +59,7 @@ impl Default for ReflectorOptions {
         Self {
             first_list: FirstList::default(),
             streaming: true,
+            protobuf: true,
             streaming_idle: Duration::from_secs(10),
             streaming_deadline: Duration::from_secs(300),
             streaming_retry: Duration::from_secs(3600),
@@ -97,6 +99,17 @@ impl ReflectorOptions {
     /// Requests lists as streams, and falls back to pages where the server does not offer streams. Default: true.
     pub fn streaming(mut self, streaming: bool) -> Self {
         self.streaming = streaming;
+        self
+    }
+
+    /// Requests protobuf, and JSON in the second place, for a built-in kind whose entries can be read from it
+    /// ([`Form::PROTOBUF`](crate::Form::PROTOBUF)). Default: true.
+    ///
+    /// Custom resources and untyped objects are requested as JSON. So is a kind of which a part within a JSON text is left
+    /// out. A server that answers 406, or with something that is not what its `Content-Type` says, is asked for JSON until
+    /// the reflector runs again; that is logged once.
+    pub fn protobuf(mut self, protobuf: bool) -> Self {
+        self.protobuf = protobuf;
         self
     }
 

@@ -17,7 +17,7 @@ use super::threads::threads;
 use crate::decode::{Budget, DecodeError, Identity, ListPage, continue_token, read_list};
 use crate::fifo::KnownObjects;
 use crate::object::{EntryReader, Stored};
-use reeve_client::transport::{self, Encoded, ListRequest};
+use reeve_client::transport::{self, Encoded, Encoding, ListRequest};
 
 /// A page of fewer bytes is decoded by the task that lists: to hand it over would cost more.
 const LARGE: usize = 64 * 1024;
@@ -33,7 +33,7 @@ pub(super) struct Pages<'a, S: Stored + ?Sized> {
     /// The most pages that are decoded at once by other tasks; 0 to decode in this one.
     threads: usize,
     /// The page after those in `reading`.
-    fetching: Option<AbortOnDropHandle<Result<Encoded, transport::Error>>>,
+    fetching: Option<AbortOnDropHandle<Fetched>>,
     /// The reason why the page after those in `reading` cannot be fetched.
     failed: Option<transport::Error>,
     reading: VecDeque<Reading<S>>,
@@ -42,12 +42,17 @@ pub(super) struct Pages<'a, S: Stored + ?Sized> {
 
 /// A page that was fetched.
 struct Reading<S: ?Sized> {
+    request: ListRequest,
+    encoding: Encoding,
     /// The length of its body.
     bytes: usize,
     /// The token with which the page after it was requested.
     token: Option<String>,
     work: Work<S>,
 }
+
+/// The answer to a request.
+type Fetched = (ListRequest, Result<Encoded, transport::Error>);
 
 enum Work<S: ?Sized> {
     /// The body, to be decoded by this task.
@@ -102,8 +107,8 @@ impl<'a, S: Stored + ?Sized> Pages<'a, S> {
         &mut self,
         request: ListRequest,
     ) -> Result<ListPage<S>, transport::Error> {
-        let body = self.reflector.body(request).await?;
-        self.begin(body);
+        let body = self.reflector.body(&request).await?;
+        self.begin(request, body);
         self.read().await
     }
 
@@ -111,29 +116,68 @@ impl<'a, S: Stored + ?Sized> Pages<'a, S> {
     pub(super) async fn next(&mut self, token: String) -> Result<ListPage<S>, transport::Error> {
         let begun = self.fetching.is_some() || self.failed.is_some() || !self.reading.is_empty();
         if !begun {
-            let body = self.reflector.body(self.request(token)).await?;
-            self.begin(body);
+            let request = self.request(token);
+            let body = self.reflector.body(&request).await?;
+            self.begin(request, body);
         }
         self.read().await
     }
 
-    /// The first page of `reading`. Meanwhile others are fetched.
+    /// The first page of `reading`. One that cannot be read as protobuf is requested once more, as JSON.
     async fn read(&mut self) -> Result<ListPage<S>, transport::Error> {
-        let page = loop {
+        loop {
+            let page = self.decoded().await?;
+            // `decoded` has just read the first one.
+            let Some(read) = self.reading.pop_front() else {
+                return pending().await;
+            };
+            match page.map_err(transport::Error::from) {
+                Ok(page) => {
+                    if read.token != page.continue_token {
+                        // The pages that follow are not those of its token.
+                        self.abandon();
+                    }
+                    return Ok(page);
+                }
+                Err(error) => {
+                    if !self.reflector.fall_back_after(read.encoding, &error) {
+                        return Err(error);
+                    }
+                    self.abandon();
+                    let body = self.reflector.body(&read.request).await?;
+                    self.begin(read.request, body);
+                }
+            }
+        }
+    }
+
+    /// Gives up the pages that were begun.
+    fn abandon(&mut self) {
+        self.reading.clear();
+        self.fetching = None;
+        self.failed = None;
+    }
+
+    /// The content of the first page of `reading`. Meanwhile others are fetched.
+    ///
+    /// # Errors
+    /// The reason why it cannot be fetched.
+    async fn decoded(&mut self) -> Result<Result<ListPage<S>, DecodeError>, transport::Error> {
+        loop {
             let has_room = self.has_room();
             match (
                 self.reading.front_mut().map(|page| &mut page.work),
                 &mut self.fetching,
             ) {
                 (Some(Work::Here(body)), _) => {
-                    break self.reader.read(body, &mut self.budget).await;
+                    return Ok(self.reader.read(body, &mut self.budget).await);
                 }
                 (Some(Work::Elsewhere(page)), Some(body)) if has_room => tokio::select! {
                     biased;
                     body = body => self.fetched(joined(body).await),
-                    page = page => break joined(page).await,
+                    page = page => return Ok(joined(page).await),
                 },
-                (Some(Work::Elsewhere(page)), _) => break joined(page.await).await,
+                (Some(Work::Elsewhere(page)), _) => return Ok(joined(page.await).await),
                 (None, Some(body)) => {
                     let body = body.await;
                     self.fetched(joined(body).await);
@@ -144,16 +188,7 @@ impl<'a, S: Stored + ?Sized> Pages<'a, S> {
                     None => pending().await,
                 },
             }
-        };
-        let read = self.reading.pop_front();
-        let page = page?;
-        if read.is_none_or(|read| read.token != page.continue_token) {
-            // The pages that follow are not those of its token.
-            self.reading.clear();
-            self.fetching = None;
-            self.failed = None;
         }
-        Ok(page)
     }
 
     fn has_room(&self) -> bool {
@@ -161,39 +196,50 @@ impl<'a, S: Stored + ?Sized> Pages<'a, S> {
         self.reading.len() < self.threads.max(1) && bytes < AHEAD
     }
 
-    fn fetched(&mut self, body: Result<Encoded, transport::Error>) {
+    fn fetched(&mut self, (request, body): Fetched) {
         self.fetching = None;
         match body {
-            Ok(body) => self.begin(body),
+            Ok(body) => self.begin(request, body),
             Err(error) => self.failed = Some(error),
         }
     }
 
     /// Begins to read a page, and to fetch the next one if there is one.
-    fn begin(&mut self, body: Encoded) {
-        let (bytes, token) = (body.bytes.len(), continue_token(&body));
+    fn begin(&mut self, request: ListRequest, body: Encoded) {
+        let (bytes, encoding) = (body.bytes.len(), body.encoding);
+        let token = continue_token(&body);
         if let Some(token) = token.clone() {
-            let reflector = self.reflector;
-            match self
-                .request(token)
-                .build(&reflector.endpoint, &reflector.selection)
-            {
-                Ok(request) => {
-                    let transport = reflector.transport.clone();
-                    let fetch = tokio::spawn(async move { transport.fetch_encoded(request).await });
-                    self.fetching = Some(AbortOnDropHandle::new(fetch));
-                }
-                Err(error) => self.failed = Some(error),
-            }
+            self.fetch(self.request(token));
         }
-        let work = if self.threads == 0 || body.bytes.len() < LARGE {
+        let work = if self.threads == 0 || bytes < LARGE {
             Work::Here(body)
         } else {
             let reader = Arc::clone(&self.reader);
             let page = async move { reader.read(&body, &mut Budget::new()).await };
             Work::Elsewhere(AbortOnDropHandle::new(tokio::spawn(page)))
         };
-        self.reading.push_back(Reading { bytes, token, work });
+        self.reading.push_back(Reading {
+            request,
+            encoding,
+            bytes,
+            token,
+            work,
+        });
+    }
+
+    /// Begins to fetch a page.
+    fn fetch(&mut self, request: ListRequest) {
+        let reflector = self.reflector;
+        let encoding = reflector.encoding();
+        match request.build_as(&reflector.endpoint, &reflector.selection, encoding) {
+            Ok(built) => {
+                let transport = reflector.transport.clone();
+                let fetch =
+                    tokio::spawn(async move { (request, transport.fetch_encoded(built).await) });
+                self.fetching = Some(AbortOnDropHandle::new(fetch));
+            }
+            Err(error) => self.failed = Some(error),
+        }
     }
 
     fn request(&self, token: String) -> ListRequest {

@@ -11,6 +11,7 @@ use reeve_clock::Clock;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use super::encoding::JsonOnly;
 use super::error::Error;
 use super::history::History;
 use super::offers::Offers;
@@ -47,6 +48,7 @@ pub struct Reflector<S: Stored + ?Sized> {
     pub(crate) not_before: ResourceVersion,
     /// Shared with other watches of the same server.
     pub(crate) refusals: Refusals,
+    pub(super) json_only: JsonOnly,
     pub(super) clock: Clock,
     pub(crate) health: Arc<HealthCell>,
     pub(crate) recorder: Recorder,
@@ -73,6 +75,7 @@ impl<S: Stored + ?Sized> Reflector<S> {
     }
 
     async fn run_phases(&self) {
+        self.json_only.reset();
         let mut history = History::new(&self.not_before);
         let mut offers = Offers::new(self.endpoint.clone(), self.refusals.clone(), self.options);
         let mut waits = Waits::new(&self.options, self.clock.random());

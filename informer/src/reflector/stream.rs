@@ -23,17 +23,22 @@ impl<S: Stored + ?Sized> Reflector<S> {
         let started = Instant::now();
         let version = history.streaming_version();
         let consistent = version.is_none();
-        let decode = self.initial_decoder(history);
         let version = version.unwrap_or_default();
-        let mut watch = match self.open(&version, true, decode).await {
-            Ok(watch) => watch,
-            Err(error) => return self.stream_failed(error.into(), false),
-        };
         let deadline = started + self.options.streaming_deadline;
-        let listed = self.initial_events(history, &mut watch.frames, deadline);
-        let listed = match listed.await {
-            Ok(listed) => listed,
-            Err(error) => return self.stream_failed(error, true),
+        let (mut watch, listed) = loop {
+            let decode = self.initial_decoder(history);
+            let mut watch = match self.open(&version, true, decode).await {
+                Ok(watch) => watch,
+                Err(error) => return self.stream_failed(error.into(), false),
+            };
+            let listed = self.initial_events(history, &mut watch.frames, deadline);
+            match listed.await {
+                Ok(listed) => break (watch, listed),
+                // Once more, as JSON.
+                Err(Error::Transport(error))
+                    if self.fall_back_after(watch.frames.encoding(), &error) => {}
+                Err(error) => return self.stream_failed(error, true),
+            }
         };
         self.recorder.record(Measurement::Listed {
             items: listed.objects.len(),

@@ -19,7 +19,7 @@ use crate::fifo::{Deletion, Delta};
 use crate::metrics::Measurement;
 use crate::object::Stored;
 use reeve_client::ResourceVersion;
-use reeve_client::transport::{self, WatchRequest};
+use reeve_client::transport::{self, Encoding, WatchRequest};
 
 /// The course of one watch so far.
 #[derive(Debug, Default)]
@@ -57,10 +57,7 @@ impl<S: Stored + ?Sized> Reflector<S> {
             timeout: self.clock.random().jitter(self.options.watch_timeout, 1.0),
         };
         let until = Instant::now() + request.timeout;
-        let lines = self
-            .transport
-            .watch(request.build(&self.endpoint, &self.selection)?)
-            .await?;
+        let lines = self.lines(&request).await?;
         Ok(Opened {
             frames: Frames::new(lines, decode),
             until,
@@ -145,7 +142,8 @@ impl<S: Stored + ?Sized> Reflector<S> {
                         continue;
                     };
                     if let Err(error) = self.step(history, frame, session) {
-                        return End::Failed(error);
+                        let encoding = frames.encoding();
+                        return self.unreadable(history, encoding, error, session).await;
                     }
                 }
                 Ok(false) => return End::Closed,
@@ -168,7 +166,11 @@ impl<S: Stored + ?Sized> Reflector<S> {
                         None => continue,
                     }
                 }
-                Err(error) => return End::Failed(error.into()),
+                Err(error) => {
+                    let encoding = frames.encoding();
+                    let end = self.unreadable(history, encoding, error.into(), session);
+                    return end.await;
+                }
             }
             if history.needs_probe()
                 && let Err(error) = self.probe(history, &mut waits.pace).await
@@ -176,6 +178,32 @@ impl<S: Stored + ?Sized> Reflector<S> {
                 return End::Failed(error);
             }
             self.room().await;
+        }
+    }
+
+    /// The end of a watch after an error. A watch whose encoding cannot be read is followed by one in JSON, from the last
+    /// version.
+    async fn unreadable(
+        &self,
+        history: &History,
+        encoding: Encoding,
+        error: Error,
+        session: &Session,
+    ) -> End<Opened<S>> {
+        let is_over = match &error {
+            Error::Transport(error) => !self.fall_back_after(encoding, error),
+            _ => true,
+        };
+        if is_over {
+            return End::Failed(error);
+        }
+        if session.synthetic {
+            // There is no version at which a second one could be opened.
+            return End::Closed;
+        }
+        match self.watch(&history.version()).await {
+            Ok(second) => End::Replaced(second),
+            Err(error) => End::Failed(error.into()),
         }
     }
 

@@ -9,6 +9,7 @@ const SCAN: &str = "floor, scan";
 const META: &str = "ours, metadata";
 const DYNAMIC: &str = "ours, dynamic";
 const COMPACT: &str = "ours, compact";
+const JSON: &str = "ours, JSON";
 
 const SYNC_NOTES: &str = "\
 One kind is listed into a store without handlers, from the start of the informer until it is synced. The server only copies bytes; \
@@ -106,6 +107,7 @@ pub(crate) fn sync() -> Group {
         META,
         DYNAMIC,
         COMPACT,
+        JSON,
     ];
     let kind = |title, flags| Case {
         variants: all,
@@ -142,6 +144,7 @@ pub(crate) fn sync() -> Group {
                 .against(DYNAMIC),
             ours(DYNAMIC, "ours-dyn").variant().against(DYNAMIC),
             ours(COMPACT, "ours-compact").variant(),
+            ours(JSON, "ours-json").variant(),
         ],
         cases: vec![
             kind("100,000 ConfigMaps", &["-kind=configmaps"]),
@@ -177,11 +180,12 @@ pub(crate) fn group() -> Group {
             Column::new("controller-runtime", Program::Go, "controller-runtime"),
             Column::new(NO_COPY, Program::Go, "controller-runtime-nocopy").variant(),
             Column::new("kube-runtime", Program::Kube, "kube"),
+            Column::new(JSON, Program::Ours, "ours-json").variant(),
             Column::new("ours", Program::Ours, "ours"),
         ],
         cases: vec![
             with(
-                &[PROTOBUF],
+                &[PROTOBUF, JSON],
                 EVENTS,
                 case("ConfigMaps, 1 handler", "steady", 20_000, &["-handlers=1"]),
             ),
@@ -191,7 +195,7 @@ pub(crate) fn group() -> Group {
                 case("ConfigMaps, 3 handlers", "steady", 20_000, &["-handlers=3"]),
             ),
             with(
-                &[PROTOBUF],
+                &[PROTOBUF, JSON],
                 EVENTS,
                 case(
                     "Pods, 1 handler",

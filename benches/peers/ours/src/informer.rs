@@ -1,6 +1,7 @@
 //! `sync`, `steady`, `latency`, `get`, `listns`, `relist`: the shared informer.
 //!
-//! `-peer=ours` stores the type, `ours-meta` its metadata, `ours-dyn` a `DynamicObject`, `ours-compact` the JSON.
+//! `-peer=ours` stores the type, `ours-meta` its metadata, `ours-dyn` a `DynamicObject`, `ours-compact` the bytes.
+//! Objects of built-in kinds come as protobuf; with `-json` at the end of the name they come as JSON.
 
 use std::sync::Arc;
 
@@ -20,6 +21,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::queue::runtime;
+
+/// The end of the name of a peer that reads JSON.
+const JSON: &str = "-json";
 
 /// A running informer.
 struct Running<S: Form> {
@@ -46,7 +50,7 @@ fn run_kind<K>(flags: &Flags) -> Outcome
 where
     K: Form + DeserializeOwned + Resource<DynamicType = ()> + Object,
 {
-    match flags.peer.as_str() {
+    match flags.peer.trim_end_matches(JSON) {
         "ours" => run_as::<K>(flags, &Endpoint::of::<K>(), |object| object.stamp()),
         "ours-meta" => {
             let endpoint = Endpoint::of::<PartialObjectMeta<K>>();
@@ -70,18 +74,24 @@ fn run_as<S: Form>(
     endpoint: &Endpoint,
     stamp: fn(&Arc<S>) -> Option<u64>,
 ) -> Outcome {
+    let options = ReflectorOptions::new().protobuf(!flags.peer.ends_with(JSON));
     informer::run(flags, |setup| {
-        Running::<S>::start(setup, endpoint.clone(), stamp)
+        Running::<S>::start(setup, options, endpoint.clone(), stamp)
     })
 }
 
 // === impl Running ===
 
 impl<S: Form> Running<S> {
-    fn start(setup: Setup, endpoint: Endpoint, stamp: fn(&Arc<S>) -> Option<u64>) -> Self {
+    fn start(
+        setup: Setup,
+        options: ReflectorOptions,
+        endpoint: Endpoint,
+        stamp: fn(&Arc<S>) -> Option<u64>,
+    ) -> Self {
         let runtime = runtime(2);
         let entered = runtime.enter();
-        let options = ReflectorOptions::new().streaming(setup.streaming);
+        let options = options.streaming(setup.streaming);
         let client = peer_objects::client(&setup.server.objects);
         let informer = SharedInformer::<S>::builder_for(client, endpoint)
             .reflector(options)
