@@ -23,6 +23,7 @@ mod aging;
 mod chore;
 mod chores;
 mod difference;
+mod edit;
 mod epoch;
 mod facts;
 mod history;

@@ -192,6 +192,15 @@ impl Object {
         }
     }
 
+    /// The same with other JSON, for an answer.
+    pub(super) fn in_another_form(self: &Arc<Self>, json: Bytes) -> Self {
+        Self {
+            version: self.version,
+            stored: Some(self.clone()),
+            ..Self::stored(self.key.clone(), self.api_version.clone(), json)
+        }
+    }
+
     /// An object that is not stored (a dry run); it keeps its version, if any.
     pub(crate) fn draft(mut value: Value) -> Self {
         let api_version = take_type(&mut value).unwrap_or_default();

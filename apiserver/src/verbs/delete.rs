@@ -434,13 +434,13 @@ fn check_preconditions(
 fn gone(request: &Request, removed: &Arc<Object>) -> Written {
     if request.info.strategy.ends_gracefully() && !removed.is_terminating() {
         // The answer shows the end of the object; watchers see the last stored state.
-        let mut ended = removed.to_value();
-        let generation = meta::generation(&ended);
-        let metadata = meta::metadata_mut(&mut ended);
-        metadata.insert("deletionTimestamp".to_owned(), request.time().into());
-        metadata.insert("deletionGracePeriodSeconds".to_owned(), 0.into());
-        metadata.insert("generation".to_owned(), (generation + 1).into());
-        let ended = Object::converted(removed, removed.api_version(), ended);
+        let generation = removed.field("metadata.generation");
+        let generation = generation.as_i64().unwrap_or_default() + 1;
+        let ended = removed.with_metadata(&[
+            ("deletionGracePeriodSeconds", "0".to_owned()),
+            ("deletionTimestamp", format!("{:?}", request.time())),
+            ("generation", generation.to_string()),
+        ]);
         return Written::object(200, Arc::new(ended));
     }
     if request.info.delete_returns_object {

@@ -58,7 +58,7 @@ pub(crate) async fn patch(
         let shown = |patched: &Value| before.clone().unwrap_or_else(|| text(patched));
         prepare::settle_type(core, request, &mut new)
             .map_err(|status| unpatchable(request, &shown(&new), status))?;
-        prepare::prune_patched(request, &mut new, &duplicates, &shown)?;
+        prepare::prune_patched(request, old, &mut new, &duplicates, &shown)?;
         refuse_other_uid(request, old, &new)?;
         metadata::settle_namespace(request, &mut new)?;
         if meta::text(&new, "name") != request.name {

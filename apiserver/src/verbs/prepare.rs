@@ -259,12 +259,30 @@ fn other_type(core: &Core, request: &Request, found: &str, kind: &str, name: &st
     ))
 }
 
-/// Drops unknown fields from the result of a patch, with a warning or an error as `fieldValidation` asks.
+/// The part of `new` that differs from `old`: fields of objects that are equal are left out.
+fn changes(old: &Value, new: &Value) -> Value {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else {
+        return new.clone();
+    };
+    let changed = new.iter().filter_map(|(name, new)| {
+        let old = old.get(name);
+        let part = match old {
+            Some(old) if old == new => return None,
+            Some(old) => changes(old, new),
+            None => new.clone(),
+        };
+        Some((name.clone(), part))
+    });
+    Value::Object(changed.collect())
+}
+
+/// Drops unknown fields from the result of a patch of `old`, with a warning or an error as `fieldValidation` asks.
 ///
 /// # Errors
 /// 422 for values of a wrong type, and with `fieldValidation=Strict` for unknown fields.
 pub(crate) fn prune_patched(
     request: &Request,
+    old: &Value,
     object: &mut Value,
     duplicates: &[String],
     patch: &dyn Fn(&Value) -> String,
@@ -276,7 +294,11 @@ pub(crate) fn prune_patched(
         let error = FieldError::invalid(&Path::new("patch"), patch(object), why);
         Status::invalid("", "", "", &[error])
     };
-    let node = Node::from_value(object);
+    // What is stored of a built-in kind is of its type. The schema of a custom one may have changed since.
+    let node = match request.info.custom {
+        true => Node::from_value(object),
+        false => Node::from_value(&changes(old, object)),
+    };
     if let Some(error) = schema.decode_error(&node) {
         return Err(refuse(object, error));
     }
@@ -285,7 +307,7 @@ pub(crate) fn prune_patched(
             .iter()
             .map(|path| format!("duplicate field {}", quote(path)))
             .collect();
-        errors.extend(schema.strict_errors_of(object));
+        errors.extend(schema.strict_errors(&node));
         if request.validation == FieldValidation::Strict && !errors.is_empty() {
             let why = format!("strict decoding error: {}", errors.join(", "));
             return Err(refuse(object, why));
@@ -354,5 +376,20 @@ pub(crate) fn validate(
         Ok(())
     } else {
         Err(request.invalid(meta::text(object, "name"), &errors))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_changed_part_of_an_object_has_no_field_that_is_equal() {
+        let old = json!({"a": {"b": 1, "c": [1, 2], "d": {"e": 1}}, "f": 1, "g": {"h": 1}});
+        let new =
+            json!({"a": {"b": 1, "c": [1, 3], "d": {"e": 1, "x": null}}, "f": {"y": 1}, "z": 1});
+        let changed = json!({"a": {"c": [1, 3], "d": {"x": null}}, "f": {"y": 1}, "z": 1});
+        assert_eq!(changes(&old, &new), changed);
+        assert_eq!(changes(&old, &old), json!({}));
     }
 }

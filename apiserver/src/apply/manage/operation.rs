@@ -139,9 +139,10 @@ impl Operation<'_> {
             )));
         }
         let live = without_managers(live);
-        let result = self.applied(&live, applied, managers.clone(), force);
-        let result = match result {
-            Err(ApplyError::Conflicts(conflicts)) if self.manager == last_applied::KUBECTL => {
+        let of_kubectl = (self.manager == last_applied::KUBECTL).then(|| managers.clone());
+        let result = self.applied(&live, applied, managers, force);
+        let result = match (result, of_kubectl) {
+            (Err(ApplyError::Conflicts(conflicts)), Some(managers)) => {
                 let schema = &self.version()?.schema;
                 let Some(allowed) = last_applied::unchanged(schema, self.api_version, &live) else {
                     return Err(ApplyError::Conflicts(conflicts));
@@ -155,7 +156,7 @@ impl Operation<'_> {
                 }
                 self.applied(&live, applied, managers, true)
             }
-            result => result,
+            (result, _) => result,
         }?;
         let changes = result.object.is_some();
         let mut object = result.object.unwrap_or(live);
@@ -346,9 +347,20 @@ pub(crate) fn take_managers(object: &mut Value) -> Option<Value> {
 }
 
 fn without_managers(object: &Value) -> Value {
-    let mut object = object.clone();
-    set_managers(&mut object, None);
-    object
+    let (Some(fields), Some(metadata)) = (object.as_object(), object["metadata"].as_object())
+    else {
+        return object.clone();
+    };
+    let metadata = metadata.iter().filter(|(name, _)| *name != "managedFields");
+    let metadata: Map<String, Value> = metadata
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    let rest = fields.iter().filter(|(name, _)| *name != "metadata");
+    let mut object: Map<String, Value> = rest
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    object.insert("metadata".to_owned(), Value::Object(metadata));
+    Value::Object(object)
 }
 
 /// Sets or removes `metadata.managedFields`.
