@@ -19,6 +19,8 @@ pub(super) struct Facts {
     labels: Place,
     /// The text of `metadata.resourceVersion` without its quotes.
     version: Place,
+    /// `metadata.managedFields` with its name and a comma.
+    managers: Place,
 }
 
 /// A place in JSON; empty for a value that is absent.
@@ -55,7 +57,7 @@ impl Facts {
         facts.metadata = Place::new(&metadata);
         let text = |place: Range<usize>| Some(scan::text(json, place)?.into());
         for (name, place) in scan::fields(json, metadata) {
-            match &json[name] {
+            match &json[name.clone()] {
                 b"uid" => facts.uid = text(place),
                 b"labels" => facts.labels = Place::new(&place),
                 b"deletionTimestamp" => facts.terminating = text(place).is_some(),
@@ -65,6 +67,15 @@ impl Facts {
                 b"ownerReferences" => {
                     let uid = |place| scan::field(json, place, "uid").and_then(text);
                     facts.owners = scan::items(json, place).filter_map(uid).collect();
+                }
+                b"managedFields" => {
+                    // With the comma before it, or else with the one behind it.
+                    let (start, end) = (name.start - 1, place.end);
+                    facts.managers = Place::new(&match (json.get(start - 1), json.get(end)) {
+                        (Some(b','), _) => start - 1..end,
+                        (_, Some(b',')) => start..end + 1,
+                        _ => start..end,
+                    });
                 }
                 b"resourceVersion" if json[place.start] == b'"' => {
                     facts.version = Place::new(&(place.start + 1..place.end - 1));
@@ -90,6 +101,11 @@ impl Facts {
     /// The place of `metadata`.
     pub(super) fn metadata(&self) -> Option<Range<usize>> {
         self.metadata.get()
+    }
+
+    /// The place of `metadata.managedFields`; without it the JSON is valid, too.
+    pub(super) fn managers(&self) -> Option<Range<usize>> {
+        self.managers.get()
     }
 
     /// The place of `metadata.labels`.
@@ -124,6 +140,26 @@ mod tests {
         assert_eq!(&json[facts.labels().unwrap()], r#"{"app":"x"}"#);
         assert_eq!(&json[facts.version_place().unwrap()], "1007");
         assert!(json[facts.metadata().unwrap()].ends_with(r#""uid":"u"}"#));
+    }
+
+    #[test]
+    fn json_without_the_place_of_the_managers_is_that_of_the_object_without_them() {
+        let managers = json!([{"manager": "a,]}", "fieldsV1": {"f:x": {}}}]);
+        for metadata in [
+            json!({"managedFields": managers}),
+            json!({"managedFields": managers, "name": "x"}),
+            json!({"labels": {"a": "b"}, "managedFields": managers}),
+            json!({"labels": {"a": "b"}, "managedFields": managers, "name": "x"}),
+        ] {
+            let mut object = json!({"metadata": metadata, "spec": {"managedFields": 1}});
+            let json = object.to_string();
+            let place = Facts::of(json.as_bytes()).managers().unwrap();
+            let left = [&json[..place.start], &json[place.end..]].concat();
+            let metadata = object["metadata"].as_object_mut().unwrap();
+            metadata.remove("managedFields");
+            assert_eq!(left, object.to_string());
+        }
+        assert_eq!(Facts::of(b"{\"metadata\":{}}").managers(), None);
     }
 
     #[test]

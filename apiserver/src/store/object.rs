@@ -338,6 +338,17 @@ impl Object {
         })
     }
 
+    /// The content as JSON, without `metadata.managedFields` where their place is known: they are often half of it.
+    pub(crate) fn encoded_without_managers(&self) -> Cow<'_, [u8]> {
+        let json: &[u8] = self.encoded();
+        match self.facts.managers() {
+            Some(place) if self.last.is_none() => {
+                [&json[..place.start], &json[place.end..]].concat().into()
+            }
+            _ => json.into(),
+        }
+    }
+
     /// Whether two objects are one write. Another server gives the same versions to its own objects.
     pub(crate) fn is_the_same(self: &Arc<Self>, other: &Arc<Self>) -> bool {
         let one = || self.version == other.version && self.encoded() == other.encoded();

@@ -83,18 +83,26 @@ struct Found {
 
 impl Found {
     /// Adds what differs in the part `element` of this one.
-    fn attach(&mut self, element: &Element, part: Self) {
-        for (set, is_member, below) in [
-            (&mut self.below.removed, part.is_removed, part.below.removed),
-            (
-                &mut self.below.modified,
-                part.is_modified,
-                part.below.modified,
-            ),
-            (&mut self.below.added, part.is_added, part.below.added),
-        ] {
-            if is_member || !below.is_empty() {
-                set.attach(element.clone(), is_member, below);
+    fn attach(&mut self, element: Element, part: Self) {
+        let (whole, below) = (&mut self.below, part.below);
+        let sets = [
+            (&mut whole.removed, part.is_removed, below.removed),
+            (&mut whole.modified, part.is_modified, below.modified),
+            (&mut whole.added, part.is_added, below.added),
+        ];
+        let mut left = sets
+            .into_iter()
+            .filter(|(_, is_member, below)| *is_member || !below.is_empty())
+            .peekable();
+        let mut element = Some(element);
+        while let Some((set, is_member, below)) = left.next() {
+            // Most parts differ in one way, so that nothing is copied.
+            let own = match left.peek() {
+                Some(_) => element.clone(),
+                None => element.take(),
+            };
+            if let Some(own) = own {
+                set.attach(own, is_member, below);
             }
         }
     }
@@ -203,9 +211,9 @@ impl Walk<'_> {
         let whole = std::mem::take(&mut self.found);
         let mut problems = self.visit(of, old, new);
         let part = std::mem::replace(&mut self.found, whole);
-        self.found.attach(&element, part);
         self.depth -= 1;
         within(&element, &mut problems);
+        self.found.attach(element, part);
         problems
     }
 
@@ -242,7 +250,7 @@ impl Walk<'_> {
         let itself = |found: &mut Found, mark: fn(&mut Found)| {
             let mut part = Found::default();
             mark(&mut part);
-            found.attach(&element, part);
+            found.attach(element.clone(), part);
         };
         match (old, new) {
             ([] | [_], [] | [_]) => {

@@ -65,7 +65,10 @@ impl Presenter {
             Some(value) if !self.info.custom => return rows.cells(&value),
             Some(value) => Arc::unwrap_or_clone(value),
             None if rows.reads_managers() => object.to_value(),
-            None => table::read(object.encoded(), self.info.strategy.read_by_columns()),
+            None => table::read(
+                &object.encoded_without_managers(),
+                self.info.strategy.read_by_columns(),
+            ),
         };
         if let Some(map) = value.as_object_mut() {
             map.insert("apiVersion".to_owned(), json!(self.info.api_version()));
