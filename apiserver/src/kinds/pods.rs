@@ -11,9 +11,9 @@ use super::{immutable, pod_spec};
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo, SelectableField, StatusUpdate};
-use crate::table::Wanted;
 use crate::table::cells::{self, aged, or_none, string, text, wide};
 use crate::table::pods::{READ, readiness_gates, ready, restarts, status};
+use crate::table::read::Wanted;
 
 /// The kinds of this file.
 pub(super) const KINDS: &[Entry] = &[Entry::of::<v1::Pod>("", "pods", &Pods)];

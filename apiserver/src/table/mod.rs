@@ -8,7 +8,7 @@ pub(crate) mod duration;
 pub(crate) mod json_path;
 pub(crate) mod networking;
 pub(crate) mod pods;
-mod read;
+pub(crate) mod read;
 mod values;
 
 use jiff::Timestamp;
@@ -18,7 +18,6 @@ use crate::field::quote;
 use crate::openapi::descriptions;
 use crate::resource::{Column, ColumnSource};
 use json_path::JsonPath;
-pub(crate) use read::{WITHOUT_MANAGERS, Wanted, read};
 pub(crate) use values::{count, number, since};
 
 /// The content of a row besides its cells.

@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Wanted, count, since};
+use super::read::Wanted;
+use super::{count, since};
 
 /// What the columns read: most of a Pod describes its containers, of which they show the number.
 pub(crate) const READ: Wanted = Wanted::Fields(&[
@@ -338,7 +339,7 @@ mod tests {
             let mut whole = pod.clone();
             whole["metadata"]["managedFields"] = json!([{"manager": "m"}]);
             whole["spec"]["volumes"] = json!([{"name": "v"}]);
-            let pod = crate::table::read(whole.to_string().as_bytes(), READ);
+            let pod = crate::table::read::read(whole.to_string().as_bytes(), READ);
             assert_eq!(pod["metadata"].get("managedFields"), None);
             assert_eq!(ready(&pod, now()), expected_ready, "{name}");
             assert_eq!(status(&pod, now()), expected_status, "{name}");
@@ -352,7 +353,7 @@ mod tests {
             "spec": {"readinessGates": [{"conditionType": "g"}, {"conditionType": "h"}]},
             "status": {"conditions": [{"type": "g", "status": "True"}, {"type": "h", "status": "False"}]},
         });
-        let read = crate::table::read(pod.to_string().as_bytes(), READ);
+        let read = crate::table::read::read(pod.to_string().as_bytes(), READ);
         assert_eq!(readiness_gates(&read, now()), "1/2");
         assert_eq!(readiness_gates(&json!({}), now()), "<none>");
     }

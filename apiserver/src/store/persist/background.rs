@@ -6,8 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::{Builder, JoinHandle};
 
-use super::PersistError;
-use super::snapshot::Snapshot;
+use super::error::PersistError;
 use crate::disk::{self, Appended};
 
 /// What a thread does for the next snapshot. The directory is not released before its end.
@@ -54,25 +53,25 @@ impl Background {
         Thread::spawn("reeve-next-log", path, prepare).map(Self::Preparing)
     }
 
-    /// Syncs the log that ended and writes the snapshot in a thread.
+    /// Syncs the log that ended, and writes the snapshot, in a thread.
     pub(super) fn write(
         ended: Appended,
-        snapshot: Snapshot,
         replaces: Replaces,
+        snapshot: impl FnOnce() -> Result<(), PersistError> + Send + 'static,
     ) -> Result<Self, PersistError> {
-        let directory = snapshot.directory.clone();
+        let path = ended.path().to_owned();
         let write = move || {
             // Until the snapshot is there, a power failure that loses lines of this log loses the next one too.
             let synced = ended
                 .sync()
                 .map_err(PersistError::new("sync", ended.path()));
-            let result = synced.and_then(|()| snapshot.write());
+            let result = synced.and_then(|()| snapshot());
             if let Err(error) = &result {
                 tracing::warn!(%error, "could not write the snapshot of the store: the logs are kept");
             }
             result
         };
-        let thread = Thread::spawn("reeve-snapshot", &directory, write)?;
+        let thread = Thread::spawn("reeve-snapshot", &path, write)?;
         Ok(Self::Writing(thread, replaces))
     }
 

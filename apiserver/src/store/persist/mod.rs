@@ -26,12 +26,13 @@
 
 mod background;
 mod directory;
+mod error;
 mod format;
 mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,6 +45,7 @@ use crate::disk::{self, Appended};
 use background::{Background, Replaces};
 pub(super) use directory::Directory;
 use directory::DirectoryLock;
+pub use error::PersistError;
 pub(super) use format::Line;
 use format::{End, Head, encode, encode_write};
 use snapshot::Snapshot;
@@ -54,15 +56,6 @@ const SNAPSHOT_AFTER_LINES: usize = 20_000;
 const RETRY_AFTER_LINES: usize = 1_000;
 /// Number of versions in a block: each costs a sync, and a start after a kill skips the rest of one.
 const RESERVED_AHEAD: u64 = 100_000;
-
-/// The reason why the directory cannot be used.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("data directory: cannot {action} {path}: {source}")]
-pub struct PersistError {
-    action: &'static str,
-    path: PathBuf,
-    source: Arc<io::Error>,
-}
 
 /// The `apiVersion` of the objects of a storage in a format that does not have it; empty if that is not known.
 pub(crate) type FormerVersion<'a> = &'a dyn Fn(&str, &Found) -> String;
@@ -124,26 +117,6 @@ pub(super) struct Log {
     /// Number of times that a snapshot was due.
     #[cfg(test)]
     pub(super) attempts: usize,
-}
-
-// === impl PersistError ===
-
-impl PersistError {
-    fn new(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        let path = path.to_owned();
-        move |source| Self {
-            action,
-            path,
-            source: Arc::new(source),
-        }
-    }
-
-    /// For tests of a full disk.
-    #[cfg(test)]
-    pub(super) fn injected() -> Self {
-        let source = io::Error::from(io::ErrorKind::StorageFull);
-        Self::new("append to", Path::new("log.jsonl"))(source)
-    }
 }
 
 // === impl Frozen ===
@@ -368,7 +341,8 @@ impl Log {
             frozen,
             below: number,
         };
-        self.background = Background::write(ended, snapshot, replaces)?;
+        let write = move || snapshot.write();
+        self.background = Background::write(ended, replaces, write)?;
         Ok(())
     }
 

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::{Presenter, write_metadata};
 use crate::resource::Conversion;
 use crate::store::Object;
-use crate::table::{self, IncludeObject, Rows};
+use crate::table::read::read;
+use crate::table::{IncludeObject, Rows};
 
 // === impl Presenter ===
 
@@ -65,7 +66,7 @@ impl Presenter {
             Some(value) if !self.info.custom => return rows.cells(&value),
             Some(value) => Arc::unwrap_or_clone(value),
             None if rows.reads_managers() => object.to_value(),
-            None => table::read(
+            None => read(
                 &object.encoded_without_managers(),
                 self.info.strategy.read_by_columns(),
             ),
