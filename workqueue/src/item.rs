@@ -171,9 +171,8 @@ impl<T: Hash + Eq + Clone + 'static> Item<T> {
             core.state.settle(place, outcome, now, effects);
             // It is settled, also if taking the next one panics.
             *on_drop = None;
-            let taken = core.state.take(now, effects);
-            let more = taken.is_none() && core.state.advance(now.read(), effects);
-            (taken, more, now.clone())
+            let (taken, more_is_due) = core.state.take_due(now, effects);
+            (taken, more_is_due, now.clone())
         });
         self.ended(&now);
         match taken {

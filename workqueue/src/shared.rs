@@ -30,15 +30,15 @@ use crate::options::OnDrop;
 use crate::reason::ReasonBits;
 use crate::slots::fold;
 use crate::state::{AddRequest, Effects, Outcome, State};
-use crate::sync::{AtomicBool, Mutex, MutexGuard, fence};
+use crate::sync::{Apart, AtomicBool, Mutex, MutexGuard, fence};
 use crate::waiters::{Ticket, Waiters, Wakes};
 
 /// Capacity of the buffer. A producer that finds it full waits for the lock.
 const CAPACITY: usize = if cfg!(shuttle) { 2 } else { 128 };
 
 pub(crate) struct Shared<T> {
-    core: Mutex<Core<T>>,
-    op_buffer: OpBuffer<T>,
+    core: Apart<Mutex<Core<T>>>,
+    op_buffer: Apart<OpBuffer<T>>,
     /// Whether an add can be deferred: it calls no user code but the key's own, so any thread may run it.
     pub(crate) can_defer: bool,
     pub(crate) name: String,
@@ -117,13 +117,13 @@ impl<T: Hash + Eq + Clone + 'static> Shared<T> {
         let can_defer = !state.is_fair();
         Self {
             can_defer,
-            core: Mutex::new(Core {
+            core: Apart(Mutex::new(Core {
                 ops: VecDeque::new(),
                 state,
                 waiters: Waiters::new(),
                 drains: Vec::new(),
-            }),
-            op_buffer: OpBuffer::new(),
+            })),
+            op_buffer: Apart(OpBuffer::new()),
             name,
             on_drop,
             metrics,

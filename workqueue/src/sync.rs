@@ -5,6 +5,7 @@
 
 #[cfg(shuttle)]
 use shuttle::sync;
+use std::ops::Deref;
 #[cfg(not(shuttle))]
 use std::sync;
 use std::sync::{PoisonError, TryLockError};
@@ -12,9 +13,20 @@ use std::sync::{PoisonError, TryLockError};
 pub(crate) use sync::MutexGuard;
 pub(crate) use sync::atomic::{AtomicBool, fence};
 
-/// A mutex with cache lines of its own: what threads write under the lock invalidates nothing that others read without it.
+/// A value with cache lines of its own: a write to it invalidates nothing that others read beside it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
+pub(crate) struct Apart<T>(pub(crate) T);
+
+impl<T> Deref for Apart<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+#[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(sync::Mutex<T>);
 
 // === impl Mutex ===

@@ -25,7 +25,7 @@ const BUCKETS: usize = 1 << BITS;
 const LEVELS: usize = 8;
 const WIDTH: u64 = 1 << FINEST;
 /// Number of timers to prefetch for.
-const PREFETCHED: usize = 128;
+pub(crate) const PREFETCHED: usize = 128;
 
 #[derive(Debug)]
 struct Timer {

@@ -51,12 +51,10 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
     #[must_use]
     pub fn try_get(&self) -> Option<Item<T>> {
         loop {
-            let (taken, more_is_due) = self.0.update(true, |core, now, effects| {
-                let taken = core.state.take(now, effects);
-                // Due items count as ready, however many became due at once.
-                let more = taken.is_none() && core.state.advance(now.read(), effects);
-                (taken, more)
-            });
+            // Due items count as ready, however many became due at once.
+            let (taken, more_is_due) = self
+                .0
+                .update(true, |core, now, effects| core.state.take_due(now, effects));
             if let Some(taken) = taken {
                 return Some(Item::new(&self.0, taken));
             }

@@ -85,6 +85,20 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         })
     }
 
+    /// Hands out the next item, which may have become due right now. If there is none, it returns whether more is due than
+    /// one operation applies.
+    pub(crate) fn take_due(
+        &mut self,
+        now: &Now,
+        effects: &mut Effects<T>,
+    ) -> (Option<Taken<T>>, bool) {
+        if let Some(taken) = self.take(now, effects) {
+            return (Some(taken), false);
+        }
+        let more_is_due = self.advance(now.read(), effects);
+        (self.take(now, effects), more_is_due)
+    }
+
     /// Whether the end of a run without a requeue depends on no time: nothing is pending, and no record is made.
     pub(crate) fn ends_untimed(&self, (index, _): (u32, u32), forget: bool) -> bool {
         let slot = &self.slots[index];

@@ -1,11 +1,13 @@
 //! Timers and tokens: changes that time brings.
 
 use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{Effects, State};
 use crate::item_state::Event;
 use crate::now::{NEVER, Now, nanoseconds};
-use crate::timers::Step;
+use crate::slab::NONE;
+use crate::timers::{PREFETCHED, Step};
 
 /// Maximum number of timers moved in one operation, so that the lock is held briefly.
 const SLICE: usize = 256;
@@ -48,14 +50,30 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         true
     }
 
-    /// Prefetches the memory that the next timers need.
+    /// Prefetches the memory that the next timers need, and that the hand-out of their items needs: all timers, then all slots,
+    /// then all keys. Each of them is a cache miss in a large queue, and misses of one kind overlap.
     fn prefetch(&self) {
-        let (slots, due) = self.timers.next_slots();
-        for slot in slots {
-            if due {
-                self.slots[slot].touch();
-            }
+        let (next, due) = self.timers.next_slots();
+        let mut slots = [NONE; PREFETCHED];
+        let mut count = 0;
+        for (place, slot) in slots.iter_mut().zip(next) {
+            *place = slot;
+            count += 1;
         }
+        if !due {
+            return;
+        }
+        let slots = &slots[..count];
+        for &slot in slots {
+            self.slots[slot].touch();
+        }
+        // A key's own code may panic, and no operation depends on this.
+        let touch = AssertUnwindSafe(|| {
+            for &slot in slots {
+                self.slots[slot].touch_key();
+            }
+        });
+        let _ = catch_unwind(touch);
     }
 
     fn take_token(&mut self, at: u64, effects: &mut Effects<T>) {

@@ -100,14 +100,24 @@ async fn after_a_shutdown_what_is_ready_is_taken_and_then_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn more_due_items_than_one_operation_applies_are_found() {
-    let queue = Queue::new();
-    queue.add(0);
-    let item = queue.get().await.unwrap();
-    for key in 1..=2000 {
-        queue.add_after(key, 5000 * MS);
+    // The steps in which timers come due end before, within and after an operation.
+    for count in [1, 50, 100, 150, 200, 300, 2000] {
+        let queue = Queue::new();
+        queue.add(0);
+        let item = queue.get().await.unwrap();
+        for key in 1..=count {
+            queue.add_after(key, 3_600_000 * MS);
+        }
+        advance(3_600_000 * MS).await;
+        let item = item.done_and_try_get();
+        assert_eq!(item.map(|item| *item), Some(1), "{count}");
+        let queue = Queue::new();
+        for key in 1..=count {
+            queue.add_after(key, 3_600_000 * MS);
+        }
+        advance(3_600_000 * MS).await;
+        assert_eq!(queue.try_get().map(|item| *item), Some(1), "{count}");
     }
-    advance(5000 * MS).await;
-    assert!(item.done_and_try_get().is_some());
 }
 
 #[tokio::test(start_paused = true)]

@@ -118,3 +118,23 @@ async fn a_key_that_panics_leaves_the_queue_in_order() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_keys_are_prefetched_affects_no_operation() {
+    let queue = Queue::new();
+    for key in 0..200 {
+        queue.add_after(Fused(key), LONG);
+    }
+    tokio::time::advance(LONG).await;
+    // The first call of a key's own code is the prefetch; the clone of a hand-out would be the next.
+    FUSE.set(Some(0));
+    let first = queue.try_get().expect("an item that is due");
+    assert_eq!((first.0, FUSE.get()), (0, None));
+    let mut next = Some(first);
+    let mut keys = Vec::new();
+    while let Some(item) = next {
+        keys.push(item.0);
+        next = item.done_and_try_get();
+    }
+    assert_eq!(keys, (0..200).collect::<Vec<_>>());
+}
