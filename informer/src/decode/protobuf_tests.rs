@@ -8,6 +8,7 @@ use reeve_wire::{encode_list, envelope, to_vec, watch};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::decode::list::Held;
 use crate::object::{Compact, Decoding, EntryReader, Form, Stored};
 
 fn entries<S: Form>() -> EntryReader<S> {

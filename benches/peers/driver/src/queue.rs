@@ -8,7 +8,7 @@ use crate::plan::{Case, Column, Figure, Group, Program};
 const NOTES: &str = "\
 Keys are 23 bytes of text that are shared, not copied: Go's `string`, Rust's `Arc<str>`. Producers are threads (goroutines \
 in Go), as many as workers. *ours* is `get().await` on a multi-thread runtime with as many worker threads; the variants are \
-`get_blocking` on threads, `get_batch` of up to 32, and Prometheus metrics on. client-go's queue has no metrics by default. controller-runtime's \
+`done_and_get`, which ends an item and takes the next in one operation, `get_blocking` on threads, `get_batch` of up to 32, and Prometheus metrics on. client-go's queue has no metrics by default. controller-runtime's \
 always has; the column without metrics is a queue without a name. kube-runtime's scheduler is one task, which also handles what it yields; \
 starvation is measured on its applier. The floor is a mutex around a `VecDeque` and two hash sets, with no delays, priorities or \
 limits; for the limiter, a mutex around a hash map. Throughput and limiters are measured the second time that the same queue is \
@@ -17,6 +17,7 @@ through the item: `retry` and `forget`, which settle it as well.";
 
 const NO_METRICS: &str = "controller-runtime, no metrics";
 const BLOCKING: &str = "ours, blocking";
+const CHAIN: &str = "ours, `done_and_get`";
 const BATCHES: &str = "ours, batches";
 const METRICS: &str = "ours, metrics";
 
@@ -59,6 +60,9 @@ pub(crate) fn group() -> Group {
             Column::new("kube-runtime", Program::Kube, "kube"),
             Column::new("floor", Program::Ours, "floor"),
             Column::new("ours", Program::Ours, "ours"),
+            Column::new(CHAIN, Program::Ours, "ours")
+                .flags(&["-mode=chain"])
+                .variant(),
             Column::new(BLOCKING, Program::Ours, "ours")
                 .flags(&["-mode=blocking"])
                 .variant(),
@@ -81,7 +85,7 @@ fn cases() -> Vec<Case> {
         flags: &["-threads=1"],
         own_flags: &[],
         secured: false,
-        variants: &[NO_METRICS, BLOCKING, BATCHES, METRICS],
+        variants: &[NO_METRICS, CHAIN, BLOCKING, BATCHES, METRICS],
         figures: THROUGHPUT,
     };
     let limiter = Case {

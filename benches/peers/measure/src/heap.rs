@@ -1,15 +1,29 @@
-//! The allocator of the shipped binary, glibc's, and a count of its live bytes.
+//! The allocator of the shipped binary, glibc's, or mimalloc, and a count of its live bytes.
 //!
-//! The count is off until a scenario that measures memory starts it; until then an allocation
-//! costs one more relaxed load.
+//! The process chooses the allocator before its first allocation, by the environment variable [`ALLOCATOR`], and keeps
+//! it. So one binary measures both. The count is off until a scenario that measures memory starts it. Until then an
+//! allocation of glibc costs one more relaxed load, and one of mimalloc two comparisons more.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering};
+
+use mimalloc::MiMalloc;
+
+/// The environment variable that chooses the allocator: `mimalloc`, or glibc's by any other value and without it.
+pub const ALLOCATOR: &str = "PEER_ALLOCATOR";
+const ALLOCATOR_NAME: &CStr = c"PEER_ALLOCATOR";
 
 /// The allocator: `#[global_allocator] static HEAP: Counting = Counting;`
 #[derive(Debug)]
 pub struct Counting;
+
+/// [`GLIBC`] or [`MIMALLOC`], and [`COUNTING`]; 0 before the first allocation.
+static MODE: AtomicU8 = AtomicU8::new(0);
+const GLIBC: u8 = 1;
+const MIMALLOC: u8 = 2;
+const COUNTING: u8 = 4;
 
 /// A count on its own cache line: threads that allocate do not wait for each other.
 #[repr(align(128))]
@@ -17,7 +31,6 @@ struct Shard(AtomicI64);
 
 const SHARDS: usize = 16;
 static COUNTS: [Shard; SHARDS] = [const { Shard(AtomicI64::new(0)) }; SHARDS];
-static COUNTING: AtomicBool = AtomicBool::new(false);
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -27,16 +40,17 @@ thread_local! {
 
 /// Starts the count. Call it before the first allocation that has to be counted.
 pub fn count() {
-    COUNTING.store(true, Ordering::Relaxed);
+    let _ = mode();
+    MODE.fetch_or(COUNTING, Ordering::Relaxed);
 }
 
 /// Stops the count, so that it does not slow the next measurement. [`live`] has no meaning after that.
 pub fn stop_counting() {
-    COUNTING.store(false, Ordering::Relaxed);
+    MODE.fetch_and(!COUNTING, Ordering::Relaxed);
 }
 
 /// Makes glibc keep memory that is freed from now on, so that the next measurement does not include the
-/// first touch of it.
+/// first touch of it. mimalloc keeps memory for a while in any case.
 pub fn keep_memory() {
     // SAFETY: mallopt only changes when memory is returned to the kernel.
     unsafe {
@@ -65,40 +79,76 @@ fn note(bytes: i64) {
     COUNTS[shard].0.fetch_add(bytes, Ordering::Relaxed);
 }
 
-fn counting() -> bool {
-    COUNTING.load(Ordering::Relaxed)
+fn mode() -> u8 {
+    match MODE.load(Ordering::Relaxed) {
+        0 => choose(),
+        mode => mode,
+    }
 }
 
-// SAFETY: every call is passed to the system's allocator unchanged; the count only touches
+/// Chooses the allocator, before the process has a second thread.
+#[cold]
+fn choose() -> u8 {
+    // SAFETY: the name ends with a zero, and nothing changes the environment before `main`.
+    let value = unsafe { libc::getenv(ALLOCATOR_NAME.as_ptr()) };
+    // SAFETY: a value that is not null is a text that ends with a zero.
+    let is_mimalloc = !value.is_null() && unsafe { CStr::from_ptr(value) } == c"mimalloc";
+    let chosen = if is_mimalloc { MIMALLOC } else { GLIBC };
+    // A count that has begun stays.
+    MODE.fetch_or(chosen, Ordering::Relaxed) | chosen
+}
+
+/// The allocator of `mode`, after `bytes` were counted, if they are to be.
+#[inline]
+fn noted(mode: u8, bytes: i64) -> bool {
+    if mode & COUNTING != 0 {
+        note(bytes);
+    }
+    mode & MIMALLOC != 0
+}
+
+// SAFETY: every call is passed to one allocator unchanged, to the same one in the whole process; the count only touches
 // atomics and a thread-local without a destructor, and allocates nothing.
 unsafe impl GlobalAlloc for Counting {
+    #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if counting() {
-            note(layout.size() as i64);
+        let mode = mode();
+        if mode != GLIBC && noted(mode, layout.size() as i64) {
+            // SAFETY: guaranteed by the caller.
+            return unsafe { MiMalloc.alloc(layout) };
         }
         // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
+    #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if counting() {
-            note(layout.size() as i64);
+        let mode = mode();
+        if mode != GLIBC && noted(mode, layout.size() as i64) {
+            // SAFETY: guaranteed by the caller.
+            return unsafe { MiMalloc.alloc_zeroed(layout) };
         }
         // SAFETY: guaranteed by the caller.
         unsafe { System.alloc_zeroed(layout) }
     }
 
+    #[inline]
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        if counting() {
-            note(-(layout.size() as i64));
+        let mode = mode();
+        if mode != GLIBC && noted(mode, -(layout.size() as i64)) {
+            // SAFETY: guaranteed by the caller.
+            return unsafe { MiMalloc.dealloc(pointer, layout) };
         }
         // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(pointer, layout) }
     }
 
+    #[inline]
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if counting() {
-            note(size as i64 - layout.size() as i64);
+        let mode = mode();
+        if mode != GLIBC && noted(mode, size as i64 - layout.size() as i64) {
+            // SAFETY: guaranteed by the caller.
+            return unsafe { MiMalloc.realloc(pointer, layout, size) };
         }
         // SAFETY: guaranteed by the caller.
         unsafe { System.realloc(pointer, layout, size) }

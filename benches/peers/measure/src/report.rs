@@ -1,10 +1,13 @@
 //! The one line of JSON that a peer prints.
 
-use std::process::ExitCode;
+use std::env;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 
 use serde_json::{Map, Value, json};
 
 use crate::flags::Flags;
+use crate::heap;
 use crate::latency::Sorted;
 use crate::usage::{self, Span};
 
@@ -107,6 +110,9 @@ pub fn main(default_peer: &str, run: impl FnOnce(&Flags) -> Outcome) -> ExitCode
         Ok(flags) => flags,
         Err(stop) => return refuse("", &stop),
     };
+    if let Err(stop) = with_allocator(&flags) {
+        return refuse(&flags.peer, &stop);
+    }
     match run(&flags) {
         Err(stop) => refuse(&flags.peer, &stop),
         Ok(_) if !flags.unknown().is_empty() => {
@@ -124,6 +130,26 @@ pub fn main(default_peer: &str, run: impl FnOnce(&Flags) -> Outcome) -> ExitCode
             println!("{line}");
             ExitCode::SUCCESS
         }
+    }
+}
+
+/// Starts the process again if `-allocator` names another allocator than the one that it has.
+fn with_allocator(flags: &Flags) -> Result<(), Stop> {
+    let wanted = flags.text("allocator", "glibc");
+    let present = env::var(heap::ALLOCATOR).unwrap_or_else(|_| "glibc".to_owned());
+    match wanted.as_str() {
+        "glibc" | "mimalloc" if wanted == present => Ok(()),
+        "glibc" | "mimalloc" => {
+            let program = env::current_exe().map_err(|error| Stop::wrong(error.to_string()))?;
+            let mut again = Command::new(program);
+            again.args(env::args_os().skip(1));
+            // It returns only if it fails.
+            let error = again.env(heap::ALLOCATOR, &wanted).exec();
+            Err(Stop::wrong(format!("{again:?}: {error}")))
+        }
+        other => Err(Stop::wrong(format!(
+            "-allocator={other}: glibc or mimalloc"
+        ))),
     }
 }
 

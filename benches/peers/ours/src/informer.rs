@@ -2,7 +2,9 @@
 //!
 //! `-peer=ours` stores the type, `ours-meta` its metadata, `ours-dyn` a `DynamicObject`, `ours-compact` the bytes.
 //! Objects of built-in kinds come as protobuf; with `-json` at the end of the name they come as JSON.
+//! `ours-borrowed` stores the type, and `get` borrows the object.
 
+use std::hint::black_box;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -27,6 +29,8 @@ const JSON: &str = "-json";
 
 /// A running informer.
 struct Running<S: Form> {
+    /// `get` borrows the object from the store.
+    borrows: bool,
     informer: SharedInformer<S>,
     lister: Lister<S>,
     stop: CancellationToken,
@@ -51,7 +55,9 @@ where
     K: Form + DeserializeOwned + Resource<DynamicType = ()> + Object,
 {
     match flags.peer.trim_end_matches(JSON) {
-        "ours" => run_as::<K>(flags, &Endpoint::of::<K>(), |object| object.stamp()),
+        "ours" | "ours-borrowed" => {
+            run_as::<K>(flags, &Endpoint::of::<K>(), |object| object.stamp())
+        }
         "ours-meta" => {
             let endpoint = Endpoint::of::<PartialObjectMeta<K>>();
             run_as::<PartialObjectMeta<K>>(flags, &endpoint, |object| object.stamp())
@@ -76,7 +82,9 @@ fn run_as<S: Form>(
 ) -> Outcome {
     let options = ReflectorOptions::new().protobuf(!flags.peer.ends_with(JSON));
     informer::run(flags, |setup| {
-        Running::<S>::start(setup, options, endpoint.clone(), stamp)
+        let mut running = Running::<S>::start(setup, options, endpoint.clone(), stamp);
+        running.borrows = flags.peer == "ours-borrowed";
+        running
     })
 }
 
@@ -116,6 +124,7 @@ impl<S: Form> Running<S> {
         });
         drop(entered);
         Self {
+            borrows: false,
             lister: informer.lister(),
             informer,
             stop,
@@ -162,6 +171,14 @@ impl<S: Form> Cache for Running<S> {
     }
 
     fn get(&self, key: &ObjectKey) -> bool {
+        if self.borrows {
+            return self
+                .lister
+                .with(key, |object| {
+                    black_box(object);
+                })
+                .is_some();
+        }
         self.lister.get(key).is_some()
     }
 

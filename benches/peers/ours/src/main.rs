@@ -1,4 +1,4 @@
-//! This project as a peer (`-peer=ours`, `ours-meta`, `ours-dyn`, `ours-compact`), and floors in plain Rust (`-peer=floor`).
+//! This project as a peer (`-peer=ours`, `ours-meta`, `ours-dyn`, `ours-compact`, `ours-borrowed`), and floors in plain Rust (`-peer=floor`).
 //!
 //! Without the feature `informer` it has the queue's scenarios only, and builds in a fraction of the time.
 

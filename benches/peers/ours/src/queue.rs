@@ -33,13 +33,14 @@ pub(crate) fn run<K: Key>(flags: &Flags) -> Outcome {
         let (queue, crew) = (queue.clone(), Arc::clone(&crew));
         match flags.text("mode", "async").as_str() {
             "async" => drop(runtime.spawn(async move { crew.work(worker, &queue).await })),
+            "chain" => drop(runtime.spawn(async move { crew.work_in_chain(worker, &queue).await })),
             "batch" => {
                 drop(runtime.spawn(async move { crew.work_in_batches(worker, &queue).await }));
             }
             "blocking" => threads.push(thread::spawn(move || crew.work_blocking(worker, &queue))),
             other => {
                 return Err(Stop::wrong(format!(
-                    "-mode={other}: async, batch or blocking"
+                    "-mode={other}: async, chain, batch or blocking"
                 )));
             }
         }
@@ -90,6 +91,16 @@ impl Crew {
             self.taken.of(worker).count();
             item.done();
             self.done.of(worker).count();
+        }
+    }
+
+    /// The end of an item and the hand-out of the next are one operation. An item counts as done right before it.
+    async fn work_in_chain<K: Key>(&self, worker: usize, queue: &Queue<K>) {
+        let mut next = queue.get().await;
+        while let Some(item) = next {
+            self.taken.of(worker).count();
+            self.done.of(worker).count();
+            next = item.done_and_get().await;
         }
     }
 
