@@ -1,56 +1,58 @@
 //! The frames of a watch, in order: [`Frames`].
 //!
 //! A change that comes alone is decoded in place: to hand it over would wake a thread, which costs more than the work.
-//! Where many lines have arrived, they are decoded in chunks by several threads of the runtime, while the frames of
-//! earlier chunks are applied. The order is that of the server: an error, or the end, comes after everything before it.
-//! At most [`threads`] chunks of [`CHUNK`] bytes are in work, so a consumer that falls behind stops the reading of the
-//! connection as before.
+//! Where many lines have arrived, other threads decode them in chunks, while the frames of earlier chunks are applied.
+//! The order is that of the server: an error, or the end, comes after everything before it. A [`Permit`] for each chunk
+//! bounds their number, so a consumer that falls behind still stops the reading of the connection.
 //!
 //! On a runtime with one thread everything is decoded in place, and nothing is read ahead.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
-use tokio_util::task::AbortOnDropHandle;
+use tokio::time::{Instant, Sleep, sleep};
 
-use super::pages::joined;
-use super::threads::threads;
+use super::chunk::{Chunk, Decode, Decoded};
+use super::threads::Permit;
 use crate::decode::{Budget, DecodeError, Frame};
 use reeve_client::transport::{self, Encoding, Lines};
 
-/// The bytes of the lines that one task decodes: some hundred microseconds' worth.
+/// The bytes of the lines in a chunk: some hundred microseconds' worth.
 const CHUNK: usize = 64 * 1024;
 
-/// The bytes of complete lines from which more are read before they are decoded. Fewer are decoded at once, where they
-/// are.
-const MANY: usize = 16 * 1024;
+/// The bytes of lines that make a chunk if no more have arrived. Fewer are decoded in place.
+const MANY: usize = 32 * 1024;
 
-/// Decodes one event. It is called by several threads.
-pub(super) type Decode<S> = dyn Fn(Encoding, &[u8]) -> Result<Frame<S>, DecodeError> + Send + Sync;
-
-/// Frames up to the end of the lines or the first error.
-type Decoded<S> = Vec<Result<Frame<S>, DecodeError>>;
+/// The time after which a chunk that no thread has begun is decoded in place. The threads for blocking work are those of
+/// the whole program, and may be busy for long.
+const THREADS_PATIENCE: Duration = Duration::from_millis(10);
 
 /// The frames of a watch, in order.
 pub(super) struct Frames<S: ?Sized> {
     lines: Lines,
     decode: Arc<Decode<S>>,
-    /// The most chunks that are decoded at once; 0 to decode in place.
-    threads: usize,
-    /// Lines that are not decoded yet, after those in `chunks`.
+    /// The most chunks at once; 0 to decode in place.
+    most: usize,
+    /// Decoded frames. The oldest.
+    decoded: std::vec::IntoIter<Result<Frame<S>, DecodeError>>,
+    /// Lines of a chunk that no thread has begun. After `decoded`.
+    taken_back: VecDeque<Bytes>,
+    /// Lines that other threads decode. After `taken_back`.
+    chunks: VecDeque<Chunk<S>>,
+    /// Lines that are not decoded yet. After `chunks`.
     gathered: VecDeque<Bytes>,
     /// The bytes of `gathered`.
     bytes: usize,
-    /// Lines that are being decoded. Dropping this ends the tasks.
-    chunks: VecDeque<AbortOnDropHandle<Decoded<S>>>,
-    /// Decoded frames, before those in `chunks`.
-    decoded: std::vec::IntoIter<Result<Frame<S>, DecodeError>>,
-    /// The end of the lines, or their error, which comes after everything else.
+    /// The end of the lines, or their error. After `gathered`.
     end: Option<Result<(), transport::Error>>,
     budget: Budget,
+    /// Fires when the first chunk may have waited for too long, or too early: to set a timer for each chunk would wake
+    /// the thread that sleeps until the next one.
+    patience: Pin<Box<Sleep>>,
 }
 
 // === impl Frames ===
@@ -61,20 +63,21 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
         Self {
             lines,
             decode,
-            threads: threads(),
+            most: Permit::most(),
+            decoded: Decoded::new().into_iter(),
+            taken_back: VecDeque::new(),
+            chunks: VecDeque::new(),
             gathered: VecDeque::new(),
             bytes: 0,
-            chunks: VecDeque::new(),
-            decoded: Vec::new().into_iter(),
             end: None,
             budget: Budget::new(),
+            patience: Box::pin(sleep(THREADS_PATIENCE)),
         }
     }
 
-    /// The same, with lines that are not decoded yet read by `decode`.
-    pub(super) fn read_by(mut self, decode: Arc<Decode<S>>) -> Self {
+    /// Reads lines that are not decoded yet by `decode`.
+    pub(super) fn read_by(&mut self, decode: Arc<Decode<S>>) {
         self.decode = decode;
-        self
     }
 
     /// The encoding of the events.
@@ -96,15 +99,20 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
                 self.budget.spend(0).await;
                 return self.decoded.next();
             }
+            if let Some(line) = self.taken_back.front() {
+                self.budget.spend(line.len()).await;
+                return self
+                    .taken_back
+                    .pop_front()
+                    .map(|line| (self.decode)(self.lines.encoding(), &line));
+            }
             if self.gathered.is_empty() || !self.chunks.is_empty() {
                 self.gather();
             }
-            let Some(chunk) = self.chunks.front_mut() else {
+            if self.chunks.is_empty() {
                 break;
-            };
-            let decoded = chunk.await;
-            self.chunks.pop_front();
-            self.decoded = joined(decoded).await.into_iter();
+            }
+            self.next_chunk().await;
             // The other threads have work while these frames are applied.
             self.gather();
         }
@@ -112,6 +120,39 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
         let line = self.gathered.pop_front()?;
         self.bytes -= line.len();
         Some((self.decode)(self.lines.encoding(), &line))
+    }
+
+    /// Waits until the first chunk is decoded, or a line has arrived.
+    async fn next_chunk(&mut self) {
+        let reads_on = self.reads_on();
+        let Some(chunk) = self.chunks.front_mut() else {
+            return;
+        };
+        tokio::select! {
+            biased;
+            decoded = chunk.decoded() => {
+                self.chunks.pop_front();
+                self.decoded = decoded.unwrap_or_default().into_iter();
+            }
+            line = self.lines.next_line(Duration::MAX), if reads_on => self.take(line),
+            () = &mut self.patience => {
+                let due = chunk.since() + THREADS_PATIENCE;
+                let now = Instant::now();
+                if due > now {
+                    self.patience.as_mut().reset(due);
+                } else if let Some(lines) = chunk.take_away() {
+                    self.chunks.pop_front();
+                    self.taken_back = lines;
+                } else {
+                    self.patience.as_mut().reset(now + THREADS_PATIENCE);
+                }
+            }
+        }
+    }
+
+    /// True if more lines would be decoded by other threads.
+    fn reads_on(&self) -> bool {
+        self.end.is_none() && self.chunks.len() < self.most && self.bytes < CHUNK
     }
 
     /// Waits for the next line, after [`Frames::ready`] has returned `None`; false at the end.
@@ -148,30 +189,52 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
         }
     }
 
-    /// Takes lines that have arrived, and has them decoded if they are many.
+    /// Takes lines that have arrived, and has them decoded by other threads if they are many.
     fn gather(&mut self) {
-        let most = self.threads.max(1);
-        while self.end.is_none() && self.chunks.len() < most {
-            let line = match self.lines.ready_line() {
-                // A change alone is not worth another look at the connection.
-                Ok(None) if self.threads == 0 || self.bytes < MANY => break,
-                Ok(None) => match self.lines.next_line(Duration::MAX).now_or_never() {
-                    Some(line) => line,
-                    None => break,
-                },
-                line => line,
+        if self.most == 0 {
+            if self.gathered.is_empty() && self.end.is_none() {
+                let line = self.lines.ready_line();
+                self.take_ready(line);
+            }
+            return;
+        }
+        while self.reads_on() {
+            let line = self.lines.ready_line();
+            if self.take_ready(line) {
+                if self.bytes >= CHUNK {
+                    self.hand_over();
+                }
+                continue;
+            }
+            // A change alone is not worth another look at the connection.
+            if self.bytes < MANY && self.chunks.is_empty() {
+                return;
+            }
+            let Some(line) = self.lines.next_line(Duration::MAX).now_or_never() else {
+                if self.bytes >= MANY {
+                    self.hand_over();
+                }
+                return;
             };
-            match line {
-                Ok(Some(line)) => self.push(line),
-                Ok(None) => self.end = Some(Ok(())),
-                Err(error) => self.end = Some(Err(error)),
-            }
-            if self.threads == 0 {
-                break;
-            }
-            if self.bytes >= CHUNK {
-                self.hand_over();
-            }
+            self.take(line);
+        }
+    }
+
+    /// Takes a line that has arrived; false if there is none.
+    fn take_ready(&mut self, line: Result<Option<Bytes>, transport::Error>) -> bool {
+        let none = matches!(line, Ok(None));
+        if !none {
+            self.take(line);
+        }
+        !none
+    }
+
+    /// Takes the next line, or the end of the lines.
+    fn take(&mut self, line: Result<Option<Bytes>, transport::Error>) {
+        match line {
+            Ok(Some(line)) => self.push(line),
+            Ok(None) => self.end = Some(Ok(())),
+            Err(error) => self.end = Some(Err(error)),
         }
     }
 
@@ -180,24 +243,16 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
         self.gathered.push_back(line);
     }
 
-    /// Has the gathered lines decoded by another task.
+    /// Has the gathered lines decoded by another thread, if one may be used.
     fn hand_over(&mut self) {
+        let Some(permit) = Permit::take(self.most) else {
+            return;
+        };
         self.bytes = 0;
         let lines = std::mem::take(&mut self.gathered);
-        let (decode, encoding) = (Arc::clone(&self.decode), self.lines.encoding());
-        let chunk = tokio::spawn(async move {
-            let mut decoded = Vec::with_capacity(lines.len());
-            for line in lines {
-                let frame = decode(encoding, &line);
-                let failed = frame.is_err();
-                decoded.push(frame);
-                if failed {
-                    break;
-                }
-            }
-            decoded
-        });
-        self.chunks.push_back(AbortOnDropHandle::new(chunk));
+        let decode = Arc::clone(&self.decode);
+        self.chunks
+            .push_back(Chunk::begin(lines, self.lines.encoding(), decode, permit));
     }
 }
 
@@ -252,17 +307,35 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn at_most_a_chunk_a_thread_is_read_ahead() {
+    async fn a_bounded_number_of_chunks_is_read_ahead() {
         let (mut frames, decoded) = frames().await;
         let most = AtomicUsize::new(0);
         let count = all(&mut frames, |frames| {
-            assert!(frames.chunks.len() <= 2);
+            assert!(frames.chunks.len() <= 4);
             assert!(frames.bytes < CHUNK + LINE, "{} bytes", frames.bytes);
             most.fetch_max(frames.chunks.len(), Ordering::Relaxed);
         });
         assert_eq!(count.await, LINES);
-        assert_eq!(most.into_inner(), 2, "as many as there are threads");
+        assert!(most.into_inner() > 1, "several at once");
         assert_eq!(decoded.load(Ordering::Relaxed), LINES);
+    }
+
+    #[test]
+    fn chunks_that_no_thread_begins_are_decoded_in_place() {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .max_blocking_threads(1)
+            .enable_time()
+            .build();
+        let (release, blocked) = std::sync::mpsc::channel::<()>();
+        runtime.unwrap().block_on(async {
+            let busy = tokio::task::spawn_blocking(move || blocked.recv());
+            let (mut frames, decoded) = frames().await;
+            assert_eq!(all(&mut frames, |_| {}).await, LINES);
+            assert_eq!(decoded.load(Ordering::Relaxed), LINES);
+            drop(release);
+            busy.await.unwrap().unwrap_err();
+        });
     }
 
     #[tokio::test]

@@ -31,9 +31,11 @@
 //! `phase.rs` holds the phases of a reflector and the table of their transitions, a pure function. It decides with the
 //! versions seen (`history.rs`), the ways in which the server offers its state (`offers.rs`, `refusals.rs`) and the
 //! errors of watches (`react.rs`). `run.rs` performs the phases: with `stream.rs` and `initial.rs`, `list.rs`,
-//! `watch.rs`, and the waits between them (`waits.rs`, `pace.rs`).
+//! `watch.rs`, and the waits between them (`waits.rs`, `pace.rs`). Many lines (`frames.rs`, `chunk.rs`) and large pages
+//! (`pages.rs`) are decoded by other threads (`threads.rs`).
 
 mod builder;
+mod chunk;
 mod encoding;
 mod error;
 mod frames;

@@ -1,19 +1,21 @@
 //! The pages of a list, in order: [`Pages`].
 //!
-//! A page is fetched while those before it are decoded. Large pages are decoded by several threads of the runtime, as
-//! many at once as [`threads`] allows. What is fetched and not decoded yet is bounded in bytes too.
+//! A page is fetched while those before it are decoded. Other threads decode large pages, as many at once as there are
+//! permits ([`Permit`]). What is fetched and not decoded yet is bounded in bytes too.
 
 use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::Arc;
 
-use tokio::task::JoinError;
+use futures::FutureExt;
+use tokio::task::spawn_blocking;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::chunk::joined;
 use super::history::History;
 use super::offers::Paging;
 use super::run::{Reflector, held};
-use super::threads::threads;
+use super::threads::Permit;
 use crate::decode::{Budget, DecodeError, Identity, ListPage, continue_token, read_list};
 use crate::fifo::KnownObjects;
 use crate::object::{EntryReader, Stored};
@@ -30,8 +32,8 @@ pub(super) struct Pages<'a, S: Stored + ?Sized> {
     reflector: &'a Reflector<S>,
     limit: u32,
     reader: Arc<PageReader<S>>,
-    /// The most pages that are decoded at once by other tasks; 0 to decode in this one.
-    threads: usize,
+    /// The most pages that other threads decode at once; 0 to decode in this task.
+    most: usize,
     /// The page after those in `reading`.
     fetching: Option<AbortOnDropHandle<Fetched>>,
     /// The reason why the page after those in `reading` cannot be fetched.
@@ -79,6 +81,12 @@ impl<S: Stored + ?Sized> PageReader<S> {
         let held = |identity: &Identity<'_>| held(&**self.known.as_ref()?, identity);
         read_list(body, &self.entries, Some(&held), budget).await
     }
+
+    /// The same, without yielding.
+    fn read_at_once(&self, body: &Encoded) -> Result<ListPage<S>, DecodeError> {
+        let page = self.read(body, &mut Budget::unlimited()).now_or_never();
+        page.expect("it waits for nothing else")
+    }
 }
 
 // === impl Pages ===
@@ -94,7 +102,7 @@ impl<'a, S: Stored + ?Sized> Pages<'a, S> {
                 known: reflector.holding(history),
             }),
             reflector,
-            threads: threads(),
+            most: Permit::most(),
             fetching: None,
             failed: None,
             reading: VecDeque::new(),
@@ -193,7 +201,7 @@ impl<'a, S: Stored + ?Sized> Pages<'a, S> {
 
     fn has_room(&self) -> bool {
         let bytes: usize = self.reading.iter().map(|page| page.bytes).sum();
-        self.reading.len() < self.threads.max(1) && bytes < AHEAD
+        self.reading.len() < self.most.max(1) && bytes < AHEAD
     }
 
     fn fetched(&mut self, (request, body): Fetched) {
@@ -211,12 +219,17 @@ impl<'a, S: Stored + ?Sized> Pages<'a, S> {
         if let Some(token) = token.clone() {
             self.fetch(self.request(token));
         }
-        let work = if self.threads == 0 || bytes < LARGE {
-            Work::Here(body)
-        } else {
-            let reader = Arc::clone(&self.reader);
-            let page = async move { reader.read(&body, &mut Budget::new()).await };
-            Work::Elsewhere(AbortOnDropHandle::new(tokio::spawn(page)))
+        let is_large = bytes >= LARGE;
+        let work = match is_large.then(|| Permit::take(self.most)).flatten() {
+            None => Work::Here(body),
+            Some(permit) => {
+                let reader = Arc::clone(&self.reader);
+                let page = spawn_blocking(move || {
+                    let _permit = permit;
+                    reader.read_at_once(&body)
+                });
+                Work::Elsewhere(AbortOnDropHandle::new(page))
+            }
         };
         self.reading.push_back(Reading {
             request,
@@ -248,15 +261,5 @@ impl<'a, S: Stored + ?Sized> Pages<'a, S> {
             limit: self.limit,
             continue_token: Some(token),
         }
-    }
-}
-
-/// The result of a task. Its panic goes on in this one.
-pub(super) async fn joined<T>(result: Result<T, JoinError>) -> T {
-    match result {
-        Ok(result) => result,
-        Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
-        // The runtime ends, and this task with it.
-        Err(_) => pending().await,
     }
 }

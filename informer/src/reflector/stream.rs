@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use tokio::time::{Instant, timeout_at};
 
+use super::chunk::Decode;
 use super::error::Error;
-use super::frames::{Decode, Frames};
+use super::frames::Frames;
 use super::history::History;
 use super::initial::Initial;
 use super::opened::Opened;
@@ -46,7 +47,7 @@ impl<S: Stored + ?Sized> Reflector<S> {
             streamed: true,
         });
         let accepted = self.accept(history, listed, consistent);
-        watch.frames = watch.frames.read_by(self.decoder());
+        watch.frames.read_by(self.decoder());
         Outcome::Streamed { watch, accepted }
     }
 

@@ -1,21 +1,48 @@
-//! How much is decoded at once: [`threads`].
+//! How much other threads decode at once: [`Permit`].
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// The most pieces of one watch that are decoded at once. What they bring is applied by one task, which takes about a
-/// third of the time of decoding, so more would wait for it.
-const MOST: usize = 8;
+/// The number of pieces beyond the workers of the runtime. With them there is always one to begin when another ends. More
+/// are not faster.
+const SPARE: usize = 2;
 
-/// The number of pieces that the present runtime can decode at once, as far as that is worth it; 0 where one thread
-/// runs everything.
-pub(super) fn threads() -> usize {
-    let runtime = Handle::current();
-    if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
-        return 0;
+/// The permits of this process that are taken, of all informers.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+/// The permission to have one piece decoded by a thread for blocking work. What exceeds the permits is decoded by the
+/// task that needs it.
+#[derive(Debug)]
+pub(super) struct Permit(());
+
+// === impl Permit ===
+
+impl Permit {
+    /// The most permits that the present runtime needs; 0 where one thread runs all tasks.
+    pub(super) fn most() -> usize {
+        let runtime = Handle::current();
+        if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
+            return 0;
+        }
+        match runtime.metrics().num_workers() {
+            0 | 1 => 0,
+            workers => workers + SPARE,
+        }
     }
-    match runtime.metrics().num_workers() {
-        0 | 1 => 0,
-        workers => workers.min(MOST),
+
+    /// A permit, unless `most` are taken.
+    pub(super) fn take(most: usize) -> Option<Self> {
+        let more = |taken| (taken < most).then_some(taken + 1);
+        let taken = TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        // Not `then_some`, which would make one to drop it.
+        taken.is_ok().then(|| Self(()))
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        TAKEN.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -25,16 +52,29 @@ mod tests {
 
     use super::*;
 
-    fn of(runtime: &Runtime) -> usize {
-        runtime.block_on(async { threads() })
+    fn most(runtime: std::io::Result<Runtime>) -> usize {
+        runtime.unwrap().block_on(async { Permit::most() })
     }
 
     #[test]
-    fn as_much_is_decoded_at_once_as_there_are_workers_and_nothing_with_one() {
-        assert_eq!(of(&Builder::new_current_thread().build().unwrap()), 0);
-        for (workers, expected) in [(1, 0), (2, 2), (3, 3), (20, MOST)] {
+    fn there_are_as_many_permits_as_workers_and_two_more_and_none_with_one_thread() {
+        assert_eq!(most(Builder::new_current_thread().build()), 0);
+        for (workers, expected) in [(1, 0), (2, 4), (3, 5)] {
             let runtime = Builder::new_multi_thread().worker_threads(workers).build();
-            assert_eq!(of(&runtime.unwrap()), expected, "{workers} workers");
+            assert_eq!(most(runtime), expected, "{workers} workers");
         }
+    }
+
+    #[test]
+    fn a_permit_is_free_again_when_it_is_dropped() {
+        assert!(Permit::take(0).is_none());
+        // More than the chunks of other tests take.
+        let most = 1_000;
+        let mut held: Vec<_> = std::iter::from_fn(|| Permit::take(most)).collect();
+        assert!(held.len() > most / 2, "{}", held.len());
+        // A permit that is refused changes nothing.
+        assert!(Permit::take(0).is_none() && Permit::take(most / 2).is_none());
+        drop(held.pop());
+        assert!(Permit::take(most).is_some());
     }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::chunk::Decode;
 use super::error::Error;
-use super::frames::{Decode, Frames};
+use super::frames::Frames;
 use super::history::History;
 use super::opened::Opened;
 use super::pace::Pace;

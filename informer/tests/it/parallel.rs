@@ -34,6 +34,9 @@ struct Place {}
 /// The number of objects that are being decoded, or have met.
 static THERE: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
 
+/// Held by each test: chunks of one process share a bounded number of permits, and without one there is no meeting.
+static ALL_PERMITS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// An object was decoded while no other was.
 static ALONE: AtomicBool = AtomicBool::new(false);
 
@@ -113,6 +116,7 @@ async fn listed(client: Client, streaming: bool) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_and_pages_are_decoded_by_several_threads_at_once() {
+    let _permits = ALL_PERMITS.lock().await;
     let objects = Arc::new(objects());
     let stream = {
         let bits = objects.iter().map(|object| event("ADDED", object));
@@ -177,10 +181,14 @@ async fn followed(
         .inline();
     let _handle = informer.add_handler(handler, options).unwrap();
     let running = informer.clone();
-    tokio::spawn(async move { running.run(CancellationToken::new()).await });
+    let run = async move { running.run(CancellationToken::new()).await };
+    let ended = tokio::spawn(run);
     let mut versions = informer.versions();
     let reached = versions.wait_for(|version| version.as_str() == last.to_string());
-    reached.await.unwrap();
+    tokio::select! {
+        reached = reached => drop(reached.unwrap()),
+        ended = ended => panic!("the informer ended: {ended:?}"),
+    }
     let seen = || seen.lock().unwrap().clone();
     // The store has them before the handler.
     while seen().len() < last - 10 {
@@ -205,6 +213,7 @@ fn numbers(last: usize) -> Vec<String> {
 async fn changes_that_come_together_are_delivered_in_order_and_a_watch_that_ends_goes_on_after_them()
  {
     const LAST: usize = 5_000;
+    let _permits = ALL_PERMITS.lock().await;
     let (seen, _informer, asked) = followed(text(changes(LAST)), LAST).await;
     assert!(seen == numbers(LAST), "{} changes", seen.len());
     // The end of the body comes after all of its lines.
@@ -218,6 +227,7 @@ async fn changes_that_come_together_are_delivered_in_order_and_a_watch_that_ends
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_before_a_broken_line_counts_and_nothing_after_it() {
     const LAST: usize = 3_000;
+    let _permits = ALL_PERMITS.lock().await;
     let broken = r#"{"type":"ADDED","object":{"metad"#;
     let after = modified("a", "9000");
     let lines = changes(LAST).into_iter();
