@@ -212,6 +212,7 @@ impl<S: Stored + ?Sized> State<S> {
             .iter()
             .map(|term| Ok((term, self.field(&term.field)?)));
         let fields = fields.collect::<Result<Vec<_>, Error>>()?;
+        // Nothing is cloned before it is selected.
         let mut objects = self.candidates(namespace, labels, &fields);
         retain_labelled(&mut objects, labels);
         if !fields.is_empty() {
@@ -226,7 +227,7 @@ impl<S: Stored + ?Sized> State<S> {
                 })
             });
         }
-        Ok(objects)
+        Ok(objects.into_iter().cloned().collect())
     }
 
     /// The source of the values of a field.
@@ -257,7 +258,7 @@ impl<S: Stored + ?Sized> State<S> {
         namespace: Option<&str>,
         labels: &Selector,
         fields: &[(&FieldTerm, Field<'_, S>)],
-    ) -> Vec<Arc<S>> {
+    ) -> Vec<&Arc<S>> {
         let of_namespace = namespace.map(|name| self.namespace(name).into_iter().collect());
         let of_labels = labels.clone().into_iter();
         let of_labels = of_labels.filter_map(|expression| self.labelled(&expression));
@@ -277,9 +278,10 @@ impl<S: Stored + ?Sized> State<S> {
             .collect();
         let size = |parts: &Vec<&Ordered>| parts.iter().map(|part| part.len()).sum::<usize>();
         let Some(parts) = ways.iter().min_by_key(|parts| size(parts)) else {
-            return self.iter().cloned().collect();
+            return self.iter().collect();
         };
-        let mut objects = self.union(parts);
+        let slots = self.objects.names.union(parts);
+        let mut objects: Vec<_> = self.at(slots.into_iter()).collect();
         objects.retain(|object| {
             namespace.is_none_or(|name| object.namespace().unwrap_or_default() == name)
         });

@@ -8,7 +8,7 @@ use kube_core::{Expression, Selector};
 use super::stored::Stored;
 
 /// Keeps the objects whose labels satisfy `labels`. The labels of each are read once.
-pub(crate) fn retain_labelled<S: Stored + ?Sized>(objects: &mut Vec<Arc<S>>, labels: &Selector) {
+pub(crate) fn retain_labelled<S: Stored + ?Sized>(objects: &mut Vec<&Arc<S>>, labels: &Selector) {
     let wanted: Vec<Expression> = labels.clone().into_iter().collect();
     if wanted.is_empty() {
         return;

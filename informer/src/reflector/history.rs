@@ -3,6 +3,7 @@
 //! A server that was restored from a backup repeats versions. One answer of it looks like that of a replica that lags
 //! behind. So the answers are counted: consistent lists, bookmarks and events that are older, and silences.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -28,8 +29,9 @@ const PROBED_SILENCES: u32 = 10;
 /// The history of one watch: the newest version seen, and how much speaks against it.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// The newest version seen. Empty if the last list had none.
-    version: Option<ResourceVersion>,
+    /// The newest version seen. Empty if the last list had none. Its memory is used again for the next one: a watch
+    /// brings a version with each event, and few are needed.
+    version: Option<String>,
     /// The server no longer has that version, so the next list has to be of its newest state (client-go:
     /// `isLastSyncResourceVersionUnavailable`).
     expired: bool,
@@ -60,7 +62,7 @@ impl History {
     /// A history in which only `not_before` was seen, if it is not empty.
     pub(super) fn new(not_before: &ResourceVersion) -> Self {
         Self {
-            version: Some(not_before.clone()).filter(|version| !version.is_empty()),
+            version: Some(not_before.to_string()).filter(|version| !version.is_empty()),
             ..Self::default()
         }
     }
@@ -72,7 +74,7 @@ impl History {
 
     /// The version after which the next watch begins; empty for none.
     pub(super) fn version(&self) -> ResourceVersion {
-        self.version.clone().unwrap_or_default()
+        self.version.as_deref().unwrap_or_default().into()
     }
 
     /// True while lists are older than the version: then one version may stand for two states.
@@ -84,8 +86,8 @@ impl History {
     pub(super) fn list_version(&self, first_list: FirstList) -> Option<String> {
         match first_list {
             FirstList::Any if !self.expired => {
-                let known = self.version.as_ref();
-                Some(known.map_or_else(|| "0".to_owned(), ToString::to_string))
+                let known = self.version.clone();
+                Some(known.unwrap_or_else(|| "0".to_owned()))
             }
             _ => None,
         }
@@ -93,7 +95,8 @@ impl History {
 
     /// The version that a streaming list must have reached; `None` for the newest state.
     pub(super) fn streaming_version(&self) -> Option<ResourceVersion> {
-        self.version.clone().filter(|_| !self.expired)
+        let known = self.version.as_deref().filter(|_| !self.expired);
+        known.map(ResourceVersion::from)
     }
 
     /// Records that the server does not have the version.
@@ -103,7 +106,7 @@ impl History {
 
     /// Gives up the version: the next list counts whatever its version is.
     pub(super) fn forget_version(&mut self) {
-        self.version = Some(ResourceVersion::default());
+        self.version = Some(String::new());
     }
 
     /// Decides on a complete list. `consistent`: the server was asked for its newest state. A list that is older than
@@ -114,7 +117,7 @@ impl History {
         consistent: bool,
         epoch_lists: u32,
     ) -> Result<Option<NewEpoch>, Error> {
-        let known = self.version.take();
+        let known = self.version.take().map(ResourceVersion::from);
         let epoch = match known.filter(|known| version.is_older_than(known)) {
             None => None,
             Some(known) => {
@@ -122,7 +125,7 @@ impl History {
                 if self.old_lists < epoch_lists {
                     // The next list has to be consistent, so that it counts.
                     self.expired = true;
-                    self.version = Some(known.clone());
+                    self.version = Some(known.to_string());
                     let got = version.clone();
                     return Err(Error::Behind { known, got });
                 }
@@ -131,7 +134,7 @@ impl History {
             }
         };
         *self = Self {
-            version: Some(version.clone()),
+            version: Some(version.to_string()),
             silences: self.silences,
             probed: self.probed,
             ..Self::default()
@@ -143,9 +146,9 @@ impl History {
     pub(super) fn is_old(&self, version: &str) -> bool {
         self.version
             .as_ref()
-            .is_some_and(|known| match version::compare(version, known.as_str()) {
-                Some(std::cmp::Ordering::Less) => true,
-                Some(std::cmp::Ordering::Equal) => version::is_number(version),
+            .is_some_and(|known| match version::compare(version, known) {
+                Some(Ordering::Less) => true,
+                Some(Ordering::Equal) => version::is_number(version),
                 _ => false,
             })
     }
@@ -161,8 +164,14 @@ impl History {
         }
         self.low_bookmarks = 0;
         self.old_events = 0;
-        self.version = Some(ResourceVersion::from(version));
+        self.set(version);
         true
+    }
+
+    fn set(&mut self, version: &str) {
+        let known = self.version.get_or_insert_default();
+        known.clear();
+        known.push_str(version);
     }
 
     /// Counts an event that was dropped because it is old.
@@ -173,18 +182,18 @@ impl History {
     /// Moves on to the version of a bookmark; false if it is older, and an error if too many in a row were.
     pub(super) fn bookmark(&mut self, version: &ResourceVersion) -> Result<bool, Error> {
         if let Some(known) = &self.version
-            && version.is_older_than(known)
+            && version::compare(version.as_str(), known) == Some(Ordering::Less)
         {
             self.low_bookmarks += 1;
             if self.low_bookmarks >= LOW_BOOKMARKS {
-                let known = known.clone();
+                let known = known.as_str().into();
                 return Err(Error::LowBookmarks { known });
             }
             return Ok(false);
         }
         self.low_bookmarks = 0;
         self.old_events = 0;
-        self.version = Some(version.clone());
+        self.set(version.as_str());
         Ok(true)
     }
 
@@ -217,8 +226,8 @@ impl History {
     /// Compares the server's newest version with the known one.
     pub(super) fn check_newest(&self, got: ResourceVersion) -> Result<(), Error> {
         match &self.version {
-            Some(known) if got.is_older_than(known) => {
-                let known = known.clone();
+            Some(known) if version::compare(got.as_str(), known) == Some(Ordering::Less) => {
+                let known = known.as_str().into();
                 Err(Error::Behind { known, got })
             }
             _ => Ok(()),
