@@ -5,6 +5,7 @@
 
 mod body;
 mod compact;
+mod compact_text;
 mod decode_cache;
 mod form;
 mod packing;
