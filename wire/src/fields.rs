@@ -65,6 +65,18 @@ impl<'a> Fields<'a> {
     )]
     #[inline]
     pub fn next(&mut self) -> Result<Option<(u32, Wire<'a>)>, Cause> {
+        match plain(self.bytes) {
+            Some((number, value, rest)) => {
+                self.bytes = rest;
+                Ok(Some((number, value)))
+            }
+            None => self.next_of_any_form(),
+        }
+    }
+
+    /// As [`Fields::next`], for the rare forms and for errors.
+    #[cold]
+    fn next_of_any_form(&mut self) -> Result<Option<(u32, Wire<'a>)>, Cause> {
         if self.bytes.is_empty() {
             return Ok(None);
         }
@@ -93,6 +105,44 @@ impl<'a> Fields<'a> {
         let name = self.message.rsplit('.').next();
         name.unwrap_or_default().to_owned()
     }
+}
+
+/// The first field, and the rest, if it has one of the common forms. Most of the time of reading is spent here, so it makes
+/// no error, which would be a large value.
+#[inline]
+fn plain(bytes: &[u8]) -> Option<(u32, Wire<'_>, &[u8])> {
+    let (tag, rest) = short(bytes)?;
+    let number = u32::try_from(tag >> 3).ok().filter(|number| *number > 0)?;
+    match tag & 7 {
+        2 => {
+            let (length, rest) = short(rest)?;
+            let (text, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+            Some((number, Wire::Bytes(text), rest))
+        }
+        0 => {
+            let (value, rest) = short(rest).or_else(|| long(rest))?;
+            Some((number, Wire::Varint(value), rest))
+        }
+        _ => None,
+    }
+}
+
+/// A number of up to three bytes, and what follows it.
+#[inline]
+fn short(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let low = |byte: u8| u64::from(byte & 0x7f);
+    match bytes {
+        [a, rest @ ..] if *a < 0x80 => Some((low(*a), rest)),
+        [a, b, rest @ ..] if *b < 0x80 => Some((low(*a) | low(*b) << 7, rest)),
+        [a, b, c, rest @ ..] if *c < 0x80 => Some((low(*a) | low(*b) << 7 | low(*c) << 14, rest)),
+        _ => None,
+    }
+}
+
+/// A number of any length, and what follows it.
+fn long(mut bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let number = long_varint(&mut bytes).ok()?;
+    Some((number, bytes))
 }
 
 /// The value that follows `tag`.

@@ -168,6 +168,35 @@ impl<'a, 'de> Element<'a, 'de> {
     }
 
     fn visit_single<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_possible_wrap,
+            reason = "as Go truncates it"
+        )]
+        // The common values, without those in between.
+        match (self.field.of, self.context.single(self.span)) {
+            (Type::Text, Some(Wire::Bytes(text))) => {
+                if let Ok(text) = std::str::from_utf8(text) {
+                    return visitor.visit_borrowed_str(text);
+                }
+            }
+            (Type::Bool, Some(Wire::Varint(value))) => return visitor.visit_bool(value != 0),
+            (Type::Int32, Some(Wire::Varint(number))) => {
+                return visitor.visit_i64((number as i32).into());
+            }
+            (Type::Int64, Some(Wire::Varint(number))) => return visitor.visit_i64(number as i64),
+            (Type::Message(index), Some(Wire::Bytes(bytes))) => {
+                let message = self.context.table.message(index);
+                if message.union.is_none() {
+                    self.check_depth()?;
+                    let piece = std::iter::once(bytes);
+                    let frame = Frame::open(self.context, message, self.rule, piece)?;
+                    let depth = self.depth + 1;
+                    return visitor.visit_map(Members::new(self.context, frame, depth, None));
+                }
+            }
+            _ => {}
+        }
         if !self.field.of.is_scalar() {
             self.check_depth()?;
         }
@@ -231,6 +260,17 @@ impl<'de> Deserializer<'de> for Element<'_, 'de> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        // The common values are never null.
+        if self.shape != Shape::Repeated
+            && self.shape != Shape::Map
+            && let Some(Wire::Bytes(_) | Wire::Varint(_)) = self.context.single(self.span)
+            && matches!(
+                self.field.of,
+                Type::Text | Type::Bool | Type::Int32 | Type::Int64
+            )
+        {
+            return visitor.visit_some(self);
+        }
         if let Some(time) = self.time()? {
             return match time {
                 Some(text) => visitor.visit_some(Formatted(text.as_str())),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::de::{DeserializeSeed, MapAccess, value};
 
 use super::element::Element;
-use super::scalar::seed_text;
+use super::scalar::{Scalar, seed_text};
 use super::stack::{Context, Frame, Span};
 use crate::error::Error;
 use crate::table::{Field, Shape, Type};
@@ -21,6 +21,8 @@ pub(super) struct Members<'a, 'de> {
     /// `apiVersion` and `kind`, of the outermost object.
     kind: Option<TypeMeta<'de>>,
     current: Current<'de>,
+    /// The `kind`, once `apiVersion` was returned.
+    text: Cow<'de, str>,
 }
 
 /// `apiVersion` and `kind`, which are not in the message.
@@ -31,9 +33,11 @@ pub(super) struct TypeMeta<'de> {
 }
 
 /// The member whose name was returned.
+#[derive(Clone, Copy)]
 enum Current<'de> {
     None,
-    Text(&'static str, Cow<'de, str>),
+    /// Its value is the text.
+    Text(&'static str),
     Field(Shown<'de>),
 }
 
@@ -62,6 +66,7 @@ impl<'a, 'de> Members<'a, 'de> {
             depth,
             kind,
             current: Current::None,
+            text: Cow::Borrowed(""),
         }
     }
 
@@ -109,10 +114,18 @@ impl<'a, 'de> Members<'a, 'de> {
     }
 
     fn is_shown(&self, field: &'static Field, span: Span) -> Result<bool, Error> {
+        // It was found for this.
+        if span.is_empty() {
+            return Ok(true);
+        }
+        if let (Shape::Plain, true, Some(value)) =
+            (field.shape, field.omit_empty, self.context.single(span))
+            && let Some(is_empty) = Scalar::is_plain_empty(field.of, value)
+        {
+            return Ok(!is_empty);
+        }
         let element = || Element::new(self.context, field, span, self.depth, None);
         Ok(match field.shape {
-            // It was found for this.
-            _ if span.is_empty() => true,
             Shape::Plain if field.omit_empty && field.of.is_scalar() => !element().is_empty()?,
             Shape::Plain => !(field.omit_zero && element().is_null()?),
             Shape::Repeated if field.omit_empty && field.of.is_number() => {
@@ -132,10 +145,12 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
     ) -> Result<Option<K::Value>, Error> {
         let name = if let Some(kind) = &mut self.kind {
             if let Current::None = self.current {
-                self.current = Current::Text("apiVersion", std::mem::take(&mut kind.api_version));
+                self.text = std::mem::take(&mut kind.api_version);
+                self.current = Current::Text("apiVersion");
                 "apiVersion"
             } else {
-                self.current = Current::Text("kind", std::mem::take(&mut kind.kind));
+                self.text = std::mem::take(&mut kind.kind);
+                self.current = Current::Text("kind");
                 self.kind = None;
                 "kind"
             }
@@ -151,10 +166,10 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
-        match &mut self.current {
+        match self.current {
             Current::None => Err(serde::de::Error::custom("a value without a name")),
-            Current::Text(name, text) => {
-                let (name, text) = (*name, std::mem::take(text));
+            Current::Text(name) => {
+                let text = std::mem::take(&mut self.text);
                 seed_text(text, seed).map_err(|error| error.in_field(name))
             }
             Current::Field(shown) => {
@@ -163,7 +178,7 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
                     name,
                     span,
                     rule,
-                } = *shown;
+                } = shown;
                 let element = Element::new(self.context, field, span, self.depth, rule);
                 seed.deserialize(element).map_err(|error| {
                     let error = error.in_field(name);

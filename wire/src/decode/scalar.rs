@@ -72,16 +72,27 @@ impl<'de> Scalar<'de> {
         }
     }
 
+    /// Whether `omitempty` leaves a value of the right wire type out; `None` for another one, and for other types.
+    #[inline]
+    pub(super) fn is_plain_empty(of: Type, value: Wire<'_>) -> Option<bool> {
+        #[allow(clippy::cast_possible_truncation, reason = "as Go truncates it")]
+        match (of, value) {
+            (Type::Text | Type::Bytes, Wire::Bytes(bytes)) => Some(bytes.is_empty()),
+            (Type::Bool | Type::Int64, Wire::Varint(number)) => Some(number == 0),
+            (Type::Int32, Wire::Varint(number)) => Some(number as i32 == 0),
+            _ => None,
+        }
+    }
+
     /// Whether `omitempty` leaves a value out.
     ///
     /// # Errors
     /// For a value of another wire type.
     pub(super) fn is_empty(field: &Field, value: Wire<'_>) -> Result<bool, Cause> {
-        #[allow(clippy::cast_possible_truncation, reason = "as Go truncates it")]
+        if let Some(is_empty) = Self::is_plain_empty(field.of, value) {
+            return Ok(is_empty);
+        }
         match (field.of, value) {
-            (Type::Text | Type::Bytes, Wire::Bytes(bytes)) => Ok(bytes.is_empty()),
-            (Type::Bool | Type::Int64, Wire::Varint(number)) => Ok(number == 0),
-            (Type::Int32, Wire::Varint(number)) => Ok(number as i32 == 0),
             (Type::Double, Wire::Fixed64(bits)) => Ok(f64::from_bits(bits) == 0.0),
             (_, other) => Err(wrong_type(field, other)),
         }

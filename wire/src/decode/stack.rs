@@ -74,6 +74,7 @@ impl<'de> Context<'de> {
     }
 
     /// Counts one more value.
+    #[inline]
     pub(super) fn count(&self) -> Result<(), Cause> {
         let left = self.left.get().checked_sub(1);
         self.left
@@ -82,6 +83,7 @@ impl<'de> Context<'de> {
     }
 
     /// The value at a position of the stack.
+    #[inline]
     pub(super) fn wire(&self, at: usize) -> Wire<'de> {
         self.entries.borrow()[at].wire
     }
@@ -91,6 +93,12 @@ impl<'de> Context<'de> {
         let entries = self.entries.borrow();
         let entry = span.positions().next_back().map(|at| entries[at]);
         entry.map(|entry| entry.offset as usize)
+    }
+
+    /// The value of a field that occurs once.
+    #[inline]
+    pub(super) fn single(&self, span: Span) -> Option<Wire<'de>> {
+        (span.end == span.begin + 1).then(|| self.wire(span.begin))
     }
 
     /// The bytes of every occurrence of a field.
@@ -146,6 +154,7 @@ impl Span {
     /// No occurrence.
     pub(super) const NONE: Self = Self { begin: 0, end: 0 };
 
+    #[inline]
     pub(super) fn is_empty(self) -> bool {
         self.begin == self.end
     }
@@ -159,6 +168,50 @@ impl Span {
         Self {
             begin: at,
             end: at + 1,
+        }
+    }
+}
+
+/// Whether the fields of a message came in ascending order.
+#[derive(Default)]
+struct Order {
+    last: u32,
+    unsorted: bool,
+}
+
+// === impl Order ===
+
+impl Order {
+    /// Adds the fields of a piece of a message to the stack.
+    fn scan<'de>(
+        &mut self,
+        context: &Context<'de>,
+        message: &'static Message,
+        piece: &'de [u8],
+    ) -> Result<(), Error> {
+        let mut entries = context.entries.borrow_mut();
+        let mut fields = Fields::new(piece, message.name);
+        loop {
+            let offset = context.position(fields.rest());
+            let next = match fields.next() {
+                Ok(next) => next,
+                Err(cause) => return Err(Error::at(cause, offset as usize)),
+            };
+            let Some((number, wire)) = next else {
+                return Ok(());
+            };
+            let Some(index) = message.field(number) else {
+                continue;
+            };
+            #[allow(clippy::cast_possible_truncation, reason = "a message has few fields")]
+            let field = index as u32;
+            self.unsorted |= field < self.last;
+            self.last = field;
+            entries.push(Entry {
+                field,
+                offset,
+                wire,
+            });
         }
     }
 }
@@ -186,34 +239,13 @@ impl<'a, 'de> Frame<'a, 'de> {
             always: 0,
             rule,
         };
-        let mut last = 0;
-        let mut sorted = true;
+        let mut order = Order::default();
         for piece in pieces {
-            let mut entries = context.entries.borrow_mut();
-            let mut fields = Fields::new(piece, message.name);
-            loop {
-                let offset = context.position(fields.rest());
-                let next = fields.next();
-                let next = next.map_err(|cause| Error::at(cause, offset as usize))?;
-                let Some((number, wire)) = next else { break };
-                let Some(index) = message.field(number) else {
-                    continue;
-                };
-                #[allow(clippy::cast_possible_truncation, reason = "a message has few fields")]
-                let field = index as u32;
-                sorted &= field >= last;
-                last = field;
-                let entry = Entry {
-                    field,
-                    offset,
-                    wire,
-                };
-                entries.push(entry);
-            }
+            order.scan(context, message, piece)?;
         }
         let mut entries = context.entries.borrow_mut();
         frame.end = entries.len();
-        if !sorted {
+        if order.unsorted {
             // Stable: the values of one field stay in their order.
             entries[begin..].sort_by_key(|entry| entry.field);
         }
