@@ -63,7 +63,7 @@ impl<'a> Fields<'a> {
         clippy::should_implement_trait,
         reason = "an error ends it, and a loop uses `?`"
     )]
-    #[inline]
+    #[inline(always)]
     pub fn next(&mut self) -> Result<Option<(u32, Wire<'a>)>, Cause> {
         match plain(self.bytes) {
             Some((number, value, rest)) => {
@@ -76,7 +76,7 @@ impl<'a> Fields<'a> {
 
     /// As [`Fields::next`], for the rare forms and for errors.
     #[cold]
-    fn next_of_any_form(&mut self) -> Result<Option<(u32, Wire<'a>)>, Cause> {
+    pub(crate) fn next_of_any_form(&mut self) -> Result<Option<(u32, Wire<'a>)>, Cause> {
         if self.bytes.is_empty() {
             return Ok(None);
         }
@@ -108,8 +108,9 @@ impl<'a> Fields<'a> {
 }
 
 /// The first field, and the rest, if it has one of the common forms. Most of the time of reading is spent here, so it makes
-/// no error, which would be a large value.
-#[inline]
+/// no error, which would be a large value, and is inlined: a field that is returned through memory is read back before it
+/// is written.
+#[inline(always)]
 fn plain(bytes: &[u8]) -> Option<(u32, Wire<'_>, &[u8])> {
     let (tag, rest) = short(bytes)?;
     let number = u32::try_from(tag >> 3).ok().filter(|number| *number > 0)?;
@@ -128,8 +129,8 @@ fn plain(bytes: &[u8]) -> Option<(u32, Wire<'_>, &[u8])> {
 }
 
 /// A number of up to three bytes, and what follows it.
-#[inline]
-fn short(bytes: &[u8]) -> Option<(u64, &[u8])> {
+#[inline(always)]
+pub(crate) fn short(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let low = |byte: u8| u64::from(byte & 0x7f);
     match bytes {
         [a, rest @ ..] if *a < 0x80 => Some((low(*a), rest)),
@@ -140,7 +141,7 @@ fn short(bytes: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// A number of any length, and what follows it.
-fn long(mut bytes: &[u8]) -> Option<(u64, &[u8])> {
+pub(crate) fn long(mut bytes: &[u8]) -> Option<(u64, &[u8])> {
     let number = long_varint(&mut bytes).ok()?;
     Some((number, bytes))
 }

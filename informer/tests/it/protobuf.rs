@@ -515,7 +515,7 @@ where
 /// Runs when `KUBEBUILDER_ASSETS` names a directory with kube-apiserver and etcd.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn objects_of_a_real_server_are_the_same_in_both_encodings() {
-    use k8s_openapi::api::{apps, core, discovery, flowcontrol, rbac, scheduling};
+    use k8s_openapi::api::{apps, core, flowcontrol, rbac, scheduling};
     use k8s_openapi::kube_aggregator::pkg::apis::apiregistration;
     let assets = reeve_apiserver::control_plane::ControlPlane::from_assets();
     let Some(control_plane) = assets.await.unwrap() else {
@@ -548,7 +548,6 @@ async fn objects_of_a_real_server_are_the_same_in_both_encodings() {
         compare_real::<Secret>(&client).await,
         compare_real::<core::v1::Namespace>(&client).await,
         compare_real::<core::v1::Service>(&client).await,
-        compare_real::<discovery::v1::EndpointSlice>(&client).await,
         compare_real::<rbac::v1::ClusterRole>(&client).await,
         compare_real::<flowcontrol::v1::FlowSchema>(&client).await,
         compare_real::<flowcontrol::v1::PriorityLevelConfiguration>(&client).await,

@@ -167,27 +167,35 @@ impl<'a, 'de> Element<'a, 'de> {
         })
     }
 
-    fn visit_single<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn visit_single<V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, Error> {
+        // The common values, without those in between.
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_possible_wrap,
             reason = "as Go truncates it"
         )]
-        // The common values, without those in between.
-        match (self.field.of, self.context.single(self.span)) {
-            (Type::Text, Some(Wire::Bytes(text))) => {
-                if let Ok(text) = std::str::from_utf8(text) {
+        match self.field.of {
+            Type::Text => {
+                if let Some(bytes) = self.context.bytes(self.span)
+                    && let Ok(text) = std::str::from_utf8(bytes)
+                {
                     return visitor.visit_borrowed_str(text);
                 }
             }
-            (Type::Bool, Some(Wire::Varint(value))) => return visitor.visit_bool(value != 0),
-            (Type::Int32, Some(Wire::Varint(number))) => {
-                return visitor.visit_i64((number as i32).into());
+            Type::Bool | Type::Int32 | Type::Int64 => {
+                if let Some(number) = self.context.number(self.span) {
+                    return match self.field.of {
+                        Type::Bool => visitor.visit_bool(number != 0),
+                        Type::Int32 => visitor.visit_i64((number as i32).into()),
+                        _ => visitor.visit_i64(number as i64),
+                    };
+                }
             }
-            (Type::Int64, Some(Wire::Varint(number))) => return visitor.visit_i64(number as i64),
-            (Type::Message(index), Some(Wire::Bytes(bytes))) => {
+            Type::Message(index) => {
                 let message = self.context.table.message(index);
-                if message.union.is_none() {
+                if message.union.is_none()
+                    && let Some(bytes) = self.context.bytes(self.span)
+                {
                     self.check_depth()?;
                     let piece = std::iter::once(bytes);
                     let frame = Frame::open(self.context, message, self.rule, piece)?;
@@ -235,7 +243,7 @@ impl<'a, 'de> Element<'a, 'de> {
     }
 }
 
-impl<'de> Deserializer<'de> for Element<'_, 'de> {
+impl<'de> Deserializer<'de> for &Element<'_, 'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -261,17 +269,17 @@ impl<'de> Deserializer<'de> for Element<'_, 'de> {
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         // The common values are never null.
-        if self.shape != Shape::Repeated
-            && self.shape != Shape::Map
-            && let Some(Wire::Bytes(_) | Wire::Varint(_)) = self.context.single(self.span)
-            && matches!(
-                self.field.of,
-                Type::Text | Type::Bool | Type::Int32 | Type::Int64
-            )
-        {
+        let is_common = match self.field.of {
+            Type::Text => self.context.bytes(self.span).is_some(),
+            Type::Bool | Type::Int32 | Type::Int64 => self.context.number(self.span).is_some(),
+            _ => false,
+        };
+        if is_common && matches!(self.shape, Shape::Plain | Shape::Pointer) {
             return visitor.visit_some(self);
         }
-        if let Some(time) = self.time()? {
+        if matches!(self.field.of, Type::Time | Type::MicroTime)
+            && let Some(time) = self.time()?
+        {
             return match time {
                 Some(text) => visitor.visit_some(Formatted(text.as_str())),
                 None => visitor.visit_none(),

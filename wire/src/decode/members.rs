@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::de::{DeserializeSeed, MapAccess, value};
 
 use super::element::Element;
-use super::scalar::{Scalar, seed_text};
+use super::scalar::seed_text;
 use super::stack::{Context, Frame, Span};
 use crate::error::Error;
 use crate::table::{Field, Shape, Type};
@@ -70,8 +70,8 @@ impl<'a, 'de> Members<'a, 'de> {
         }
     }
 
-    /// The next field that has a value.
-    fn next(&mut self) -> Result<Option<Shown<'de>>, Error> {
+    /// Moves to the next field that has a value, and returns its name.
+    fn next(&mut self) -> Result<Option<&'static str>, Error> {
         loop {
             let Some((field, span, rule)) = self.frame.next() else {
                 let Some(outer) = self.outer.pop() else {
@@ -87,12 +87,13 @@ impl<'a, 'de> Members<'a, 'de> {
             let shown = self.is_shown(field, span);
             if shown.map_err(|error| error.in_field(name))? {
                 self.context.count()?;
-                return Ok(Some(Shown {
+                self.current = Current::Field(Shown {
                     field,
                     name,
                     span,
                     rule,
-                }));
+                });
+                return Ok(Some(name));
             }
         }
     }
@@ -118,11 +119,20 @@ impl<'a, 'de> Members<'a, 'de> {
         if span.is_empty() {
             return Ok(true);
         }
-        if let (Shape::Plain, true, Some(value)) =
-            (field.shape, field.omit_empty, self.context.single(span))
-            && let Some(is_empty) = Scalar::is_plain_empty(field.of, value)
-        {
-            return Ok(!is_empty);
+        if field.shape == Shape::Plain && field.omit_empty {
+            match field.of {
+                Type::Text | Type::Bytes => {
+                    if let Some(bytes) = self.context.bytes(span) {
+                        return Ok(!bytes.is_empty());
+                    }
+                }
+                Type::Bool | Type::Int64 => {
+                    if let Some(number) = self.context.number(span) {
+                        return Ok(number != 0);
+                    }
+                }
+                _ => {}
+            }
         }
         let element = || Element::new(self.context, field, span, self.depth, None);
         Ok(match field.shape {
@@ -155,11 +165,10 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
                 "kind"
             }
         } else {
-            let Some(shown) = self.next()? else {
+            let Some(name) = self.next()? else {
                 return Ok(None);
             };
-            self.current = Current::Field(shown);
-            shown.name
+            name
         };
         seed.deserialize(value::BorrowedStrDeserializer::new(name))
             .map(Some)
@@ -180,7 +189,7 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
                     rule,
                 } = shown;
                 let element = Element::new(self.context, field, span, self.depth, rule);
-                seed.deserialize(element).map_err(|error| {
+                seed.deserialize(&element).map_err(|error| {
                     let error = error.in_field(name);
                     match self.context.offset(span) {
                         Some(offset) => error.or_at(offset),

@@ -89,7 +89,7 @@ impl<'a, 'de> Items<'a, 'de> {
                 self.depth,
                 self.each,
             );
-            let read = seed.deserialize(element);
+            let read = seed.deserialize(&element);
             let offset = || self.context.offset(Span::one(at)).unwrap_or_default();
             return read.map(Some).map_err(|error| error.or_at(offset()));
         }
@@ -195,7 +195,7 @@ impl<'de> MapAccess<'de> for Entries<'_, 'de> {
         let span = pushed.as_ref().map_or(Span::NONE, Pushed::span);
         let rule = self.entry(&key);
         let element = Element::item(self.context, self.field, span, self.depth, rule);
-        seed.deserialize(element)
+        seed.deserialize(&element)
             .map_err(|error| error.in_entry(&key))
     }
 

@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 
 use crate::error::{Cause, Error};
-use crate::fields::{Fields, Wire};
+use crate::fields::{Fields, Wire, long, short};
 use crate::limits::Limits;
 use crate::table::{Field, Message, Table};
 use crate::trim::Rule;
@@ -95,10 +95,36 @@ impl<'de> Context<'de> {
         entry.map(|entry| entry.offset as usize)
     }
 
-    /// The value of a field that occurs once.
+    /// The bytes of a field that occurs once.
     #[inline]
-    pub(super) fn single(&self, span: Span) -> Option<Wire<'de>> {
-        (span.end == span.begin + 1).then(|| self.wire(span.begin))
+    pub(super) fn bytes(&self, span: Span) -> Option<&'de [u8]> {
+        match self.entries.borrow().get(span.begin..span.end) {
+            Some(
+                &[
+                    Entry {
+                        wire: Wire::Bytes(bytes),
+                        ..
+                    },
+                ],
+            ) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// The number of a field that occurs once.
+    #[inline]
+    pub(super) fn number(&self, span: Span) -> Option<u64> {
+        match self.entries.borrow().get(span.begin..span.end) {
+            Some(
+                &[
+                    Entry {
+                        wire: Wire::Varint(number),
+                        ..
+                    },
+                ],
+            ) => Some(number),
+            _ => None,
+        }
     }
 
     /// The bytes of every occurrence of a field.
@@ -190,29 +216,65 @@ impl Order {
         piece: &'de [u8],
     ) -> Result<(), Error> {
         let mut entries = context.entries.borrow_mut();
-        let mut fields = Fields::new(piece, message.name);
-        loop {
-            let offset = context.position(fields.rest());
-            let next = match fields.next() {
-                Ok(next) => next,
+        let mut left = piece;
+        while !left.is_empty() {
+            let offset = context.position(left);
+            // The two common forms are stored at once: a value that goes through memory is read back before it is written.
+            if let Some((tag, rest)) = short(left)
+                && let Ok(number @ 1..) = u32::try_from(tag >> 3)
+            {
+                if tag & 7 == 2
+                    && let Some((length, rest)) = short(rest)
+                    && let Ok(length) = usize::try_from(length)
+                    && let Some((text, rest)) = rest.split_at_checked(length)
+                {
+                    left = rest;
+                    self.add(&mut entries, message, number, offset, Wire::Bytes(text));
+                    continue;
+                }
+                if tag & 7 == 0
+                    && let Some((value, rest)) = short(rest).or_else(|| long(rest))
+                {
+                    left = rest;
+                    self.add(&mut entries, message, number, offset, Wire::Varint(value));
+                    continue;
+                }
+            }
+            let mut fields = Fields::new(left, message.name);
+            match fields.next_of_any_form() {
+                Ok(Some((number, wire))) => {
+                    self.add(&mut entries, message, number, offset, wire);
+                }
+                Ok(None) => {}
                 Err(cause) => return Err(Error::at(cause, offset as usize)),
-            };
-            let Some((number, wire)) = next else {
-                return Ok(());
-            };
-            let Some(index) = message.field(number) else {
-                continue;
-            };
-            #[allow(clippy::cast_possible_truncation, reason = "a message has few fields")]
-            let field = index as u32;
-            self.unsorted |= field < self.last;
-            self.last = field;
-            entries.push(Entry {
-                field,
-                offset,
-                wire,
-            });
+            }
+            left = fields.rest();
         }
+        Ok(())
+    }
+
+    /// Adds a field, if the message has it.
+    #[inline(always)]
+    fn add<'de>(
+        &mut self,
+        entries: &mut Vec<Entry<'de>>,
+        message: &'static Message,
+        number: u32,
+        offset: u32,
+        wire: Wire<'de>,
+    ) {
+        let Some(index) = message.field(number) else {
+            return;
+        };
+        #[allow(clippy::cast_possible_truncation, reason = "a message has few fields")]
+        let field = index as u32;
+        self.unsorted |= field < self.last;
+        self.last = field;
+        entries.push(Entry {
+            field,
+            offset,
+            wire,
+        });
     }
 }
 
