@@ -55,13 +55,12 @@ impl<K> Compact<K> {
     /// out to be damaged.
     #[must_use]
     pub fn json(&self) -> Cow<'_, str> {
-        let text = match (&self.origin.protobuf, self.body.whole()) {
+        match (&self.origin.protobuf, self.body.whole()) {
             (Some(kind), whole) => Cow::Owned(kind.text(&whole).unwrap_or_else(|| "{}".to_owned())),
             // It was a text when it came.
             (None, Cow::Borrowed(text)) => str::from_utf8(text).unwrap_or_default().into(),
             (None, Cow::Owned(text)) => String::from_utf8(text).unwrap_or_default().into(),
-        };
-        text
+        }
     }
 
     /// The size of the entry in bytes, without the allocator's overhead.
