@@ -1,12 +1,9 @@
-//! Decodes a Pod as its type, from protobuf and from the same object in JSON by serde_json: `cargo bench -p reeve-wire`.
-//!
-//! An argument, `protobuf`, `json` or `copy`, measures that alone, for `perf stat`.
-
-#![allow(clippy::print_stdout)]
+//! Decodes a Pod as its type, from protobuf and from the same object in JSON by serde_json, and copies its bytes without
+//! `managedFields`: `cargo bench -p reeve-wire`.
 
 use std::hint::black_box;
-use std::time::Instant;
 
+use criterion::{Criterion, criterion_group, criterion_main};
 use k8s_openapi::api::core::v1::Pod;
 use reeve_wire::{Deserializer, Envelope, Step, Trim, to_vec};
 use serde::Deserialize;
@@ -14,12 +11,7 @@ use serde_json::Value;
 
 const POD: &str = include_str!("../../informer/testdata/pod.json");
 
-const ROUNDS: u32 = 100_000;
-
-fn main() {
-    let only = std::env::args()
-        .nth(1)
-        .filter(|argument| !argument.starts_with('-'));
+fn pods(criterion: &mut Criterion) {
     let mut value: Value = serde_json::from_str(POD).expect("a Pod");
     value["apiVersion"] = "v1".into();
     value["kind"] = "Pod".into();
@@ -38,26 +30,16 @@ fn main() {
     };
     let read = || Pod::deserialize(&mut deserializer()).expect("a Pod");
     assert_eq!(read(), serde_json::from_str::<Pod>(&json).expect("a Pod"));
-    println!(
-        "{} bytes of protobuf, {} of JSON without managedFields",
-        body.len(),
-        json.len()
-    );
-    let measure = |name: &str, round: &dyn Fn()| {
-        if only.as_deref().is_some_and(|only| only != name) {
-            return;
-        }
-        let began = Instant::now();
-        for _ in 0..ROUNDS {
-            round();
-        }
-        println!("{name}: {:?} each", began.elapsed() / ROUNDS);
-    };
-    measure("protobuf", &|| drop(black_box(read())));
-    measure("json", &|| {
-        drop(black_box(serde_json::from_str::<Pod>(black_box(&json))))
+    let mut group = criterion.benchmark_group("pod");
+    group.bench_function("protobuf", |bencher| bencher.iter(|| black_box(read())));
+    group.bench_function("json", |bencher| {
+        bencher.iter(|| serde_json::from_str::<Pod>(black_box(&json)));
     });
-    measure("copy", &|| {
-        drop(black_box(trim.copy(black_box(object.object))))
+    group.bench_function("copy", |bencher| {
+        bencher.iter(|| trim.copy(black_box(object.object)));
     });
+    group.finish();
 }
+
+criterion_group!(benches, pods);
+criterion_main!(benches);
