@@ -167,8 +167,7 @@ impl<S: Stored + ?Sized> Builder<S> {
         self
     }
 
-    /// The options of lists and watches. Built-in kinds are requested as protobuf, unless
-    /// [`ReflectorOptions::protobuf`] switches that off.
+    /// The options of lists and watches. [`ReflectorOptions::protobuf`] says which kinds are requested as protobuf.
     pub fn reflector(mut self, options: ReflectorOptions) -> Self {
         self.options = options;
         self

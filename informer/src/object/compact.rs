@@ -272,6 +272,8 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Form for Compact<K> {
 
     const PROTOBUF: bool = true;
 
+    const KEEPS_PROTOBUF: bool = true;
+
     fn decode_protobuf<'de>(
         object: &ProtobufObject<'de>,
         decoding: &'de Decoding,

@@ -78,6 +78,10 @@ pub trait Form: Stored + Sized {
     /// Whether entries can be read by [`Form::decode_protobuf`]. Default: false, and an informer requests JSON only.
     const PROTOBUF: bool = false;
 
+    /// Whether entries of [`Form::PROTOBUF`] keep the bytes of an object as they come. Then protobuf is requested unless
+    /// [`ReflectorOptions::protobuf`](crate::ReflectorOptions::protobuf) says otherwise. Default: false.
+    const KEEPS_PROTOBUF: bool = false;
+
     /// Reads an entry from protobuf. The result must equal that of [`Form::decode`] for the same object. An object that
     /// is refused here is read once more, as JSON.
     ///
@@ -107,6 +111,7 @@ pub struct EntryType<S: ?Sized> {
     id: TypeId,
     decode: Decode<S>,
     decode_protobuf: Option<DecodeProtobuf<S>>,
+    keeps_protobuf: bool,
 }
 
 type Decode<S> = for<'de> fn(&mut Reader<'de>, &'de Decoding) -> Result<Arc<S>, serde_json::Error>;
@@ -197,6 +202,7 @@ impl<S: Form> EntryType<S> {
             decode: |document, decoding| S::decode(document, decoding).map(Arc::new),
             decode_protobuf: reads_protobuf::<S>()
                 .then_some(|object, decoding| S::decode_protobuf(object, decoding).map(Arc::new)),
+            keeps_protobuf: S::KEEPS_PROTOBUF,
         }
     }
 }
@@ -215,6 +221,7 @@ impl EntryType<dyn Stored> {
                 let entry = F::decode_protobuf(object, decoding).map(Arc::new)?;
                 Ok(entry)
             }),
+            keeps_protobuf: F::KEEPS_PROTOBUF,
         }
     }
 }
@@ -274,6 +281,11 @@ impl<S: ?Sized> EntryReader<S> {
             origin.map(Arc::new)
         });
         origin.is_some()
+    }
+
+    /// Whether entries keep the bytes of protobuf.
+    pub(crate) fn keeps_protobuf(&self) -> bool {
+        self.of.keeps_protobuf
     }
 
     /// The kind of the objects in protobuf, if the entries can be read from it.

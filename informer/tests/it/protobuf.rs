@@ -402,11 +402,21 @@ async fn typed_compact_and_metadata_stores_are_the_same_in_both_encodings() {
     }
 }
 
-/// The first request of an informer.
+/// The first request of an informer that prefers protobuf.
 async fn accepted<S: Form>(endpoint: Endpoint, skip: &[&str]) -> String {
+    accepted_by::<S>(ReflectorOptions::new().protobuf(true), endpoint, skip).await
+}
+
+/// The first request of an informer.
+async fn accepted_by<S: Form>(
+    options: ReflectorOptions,
+    endpoint: Endpoint,
+    skip: &[&str],
+) -> String {
     let server = server(false).await;
     let wire = Wire::default();
-    let mut builder = SharedInformer::<S>::builder_for(wire.client(&server), endpoint);
+    let mut builder =
+        SharedInformer::<S>::builder_for(wire.client(&server), endpoint).reflector(options);
     for path in skip {
         builder = builder.skip(path.parse::<SkipPath>().unwrap());
     }
@@ -436,6 +446,12 @@ async fn untyped_objects_custom_kinds_and_forms_that_read_json_only_are_requeste
     ));
     assert!(is_binary(
         accepted::<Names>(Endpoint::of::<Secret>(), &[]).await
+    ));
+    // By default only entries that keep the bytes are.
+    let default = ReflectorOptions::new;
+    assert!(!is_binary(accepted_by::<Pod>(default(), pods(), &[]).await));
+    assert!(is_binary(
+        accepted_by::<Compact<Pod>>(default(), pods(), &[]).await
     ));
     let untyped = Endpoint::for_type::<DynamicObject>(&ApiResource::erase::<Pod>(&()));
     assert!(!is_binary(accepted::<DynamicObject>(untyped, &[]).await));

@@ -9,7 +9,7 @@ const SCAN: &str = "floor, scan";
 const META: &str = "ours, metadata";
 const DYNAMIC: &str = "ours, dynamic";
 const COMPACT: &str = "ours, compact";
-const JSON: &str = "ours, JSON";
+const BINARY: &str = "ours, protobuf";
 const BORROWED: &str = "ours, borrowed";
 const KUBE_MIMALLOC: &str = "kube-runtime, mimalloc";
 const MIMALLOC: &str = "ours, mimalloc";
@@ -114,7 +114,7 @@ pub(crate) fn sync() -> Group {
         META,
         DYNAMIC,
         COMPACT,
-        JSON,
+        BINARY,
         KUBE_MIMALLOC,
         MIMALLOC,
     ];
@@ -153,7 +153,7 @@ pub(crate) fn sync() -> Group {
                 .against(DYNAMIC),
             ours(DYNAMIC, "ours-dyn").variant().against(DYNAMIC),
             ours(COMPACT, "ours-compact").variant(),
-            ours(JSON, "ours-json").variant(),
+            ours(BINARY, "ours-protobuf").variant(),
             kube(KUBE_MIMALLOC, "kube")
                 .flags(ALLOCATOR)
                 .variant()
@@ -197,7 +197,7 @@ pub(crate) fn group() -> Group {
             Column::new("controller-runtime", Program::Go, "controller-runtime"),
             Column::new(NO_COPY, Program::Go, "controller-runtime-nocopy").variant(),
             Column::new("kube-runtime", Program::Kube, "kube"),
-            Column::new(JSON, Program::Ours, "ours-json").variant(),
+            Column::new(BINARY, Program::Ours, "ours-protobuf").variant(),
             Column::new("ours", Program::Ours, "ours"),
             Column::new(BORROWED, Program::Ours, "ours-borrowed").variant(),
             Column::new(KUBE_MIMALLOC, Program::Kube, "kube")
@@ -211,7 +211,7 @@ pub(crate) fn group() -> Group {
         ],
         cases: vec![
             with(
-                &[PROTOBUF, JSON, KUBE_MIMALLOC, MIMALLOC],
+                &[PROTOBUF, BINARY, KUBE_MIMALLOC, MIMALLOC],
                 EVENTS,
                 case("ConfigMaps, 1 handler", "steady", 20_000, &["-handlers=1"]),
             ),
@@ -221,7 +221,7 @@ pub(crate) fn group() -> Group {
                 case("ConfigMaps, 3 handlers", "steady", 20_000, &["-handlers=3"]),
             ),
             with(
-                &[PROTOBUF, JSON, KUBE_MIMALLOC, MIMALLOC],
+                &[PROTOBUF, BINARY, KUBE_MIMALLOC, MIMALLOC],
                 EVENTS,
                 case(
                     "Pods, 1 handler",

@@ -1,7 +1,7 @@
 //! `sync`, `steady`, `latency`, `get`, `listns`, `relist`: the shared informer.
 //!
 //! `-peer=ours` stores the type, `ours-meta` its metadata, `ours-dyn` a `DynamicObject`, `ours-compact` the bytes.
-//! Objects of built-in kinds come as protobuf; with `-json` at the end of the name they come as JSON.
+//! With `-protobuf` at the end of the name types come as protobuf, with `-json` compact entries as JSON.
 //! `ours-borrowed` stores the type, and `get` borrows the object.
 
 use std::hint::black_box;
@@ -24,8 +24,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::queue::runtime;
 
-/// The end of the name of a peer that reads JSON.
+/// The end of the name of a peer that reads JSON, or protobuf, whatever is the default.
 const JSON: &str = "-json";
+const PROTOBUF: &str = "-protobuf";
 
 /// A running informer.
 struct Running<S: Form> {
@@ -54,7 +55,7 @@ fn run_kind<K>(flags: &Flags) -> Outcome
 where
     K: Form + DeserializeOwned + Resource<DynamicType = ()> + Object,
 {
-    match flags.peer.trim_end_matches(JSON) {
+    match flags.peer.trim_end_matches(JSON).trim_end_matches(PROTOBUF) {
         "ours" | "ours-borrowed" => {
             run_as::<K>(flags, &Endpoint::of::<K>(), |object| object.stamp())
         }
@@ -80,7 +81,11 @@ fn run_as<S: Form>(
     endpoint: &Endpoint,
     stamp: fn(&Arc<S>) -> Option<u64>,
 ) -> Outcome {
-    let options = ReflectorOptions::new().protobuf(!flags.peer.ends_with(JSON));
+    let options = match flags.peer.as_str() {
+        peer if peer.ends_with(JSON) => ReflectorOptions::new().protobuf(false),
+        peer if peer.ends_with(PROTOBUF) => ReflectorOptions::new().protobuf(true),
+        _ => ReflectorOptions::new(),
+    };
     informer::run(flags, |setup| {
         let mut running = Running::<S>::start(setup, options, endpoint.clone(), stamp);
         running.borrows = flags.peer == "ours-borrowed";
