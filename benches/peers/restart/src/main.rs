@@ -5,7 +5,7 @@
 //! eval "$(tools/kube-apiserver/build.sh)"
 //! cargo build --release --manifest-path benches/peers/Cargo.toml -p peer-ours -p peer-kube -p peer-restart
 //! (cd benches/peers/go && go build -o ../target/release/peer-go .)
-//! benches/peers/target/release/peer-restart --table docs/peers-restart.md
+//! benches/peers/target/release/peer-restart
 //! ```
 
 mod audit;
