@@ -45,7 +45,7 @@ impl<S: Stored + ?Sized> Lister<S> {
     /// the informer waits for it, and with it every other reader. `read` may read this store and others.
     ///
     /// # Panics
-    /// If `read` adds or removes an index of this store.
+    /// If `read` adds or removes an index of this store, or of any within a second such call.
     pub fn with<R>(&self, key: &ObjectKey, read: impl FnOnce(&Arc<S>) -> R) -> Option<R> {
         self.indexer.with(key.as_ref(), read)
     }

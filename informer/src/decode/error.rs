@@ -10,6 +10,18 @@ pub(crate) struct DecodeError {
     pub(crate) error: String,
 }
 
+// === impl DecodeError ===
+
+impl DecodeError {
+    /// Of a document whose reader has stopped.
+    pub(crate) fn given_up() -> Self {
+        Self {
+            what: "the document",
+            error: "its reader has stopped".to_owned(),
+        }
+    }
+}
+
 impl From<DecodeError> for reeve_client::transport::Error {
     fn from(error: DecodeError) -> Self {
         Self::Decode(Box::new(error))

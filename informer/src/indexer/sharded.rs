@@ -36,6 +36,8 @@ struct Reader {
     number: Cell<usize>,
     /// The address of the value that [`Sharded::lend`] lends in this thread; the innermost of several.
     lent: Cell<usize>,
+    /// The number of values that are lent in this thread.
+    loans: Cell<usize>,
 }
 
 /// Ends a loan of this thread.
@@ -45,7 +47,7 @@ struct EndOfLoan {
 
 thread_local! {
     static READER: Reader = const {
-        Reader { number: Cell::new(usize::MAX), lent: Cell::new(0) }
+        Reader { number: Cell::new(usize::MAX), lent: Cell::new(0), loans: Cell::new(0) }
     };
 }
 
@@ -74,14 +76,20 @@ impl Reader {
 
 impl EndOfLoan {
     fn new(lent: usize) -> Self {
-        let before = READER.with(|reader| reader.lent.replace(lent));
-        Self { before }
+        READER.with(|reader| {
+            reader.loans.set(reader.loans.get() + 1);
+            let before = reader.lent.replace(lent);
+            Self { before }
+        })
     }
 }
 
 impl Drop for EndOfLoan {
     fn drop(&mut self) {
-        READER.with(|reader| reader.lent.set(self.before));
+        READER.with(|reader| {
+            reader.loans.set(reader.loans.get() - 1);
+            reader.lent.set(self.before);
+        });
     }
 }
 
@@ -132,17 +140,25 @@ impl<T> Sharded<T> {
         Arc::clone(&self.read())
     }
 
+    /// Before a lock that a writer of this value may have: it waits for the loans to end.
+    ///
+    /// # Panics
+    /// If this thread lends the value, or lends several, one of which may be this one.
+    pub(super) fn check_not_lent(&self) {
+        let (lent, loans) = READER.with(|reader| (reader.lent.get(), reader.loans.get()));
+        assert!(
+            loans == 0 || loans == 1 && lent != self.address(),
+            "a store cannot be changed by the function that borrows one of its objects; return from `with` before"
+        );
+    }
+
     /// Changes the value in one step that no reader sees half of. Nothing else here refers to the value meanwhile, so that
     /// [`Arc::make_mut`] copies it only if there are snapshots.
     ///
     /// # Panics
-    /// If this thread lends the value: it would wait for itself.
+    /// As [`Sharded::check_not_lent`]: it would wait for itself.
     pub(super) fn write<R>(&self, write: impl FnOnce(&mut Arc<T>) -> R) -> R {
-        let lent = READER.with(|reader| reader.lent.get());
-        assert!(
-            lent != self.address(),
-            "a store cannot be changed by the function that borrows one of its objects; return from `with` before"
-        );
+        self.check_not_lent();
         // Always in the same order.
         let mut guards: Vec<_> = self.shards.iter().map(|shard| shard.0.write()).collect();
         let mut values = guards.iter_mut().map(|guard| guard.take());
@@ -245,6 +261,8 @@ mod tests {
         let write = |value: &Sharded<i32>| value.write(|value| *Arc::make_mut(value) += 1);
         value.lend(|_| write(&other));
         let within = || value.lend(|_| value.lend(|_| write(&value)));
+        catch_unwind(AssertUnwindSafe(within)).expect_err("a deadlock otherwise");
+        let within = || value.lend(|_| other.lend(|_| write(&value)));
         catch_unwind(AssertUnwindSafe(within)).expect_err("a deadlock otherwise");
         // The loans have ended.
         write(&value);

@@ -66,7 +66,7 @@ impl<S: Stored + ?Sized> Indexer<S> {
     /// such object. See [`Lister::with`](crate::Lister::with).
     ///
     /// # Panics
-    /// If `read` adds or removes an index of this store.
+    /// If `read` adds or removes an index of this store, or of any within a second such call.
     pub fn with<R>(&self, key: KeyRef<'_>, read: impl FnOnce(&Arc<S>) -> R) -> Option<R> {
         self.state.lend(|state| state.get(key).map(read))
     }
@@ -138,7 +138,7 @@ impl<S: Stored + ?Sized> Indexer<S> {
     /// `function` returns the values of an object, and must return the same for the same object. If it fails, or
     /// panics, the object is in the store but not in this index, and the failure is counted
     /// ([`Indexer::index_failures`]). It is called while the store is locked (as in client-go): a function that reads
-    /// the same store, through a lister too, deadlocks.
+    /// a store, this one or another, through a lister too, can deadlock.
     ///
     /// # Errors
     /// [`Error::Exists`] if there is an index of this name.
@@ -166,6 +166,7 @@ impl<S: Stored + ?Sized> Indexer<S> {
     /// Reads of the index end with [`Error::Unknown`] from then on; a [`StoreSnapshot`] from before still has it. The index by
     /// namespace stays: for [`NAMESPACE_INDEX`](super::NAMESPACE_INDEX) the result is `false`.
     pub fn remove_index(&self, name: &str) -> bool {
+        self.state.check_not_lent();
         let _writer = self.writer.lock();
         let removed = self.state.write(|state| {
             let found = state.indexes.iter().position(|index| &*index.name == name);
@@ -183,6 +184,7 @@ impl<S: Stored + ?Sized> Indexer<S> {
 
     fn add(&self, index: Index<S>) -> Result<(), Error> {
         // Only this thread writes, so what is read here holds until the index is in.
+        self.state.check_not_lent();
         let _writer = self.writer.lock();
         let state = self.snapshot().0;
         if state.known_index(&index.name).is_ok() {

@@ -51,8 +51,8 @@ pub struct Compact<K> {
 // === impl Compact ===
 
 impl<K> Compact<K> {
-    /// The text: a JSON object. Of an object that came as protobuf it is made by this call; it is `{}` if the bytes turn
-    /// out to be damaged.
+    /// The text: a JSON object. Of an object that came as protobuf it is made by this call, without fields that this version
+    /// of the crate does not know; it is `{}` if the bytes turn out to be damaged.
     #[must_use]
     pub fn json(&self) -> Cow<'_, str> {
         match (&self.origin.protobuf, self.body.whole()) {

@@ -124,8 +124,9 @@ type DecodeProtobuf<S> =
 pub(crate) struct EntryReader<S: ?Sized> {
     pub(crate) decoding: Decoding,
     of: EntryType<S>,
-    /// Of objects in protobuf, once it is known that the entries can be read from it.
-    protobuf: OnceLock<Option<Arc<Origin>>>,
+    /// Of objects in protobuf, once it is known that the entries can be read from it. Shared with its clones, which may be
+    /// made before.
+    protobuf: Arc<OnceLock<Option<Arc<Origin>>>>,
 }
 
 // === impl Decoding ===
@@ -265,7 +266,7 @@ impl<S: ?Sized> EntryReader<S> {
         Self {
             decoding,
             of,
-            protobuf: OnceLock::new(),
+            protobuf: Arc::default(),
         }
     }
 
@@ -316,7 +317,11 @@ impl<S: ?Sized> EntryReader<S> {
 
 impl<S: ?Sized> Clone for EntryReader<S> {
     fn clone(&self) -> Self {
-        Self::new(self.of, self.decoding.clone())
+        Self {
+            decoding: self.decoding.clone(),
+            of: self.of,
+            protobuf: Arc::clone(&self.protobuf),
+        }
     }
 }
 

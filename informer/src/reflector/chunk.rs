@@ -1,18 +1,23 @@
-//! Lines that another thread decodes: [`Chunk`].
+//! Work that a thread for blocking work does: [`Handed`], and lines that it decodes: [`Chunk`].
 
 use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::task::{JoinError, spawn_blocking};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::threads::Permit;
 use crate::decode::{DecodeError, Frame};
 use reeve_client::transport::Encoding;
+
+/// The time after which work that no thread has begun is done in place. The threads for blocking work are those of the whole
+/// program, and may be busy for long.
+pub(super) const PATIENCE: Duration = Duration::from_millis(10);
 
 /// Decodes one event. It is called by several threads.
 pub(super) type Decode<S> = dyn Fn(Encoding, &[u8]) -> Result<Frame<S>, DecodeError> + Send + Sync;
@@ -20,41 +25,43 @@ pub(super) type Decode<S> = dyn Fn(Encoding, &[u8]) -> Result<Frame<S>, DecodeEr
 /// Frames up to the end of the lines or the first error.
 pub(super) type Decoded<S> = Vec<Result<Frame<S>, DecodeError>>;
 
-/// Lines that a thread for blocking work decodes. Dropping this drops what it has not begun.
+/// Lines that another thread decodes.
+pub(super) type Chunk<S> = Handed<VecDeque<Bytes>, Decoded<S>>;
+
+/// Work that a thread for blocking work does. Dropping this drops what it has not begun.
 ///
 /// These threads and not the runtime's workers, for two reasons. A task that a worker spawns stays with that worker until
-/// its present task pauses, so one chunk at a time would be decoded by turns and not at once. And the more threads
+/// its present task pauses, so one piece at a time would be decoded by turns and not at once. And the more threads
 /// allocate, the rarer is it that a state is freed into the arena that another thread uses at that moment, for which
 /// glibc has a lock; with two threads that cost more than the work itself.
-pub(super) struct Chunk<S: ?Sized> {
+pub(super) struct Handed<I, O> {
     since: Instant,
-    /// `None` once they are being decoded.
-    lines: Arc<Mutex<Option<VecDeque<Bytes>>>>,
-    /// `None` if the lines were taken away.
-    decoded: AbortOnDropHandle<Option<Decoded<S>>>,
+    /// `None` once a thread has begun.
+    input: Arc<Mutex<Option<I>>>,
+    /// `None` if the input was taken away.
+    output: AbortOnDropHandle<Option<O>>,
 }
 
-// === impl Chunk ===
+// === impl Handed ===
 
-impl<S: ?Sized + Send + Sync + 'static> Chunk<S> {
-    /// Has `lines` decoded.
+impl<I: Send + 'static, O: Send + 'static> Handed<I, O> {
+    /// Has `work` done with `input`.
     pub(super) fn begin(
-        lines: VecDeque<Bytes>,
-        encoding: Encoding,
-        decode: Arc<Decode<S>>,
+        input: I,
         permit: Permit,
+        work: impl FnOnce(I) -> O + Send + 'static,
     ) -> Self {
-        let lines = Arc::new(Mutex::new(Some(lines)));
-        let work = Arc::clone(&lines);
-        let decoded = spawn_blocking(move || {
+        let input = Arc::new(Mutex::new(Some(input)));
+        let given = Arc::clone(&input);
+        let output = spawn_blocking(move || {
             let _permit = permit;
-            let lines = work.lock().take()?;
-            Some(decode_all(lines, encoding, &*decode))
+            let input = given.lock().take()?;
+            Some(work(input))
         });
         Self {
             since: Instant::now(),
-            lines,
-            decoded: AbortOnDropHandle::new(decoded),
+            input,
+            output: AbortOnDropHandle::new(output),
         }
     }
 
@@ -63,14 +70,50 @@ impl<S: ?Sized + Send + Sync + 'static> Chunk<S> {
         self.since
     }
 
-    /// The frames; `None` if the lines were taken away. Cancel-safe until it is ready.
-    pub(super) async fn decoded(&mut self) -> Option<Decoded<S>> {
-        joined((&mut self.decoded).await).await
+    /// The result; `None` if the input was taken away. Cancel-safe until it is ready.
+    pub(super) async fn output(&mut self) -> Option<O> {
+        joined((&mut self.output).await).await
     }
 
-    /// Takes the lines away, unless a thread has begun to decode them.
-    pub(super) fn take_away(&self) -> Option<VecDeque<Bytes>> {
-        self.lines.lock().take()
+    /// Takes the input away, unless a thread has begun.
+    pub(super) fn take_away(&self) -> Option<I> {
+        self.input.lock().take()
+    }
+
+    /// The result, or the input again if no thread has begun within [`PATIENCE`]. Cancel-safe until it is ready.
+    pub(super) async fn output_or_input(&mut self) -> Result<O, I> {
+        tokio::select! {
+            biased;
+            output = &mut self.output => return present(joined(output).await).await,
+            () = sleep_until(self.since + PATIENCE) => {}
+        }
+        match self.take_away() {
+            Some(input) => Err(input),
+            None => present(self.output().await).await,
+        }
+    }
+}
+
+/// The result of work whose input was not taken away.
+async fn present<I, O>(output: Option<O>) -> Result<O, I> {
+    match output {
+        Some(output) => Ok(output),
+        // It was, and what called this is over.
+        None => pending().await,
+    }
+}
+
+impl<S: ?Sized + Send + Sync + 'static> Chunk<S> {
+    /// Has `lines` decoded.
+    pub(super) fn of(
+        lines: VecDeque<Bytes>,
+        encoding: Encoding,
+        decode: Arc<Decode<S>>,
+        permit: Permit,
+    ) -> Self {
+        Self::begin(lines, permit, move |lines| {
+            decode_all(lines, encoding, &*decode)
+        })
     }
 }
 

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::chunk::{Chunk, Decode, Decoded};
+use super::chunk::{Chunk, Decode, Decoded, PATIENCE};
 use super::threads::Permit;
 use crate::decode::{Budget, DecodeError, Frame};
 use reeve_client::transport::{self, Encoding, Lines};
@@ -26,10 +26,6 @@ const CHUNK: usize = 64 * 1024;
 
 /// The bytes of lines that make a chunk if no more have arrived. Fewer are decoded in place.
 const MANY: usize = 32 * 1024;
-
-/// The time after which a chunk that no thread has begun is decoded in place. The threads for blocking work are those of
-/// the whole program, and may be busy for long.
-const THREADS_PATIENCE: Duration = Duration::from_millis(10);
 
 /// The frames of a watch, in order.
 pub(super) struct Frames<S: ?Sized> {
@@ -71,7 +67,7 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
             bytes: 0,
             end: None,
             budget: Budget::new(),
-            patience: Box::pin(sleep(THREADS_PATIENCE)),
+            patience: Box::pin(sleep(PATIENCE)),
         }
     }
 
@@ -130,13 +126,13 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
         };
         tokio::select! {
             biased;
-            decoded = chunk.decoded() => {
+            decoded = chunk.output() => {
                 self.chunks.pop_front();
                 self.decoded = decoded.unwrap_or_default().into_iter();
             }
             line = self.lines.next_line(Duration::MAX), if reads_on => self.take(line),
             () = &mut self.patience => {
-                let due = chunk.since() + THREADS_PATIENCE;
+                let due = chunk.since() + PATIENCE;
                 let now = Instant::now();
                 if due > now {
                     self.patience.as_mut().reset(due);
@@ -144,7 +140,7 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
                     self.chunks.pop_front();
                     self.taken_back = lines;
                 } else {
-                    self.patience.as_mut().reset(now + THREADS_PATIENCE);
+                    self.patience.as_mut().reset(now + PATIENCE);
                 }
             }
         }
@@ -252,7 +248,7 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
         let lines = std::mem::take(&mut self.gathered);
         let decode = Arc::clone(&self.decode);
         self.chunks
-            .push_back(Chunk::begin(lines, self.lines.encoding(), decode, permit));
+            .push_back(Chunk::of(lines, self.lines.encoding(), decode, permit));
     }
 }
 

@@ -107,6 +107,9 @@ impl ReflectorOptions {
     /// ([`Form::PROTOBUF`](crate::Form::PROTOBUF)). Default: for entries that keep its bytes
     /// ([`Form::KEEPS_PROTOBUF`](crate::Form::KEEPS_PROTOBUF)), such as [`Compact`](crate::Compact).
     ///
+    /// Fields that this version of the crate does not know, those of a newer API server, are in JSON texts and untyped objects,
+    /// and not in those that are made from protobuf.
+    ///
     /// Protobuf has about two thirds of the bytes and costs an API server less. To decode a type from it takes this client
     /// more processor time than from JSON, about half as much again for a Pod.
     ///

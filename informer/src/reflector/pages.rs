@@ -4,14 +4,15 @@
 //! permits ([`Permit`]). What is fetched and not decoded yet is bounded in bytes too.
 
 use std::collections::VecDeque;
-use std::future::pending;
+use std::future::{Future, pending};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
-use futures::FutureExt;
-use tokio::task::spawn_blocking;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::chunk::joined;
+use super::chunk::{Handed, joined};
 use super::history::History;
 use super::offers::Paging;
 use super::run::{Reflector, held};
@@ -59,7 +60,14 @@ type Fetched = (ListRequest, Result<Encoded, transport::Error>);
 enum Work<S: ?Sized> {
     /// The body, to be decoded by this task.
     Here(Encoded),
-    Elsewhere(AbortOnDropHandle<Result<ListPage<S>, DecodeError>>),
+    Elsewhere(Elsewhere<S>),
+}
+
+/// A page that another thread decodes.
+struct Elsewhere<S: ?Sized> {
+    page: Handed<Encoded, Result<ListPage<S>, DecodeError>>,
+    /// Ends the work that a thread has begun.
+    _stop: DropGuard,
 }
 
 /// Decodes pages.
@@ -82,10 +90,24 @@ impl<S: Stored + ?Sized> PageReader<S> {
         read_list(body, &self.entries, Some(&held), budget).await
     }
 
-    /// The same, without yielding.
-    fn read_at_once(&self, body: &Encoded) -> Result<ListPage<S>, DecodeError> {
-        let page = self.read(body, &mut Budget::unlimited()).now_or_never();
-        page.expect("it waits for nothing else")
+    /// The same, by a thread for blocking work, until `stopped`.
+    fn read_at_once(
+        &self,
+        body: &Encoded,
+        stopped: &CancellationToken,
+    ) -> Result<ListPage<S>, DecodeError> {
+        let mut budget = Budget::new();
+        let mut page = pin!(self.read(body, &mut budget));
+        // It waits for nothing but its turn.
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            if let Poll::Ready(page) = page.as_mut().poll(&mut context) {
+                return page;
+            }
+            if stopped.is_cancelled() {
+                return Err(DecodeError::given_up());
+            }
+        }
     }
 }
 
@@ -173,27 +195,37 @@ impl<'a, S: Stored + ?Sized> Pages<'a, S> {
     async fn decoded(&mut self) -> Result<Result<ListPage<S>, DecodeError>, transport::Error> {
         loop {
             let has_room = self.has_room();
-            match (
-                self.reading.front_mut().map(|page| &mut page.work),
-                &mut self.fetching,
-            ) {
-                (Some(Work::Here(body)), _) => {
-                    return Ok(self.reader.read(body, &mut self.budget).await);
+            let Some(reading) = self.reading.front_mut() else {
+                match &mut self.fetching {
+                    Some(body) => {
+                        let body = body.await;
+                        self.fetched(joined(body).await);
+                        continue;
+                    }
+                    None => match self.failed.take() {
+                        Some(error) => return Err(error),
+                        // `begin` was called before, so there is one.
+                        None => return pending().await,
+                    },
                 }
-                (Some(Work::Elsewhere(page)), Some(body)) if has_room => tokio::select! {
-                    biased;
-                    body = body => self.fetched(joined(body).await),
-                    page = page => return Ok(joined(page).await),
-                },
-                (Some(Work::Elsewhere(page)), _) => return Ok(joined(page.await).await),
-                (None, Some(body)) => {
-                    let body = body.await;
-                    self.fetched(joined(body).await);
-                }
-                (None, None) => match self.failed.take() {
-                    Some(error) => return Err(error),
-                    // `begin` was called before, so there is one.
+            };
+            let elsewhere = match &mut reading.work {
+                Work::Here(body) => return Ok(self.reader.read(body, &mut self.budget).await),
+                Work::Elsewhere(elsewhere) => elsewhere,
+            };
+            let fetching = self.fetching.as_mut().filter(|_| has_room);
+            let fetched = async {
+                match fetching {
+                    Some(body) => joined(body.await).await,
                     None => pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                body = fetched => self.fetched(body),
+                page = elsewhere.page.output_or_input() => match page {
+                    Ok(page) => return Ok(page),
+                    Err(body) => reading.work = Work::Here(body),
                 },
             }
         }
@@ -223,12 +255,15 @@ impl<'a, S: Stored + ?Sized> Pages<'a, S> {
         let work = match is_large.then(|| Permit::take(self.most)).flatten() {
             None => Work::Here(body),
             Some(permit) => {
-                let reader = Arc::clone(&self.reader);
-                let page = spawn_blocking(move || {
-                    let _permit = permit;
-                    reader.read_at_once(&body)
+                let (reader, stop) = (Arc::clone(&self.reader), CancellationToken::new());
+                let stopped = stop.clone();
+                let page = Handed::begin(body, permit, move |body| {
+                    reader.read_at_once(&body, &stopped)
                 });
-                Work::Elsewhere(AbortOnDropHandle::new(page))
+                Work::Elsewhere(Elsewhere {
+                    page,
+                    _stop: stop.drop_guard(),
+                })
             }
         };
         self.reading.push_back(Reading {

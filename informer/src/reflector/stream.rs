@@ -87,17 +87,25 @@ impl<S: Stored + ?Sized> Reflector<S> {
         deadline: Instant,
     ) -> Result<Frame<S>, Error> {
         loop {
+            // Also of a server that sends without an end, for which nothing is waited here.
+            if Instant::now() >= deadline {
+                return Err(self.endless());
+            }
             // Most lines arrive together.
             if let Some(frame) = frames.ready().await {
                 return Ok(frame.map_err(transport::Error::from)?);
             }
             let waited = timeout_at(deadline, frames.wait(self.options.streaming_idle)).await;
-            let waited = waited.map_err(|_| Error::Endless {
-                after: self.options.streaming_deadline,
-            })?;
+            let waited = waited.map_err(|_| self.endless())?;
             if !waited? {
                 return Err(Error::Incomplete);
             }
+        }
+    }
+
+    fn endless(&self) -> Error {
+        Error::Endless {
+            after: self.options.streaming_deadline,
         }
     }
 

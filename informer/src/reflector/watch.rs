@@ -238,10 +238,18 @@ impl<S: Stored + ?Sized> Reflector<S> {
             tokio::select! {
                 biased;
                 frame = frames.next(silent) => match frame {
-                    Ok(Some(frame)) => return self.step(history, frame, session).err().map(End::Failed),
+                    Ok(Some(frame)) => {
+                        let error = self.step(history, frame, session).err()?;
+                        let encoding = frames.encoding();
+                        return Some(self.unreadable(history, encoding, error, session).await);
+                    }
                     Ok(None) => return Some(End::Closed),
                     Err(transport::Error::Silent { .. }) => {}
-                    Err(error) => return Some(End::Failed(error.into())),
+                    Err(error) => {
+                        let encoding = frames.encoding();
+                        let end = self.unreadable(history, encoding, error.into(), session);
+                        return Some(end.await);
+                    }
                 },
                 opened = &mut opening => return Some(match opened {
                     Ok(second) => End::Replaced(second),

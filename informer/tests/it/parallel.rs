@@ -12,8 +12,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_client::Client;
 use kube_client::client::Body;
+use kube_core::Resource;
 use kube_derive::Resource;
-use reeve_informer::{Activity, Event, HandlerOptions, Policy, ReflectorOptions, SharedInformer};
+use reeve_informer::{
+    Activity, Event, Form, HandlerOptions, Policy, ReflectorOptions, SharedInformer,
+};
 use serde::{Deserialize, Deserializer, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -97,9 +100,12 @@ fn objects() -> Vec<String> {
 }
 
 /// The number of objects that an informer has once it has synced.
-async fn listed(client: Client, streaming: bool) -> usize {
+async fn listed<S>(client: Client, streaming: bool) -> usize
+where
+    S: Form + Resource<DynamicType = ()>,
+{
     let options = ReflectorOptions::new().streaming(streaming);
-    let informer = SharedInformer::<Meeting>::builder(client)
+    let informer = SharedInformer::<S>::builder(client)
         .reflector(options)
         .build();
     let stop = CancellationToken::new();
@@ -114,6 +120,40 @@ async fn listed(client: Client, streaming: bool) -> usize {
     length
 }
 
+/// Answers lists with two pages.
+fn in_two_pages(
+    objects: Arc<Vec<String>>,
+) -> impl Fn(&Asked) -> Option<String> + Send + Sync + 'static {
+    move |asked| {
+        let (next, objects) = match asked.get("continue") {
+            "" => ("second", &objects[..PAGE]),
+            _ => ("", &objects[PAGE..]),
+        };
+        let Answer::Whole { body, .. } = page("2000", next, objects) else {
+            unreachable!("a page is whole")
+        };
+        (asked.verb() == "list").then_some(body)
+    }
+}
+
+#[test]
+fn a_list_is_read_while_no_thread_for_blocking_work_is_free() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let (busy, ends) = std::sync::mpsc::channel::<()>();
+    runtime.spawn_blocking(move || ends.recv());
+    let count = runtime.block_on(async {
+        let _permits = ALL_PERMITS.lock().await;
+        listed::<ConfigMap>(server(in_two_pages(Arc::new(objects()))), false).await
+    });
+    assert_eq!(count, OBJECTS);
+    drop(busy);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_and_pages_are_decoded_by_several_threads_at_once() {
     let _permits = ALL_PERMITS.lock().await;
@@ -123,20 +163,11 @@ async fn a_stream_and_pages_are_decoded_by_several_threads_at_once() {
         text(bits.chain([initial_end("2000")]))
     };
     let client = server(move |asked| (asked.verb() == "stream").then(|| stream.clone()));
-    assert_eq!(listed(client, true).await, OBJECTS, "stream");
+    assert_eq!(listed::<Meeting>(client, true).await, OBJECTS, "stream");
     assert!(!ALONE.load(Ordering::Relaxed), "stream");
 
-    let client = server(move |asked| {
-        let (next, objects) = match asked.get("continue") {
-            "" => ("second", &objects[..PAGE]),
-            _ => ("", &objects[PAGE..]),
-        };
-        let Answer::Whole { body, .. } = page("2000", next, objects) else {
-            unreachable!("a page is whole")
-        };
-        (asked.verb() == "list").then_some(body)
-    });
-    assert_eq!(listed(client, false).await, OBJECTS, "pages");
+    let client = server(in_two_pages(objects));
+    assert_eq!(listed::<Meeting>(client, false).await, OBJECTS, "pages");
     assert!(!ALONE.load(Ordering::Relaxed), "pages");
 }
 
