@@ -125,8 +125,8 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Item<T> {
     /// As [`Item::done`], and then [`Queue::get`] of the same queue, with one operation on the queue instead of two if an item
     /// is ready: for workers that get item after item.
     ///
-    /// The item is settled at the first poll of the future, or when the future is dropped before. Cancel-safe as
-    /// [`Queue::get`] is.
+    /// The item is settled before the future waits for another one, or when the future is dropped before that. Cancel-safe
+    /// as [`Queue::get`] is.
     ///
     /// # Panics
     /// As [`Queue::get`].

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -26,6 +28,7 @@ func restart() (*report, error) {
 	settings.UserAgent = "peer-go"
 	settings.ContentType = runtime.ContentTypeProtobuf
 	handler := &tally{timed: true}
+	changes := onceEach(handler)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	watch := start()
@@ -38,7 +41,7 @@ func restart() (*report, error) {
 		for i := range informers {
 			source := toolscache.NewListWatchFromClient(core.RESTClient(), "configmaps", namespaceOf(i), fields.Everything())
 			informer := toolscache.NewSharedIndexInformer(source, &corev1.ConfigMap{}, 0, toolscache.Indexers{})
-			if err := register(informer, []*tally{handler}); err != nil {
+			if _, err := informer.AddEventHandler(changes); err != nil {
 				return nil, err
 			}
 			go informer.RunWithContext(ctx)
@@ -56,10 +59,7 @@ func restart() (*report, error) {
 		if err != nil {
 			return nil, err
 		}
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { handler.note(object) },
-			UpdateFunc: func(_, object any) { handler.note(object) },
-		})
+		_, err = informer.AddEventHandler(changes)
 		if err != nil {
 			return nil, err
 		}
@@ -92,3 +92,19 @@ func restart() (*report, error) {
 
 // namespaceOf informer number i.
 func namespaceOf(i int) string { return fmt.Sprintf("restart-%03d", i) }
+
+// onceEach counts each change of the object of a namespace once: an informer that lists again may deliver it for a second time.
+func onceEach(handler *tally) toolscache.ResourceEventHandler {
+	var last sync.Map
+	note := func(object any) {
+		stamp := stampOf(object)
+		before, seen := last.Swap(object.(metav1.Object).GetNamespace(), stamp)
+		if !seen || stamp > before.(int64) {
+			handler.note(object)
+		}
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    note,
+		UpdateFunc: func(_, object any) { note(object) },
+	}
+}

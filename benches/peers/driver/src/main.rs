@@ -119,8 +119,10 @@ fn compare(args: &Args) -> Result<Vec<String>, String> {
         write(path, &text)?;
         if args.group == "growth" {
             // The table shows it by this name.
-            let picture = path.with_file_name("pictures").join("growth.svg");
-            write(&picture, &growth::svg(&group, &results))?;
+            let pictures = path.with_file_name("pictures");
+            std::fs::create_dir_all(&pictures)
+                .map_err(|error| format!("{}: {error}", pictures.display()))?;
+            write(&pictures.join("growth.svg"), &growth::svg(&group, &results))?;
         }
     }
     if args.group == "regressions" {

@@ -9,7 +9,7 @@ use kube_client::{Api, Client, Config};
 use kube_runtime::WatchStreamExt;
 use kube_runtime::reflector;
 use kube_runtime::watcher::{self, Event};
-use peer_measure::restart::{self, Setup};
+use peer_measure::restart::{self, Changes, Setup};
 use peer_measure::{Flags, Outcome};
 use peer_objects::Object;
 use tokio::runtime::Runtime;
@@ -35,10 +35,10 @@ fn start(setup: Setup) -> Runtime {
             let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
             let writer = reflector::store::Writer::default();
             let events = watcher::watcher(api, watcher::Config::default()).default_backoff();
-            let handler = setup.handler.clone();
+            let changes = Changes::new(&setup.handler);
             tokio::spawn(reflector::reflector(writer, events).for_each(move |event| {
                 if let Ok(Event::Apply(object) | Event::InitApply(object)) = event {
-                    handler.note(|| object.stamp());
+                    changes.note(object.stamp());
                 }
                 ready(())
             }));

@@ -5,6 +5,7 @@
 
 use std::io::{BufRead, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::flags::Flags;
 use crate::informer::Tally;
@@ -21,6 +22,36 @@ pub struct Setup {
     pub namespaces: Vec<String>,
     /// Receives every object and every change of all informers.
     pub handler: Arc<Tally>,
+}
+
+/// Counts the changes of one object. An informer that lists again may deliver a change for a second time.
+#[derive(Debug)]
+pub struct Changes {
+    handler: Arc<Tally>,
+    /// The stamp of the last one; `u64::MAX` before the first.
+    last: AtomicU64,
+}
+
+// === impl Changes ===
+
+impl Changes {
+    /// Counts with `handler`.
+    #[must_use]
+    pub fn new(handler: &Arc<Tally>) -> Self {
+        Self {
+            handler: Arc::clone(handler),
+            last: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// The object was delivered as it was written at `stamp`.
+    pub fn note(&self, stamp: Option<u64>) {
+        let Some(stamp) = stamp else { return };
+        let last = self.last.swap(stamp, Ordering::AcqRel);
+        if last == u64::MAX || stamp > last {
+            self.handler.note(|| Some(stamp));
+        }
+    }
 }
 
 /// The name of a namespace.

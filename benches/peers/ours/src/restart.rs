@@ -1,7 +1,7 @@
 //! `restart`: shared informers, one for each namespace, with the client that this project recommends.
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use peer_measure::restart::{self, Setup};
+use peer_measure::restart::{self, Changes, Setup};
 use peer_measure::{Flags, Outcome};
 use peer_objects::Object;
 use reeve_informer::connect::{self, Location, Options};
@@ -26,10 +26,10 @@ fn start(setup: Setup) -> (Vec<RunningInformer>, Runtime) {
             let informer = SharedInformer::<ConfigMap>::builder(client.clone())
                 .scope(Scope::namespace(namespace))
                 .build();
-            let handler = setup.handler.clone();
+            let changes = Changes::new(&setup.handler);
             let count = move |event: Event<ConfigMap>| {
                 if let Some(object) = event.object() {
-                    handler.note(|| object.stamp());
+                    changes.note(object.stamp());
                 }
             };
             let options = HandlerOptions::new().policy(Policy::Block { bound: 1024 });
