@@ -170,6 +170,8 @@ impl Disk {
                 self.names.remove(name);
                 self.changes.push(Change::Remove(name.clone()));
             }
+            // It was removed while it was open.
+            (Step::Sync, None) => {}
             (step, None) => panic!("{step:?} of {name}, which is absent"),
         }
     }

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use super::error::PersistError;
@@ -55,7 +56,7 @@ impl Background {
 
     /// Syncs the log that ended, and writes the snapshot, in a thread.
     pub(super) fn write(
-        ended: Appended,
+        ended: Arc<Appended>,
         replaces: Replaces,
         snapshot: impl FnOnce() -> Result<(), PersistError> + Send + 'static,
     ) -> Result<Self, PersistError> {

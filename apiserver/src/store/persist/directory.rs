@@ -20,6 +20,8 @@ pub(in crate::store) struct Directory {
     end: u64,
     /// The end of the log before that.
     before: Option<End>,
+    /// The logs before the newest one, oldest first.
+    earlier: Vec<PathBuf>,
     reserved: u64,
     revision: u64,
     lines: usize,
@@ -48,6 +50,7 @@ impl Directory {
         let floor = found.revision;
         let objects = found.tables.values().map(BTreeMap::len).sum();
         let (mut lines, mut newest, mut before) = (0, None, None);
+        let mut read = Vec::new();
         let mut logs = logs(path)?.into_iter().peekable();
         while let Some((number, log)) = logs.next() {
             if let (Start::Head(head), Some(last)) = (format::start(&log)?, newest)
@@ -80,13 +83,17 @@ impl Directory {
                 log: number,
                 at: extent.end,
             });
+            read.push(log);
         }
+        // Without the newest one.
+        read.pop();
         let directory = Self {
             path: path.to_owned(),
             lock,
             number: newest.map_or(0, |newest| newest.log),
             end: newest.map_or(0, |newest| newest.at),
             before,
+            earlier: read,
             reserved: found.reserved,
             revision: found.revision,
             lines,
@@ -114,11 +121,18 @@ impl Directory {
         };
         snapshot.write()?;
         (self.number, self.end, self.before) = (number, 0, None);
+        // The snapshot has replaced them.
+        self.earlier.clear();
         self.start()
     }
 
     /// Continues in the newest log.
     pub(in crate::store) fn start(self) -> Result<Log, PersistError> {
+        for path in &self.earlier {
+            // A process that was killed has left them to the operating system.
+            let file = Appended::open(path).map_err(PersistError::new("open", path))?;
+            file.sync().map_err(PersistError::new("sync", path))?;
+        }
         let number = self.number.max(1);
         let path = log_path(&self.path, number);
         let fresh = !path.exists();
@@ -129,6 +143,7 @@ impl Directory {
             file,
             number,
             end: if fresh { 0 } else { self.end },
+            ended: Vec::new(),
             synced: false,
             torn: false,
             refused: 0,

@@ -9,8 +9,10 @@
 //! No writer waits for a snapshot. A thread makes the next log, durably; then lines go there, and a thread syncs the log
 //! before and writes the earlier objects. A power failure meanwhile may keep lines of the new log and lose earlier ones:
 //! the head of the new log says where the log before ended, and a log that follows lost lines is removed, so that no write
-//! is there without those before it. The snapshot is synced, renamed, and its directory synced; only then the replaced
-//! logs are removed. Lines up to the snapshot's version are skipped, so a kill in between is harmless.
+//! is there without those before it. So a log that is removed must hold nothing that was promised: before a block of
+//! versions or a synced write goes to a log, the logs before it are synced. The snapshot is synced, renamed, and its
+//! directory synced; only then the replaced logs are removed. Lines up to the snapshot's version are skipped, so a kill in
+//! between is harmless.
 //!
 //! A write that the disk refuses is cut off, and the cut is synced; as long as that fails, all writes are refused. Its
 //! version is not used again, because its line may be found all the same after a kill.
@@ -101,6 +103,8 @@ pub(super) struct Log {
     number: u64,
     /// The end of its last whole line.
     end: u64,
+    /// Logs before it that may not be synced yet, at most one for each snapshot that failed within a block of versions.
+    ended: Vec<Arc<Appended>>,
     /// Whether each write is synced.
     synced: bool,
     /// A write failed and left data behind that, which could not be cut off.
@@ -168,6 +172,7 @@ impl Log {
     pub(super) fn sync_writes(&mut self, synced: bool) -> Result<(), PersistError> {
         self.synced = synced;
         if synced {
+            self.sync_ended()?;
             self.file
                 .sync()
                 .map_err(PersistError::new("sync", self.file.path()))?;
@@ -207,6 +212,17 @@ impl Log {
         Ok(())
     }
 
+    /// Syncs the logs before the newest one: if a power failure loses the end of one, all later ones are removed.
+    fn sync_ended(&mut self) -> Result<(), PersistError> {
+        for ended in &self.ended {
+            ended
+                .sync_data()
+                .map_err(PersistError::new("sync", ended.path()))?;
+        }
+        self.ended.clear();
+        Ok(())
+    }
+
     fn sync_directory(&self) -> Result<(), PersistError> {
         disk::sync_directory(&self.directory).map_err(PersistError::new("sync", &self.directory))
     }
@@ -214,6 +230,7 @@ impl Log {
     /// Reserves versions from `first` to `last` and a block behind them, durably.
     fn reserve(&mut self, first: u64, last: u64) -> Result<(), PersistError> {
         let reserved = last.saturating_add(RESERVED_AHEAD);
+        self.sync_ended()?;
         let end = self.end;
         self.put_head(&Head::new(first.saturating_sub(1), reserved, None))?;
         if let Err(error) = self.file.sync() {
@@ -252,6 +269,9 @@ impl Log {
     /// Appends lines. Failed ones leave no data that would precede the next one.
     fn put(&mut self, bytes: &[u8], sync: bool) -> Result<(), PersistError> {
         self.repair()?;
+        if sync {
+            self.sync_ended()?;
+        }
         if let Err(error) = self.file.write_all(bytes) {
             // A full disk leaves half a line.
             self.take_back(self.end);
@@ -329,7 +349,8 @@ impl Log {
             let _ = disk::remove(&path);
             return Err(PersistError::new("begin", &path)(error));
         }
-        let ended = std::mem::replace(&mut self.file, next);
+        let ended = Arc::new(std::mem::replace(&mut self.file, next));
+        self.ended.push(Arc::clone(&ended));
         (self.number, self.end) = (number, head.len() as u64);
         let replaces = Replaces {
             lines: self.lines,
@@ -359,6 +380,8 @@ impl Log {
                 Ok(())
             }
             Background::Writing(thread, replaces) => thread.join().map(|()| {
+                // The snapshot replaces them.
+                self.ended.clear();
                 self.lines = self.lines.saturating_sub(replaces.lines);
                 self.objects = replaces.objects;
             }),

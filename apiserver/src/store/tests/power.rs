@@ -2,7 +2,8 @@
 
 use super::disk::Directory;
 use super::*;
-use crate::disk::simulated::{self, Disk, Recorded, Step};
+use crate::disk::simulated::{self, Disk, Failing, Recorded, Step};
+use crate::disk::{self, Appended};
 
 /// A write of a run.
 struct Written {
@@ -17,6 +18,8 @@ struct Run {
     writes: Vec<Written>,
     /// The state before the first write, and after each.
     states: Vec<BTreeMap<String, u64>>,
+    /// The number of steps after which no power failure loses an answered write.
+    synced_from: Option<usize>,
 }
 
 fn open(directory: &Directory, synced: bool) -> Result<Store, PersistError> {
@@ -69,6 +72,81 @@ fn run(synced: bool, seed: u64) -> Run {
         steps,
         writes,
         states,
+        synced_from: synced.then_some(0),
+    }
+}
+
+/// The logs that follow the first one, which no thread has synced.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    /// One that no line goes to.
+    Prepared,
+    /// This number of them; lines go to the last.
+    Begun(u32),
+}
+
+/// The number of writes of a server, and whether it syncs them.
+type Server = (u32, bool);
+
+/// Two writes go to a log, others to those that follow it. Further servers find what a kill of the one before left. A
+/// block has three versions.
+fn run_on_an_unsynced_log(next: Next, first: Server, further: &[Server]) -> Run {
+    let directory = Directory::new();
+    simulated::record(&directory.0);
+    let steps = || simulated::count(&directory.0);
+    let (mut writes, mut states) = (Vec::new(), vec![BTreeMap::new()]);
+    let mut put = |store: &Store| {
+        let (began, n) = (steps(), writes.len() as u32);
+        let version = write(store, &format!("a/{n}"), Some(n)).unwrap();
+        writes.push(Written {
+            began,
+            answered: steps(),
+            version,
+        });
+        states.push(everything(store, None).unwrap());
+    };
+    let open = |synced| {
+        let unknown = |_: &str, _: &Found| String::new();
+        let store = Store::open(&directory.0, 1000, 40_000, History::default(), &unknown).unwrap();
+        store.create_table(STORAGE);
+        store.with_synced_writes(synced).unwrap()
+    };
+    let store = open(first.1);
+    let mut synced_from = first.1.then(steps);
+    put(&store);
+    put(&store);
+    match next {
+        Next::Prepared => {
+            drop(Appended::open(&directory.0.join("log.2.jsonl")).unwrap());
+            disk::sync_directory(&directory.0).unwrap();
+        }
+        Next::Begun(logs) => {
+            let failing = Failing {
+                sync: true,
+                ..Failing::default()
+            };
+            simulated::fail(&directory.0, Some(failing));
+            for _ in 0..logs {
+                store.begin_snapshot(&mut store.log.lock());
+                assert!(store.log.lock().as_mut().unwrap().wait().is_err());
+            }
+            simulated::fail(&directory.0, None);
+        }
+    }
+    (0..first.0).for_each(|_| put(&store));
+    drop(store);
+    for &(count, synced) in further {
+        let store = open(synced);
+        if synced {
+            synced_from = synced_from.or(Some(steps()));
+        }
+        (0..count).for_each(|_| put(&store));
+    }
+    Run {
+        steps: simulated::take(&directory.0),
+        writes,
+        states,
+        synced_from,
     }
 }
 
@@ -122,18 +200,24 @@ fn is_synced(steps: &[Recorded], version: u64) -> bool {
 }
 
 fn every_cut(synced: bool, seed: u64) {
-    let run = run(synced, seed);
+    let what = format!("seed {seed}, synced {synced}");
+    cut_each(&run(synced, seed), seed, 4, &what);
+}
+
+/// Loses power so many times after each step of a run, and kills its process there.
+fn cut_each(run: &Run, seed: u64, losses: usize, what: &str) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut disk = Disk::default();
     for cut in 0..=run.steps.len() {
-        for n in 0..4 {
+        let synced = run.synced_from.is_some_and(|from| from <= cut);
+        for n in 0..losses {
             let left = disk.lose_power(&mut random);
-            let what = format!("seed {seed}, synced {synced}, {cut} steps, loss {n}");
-            check(&run, cut, synced, &left, &what);
+            let what = format!("{what}, {cut} steps, loss {n}");
+            check(run, cut, synced, &left, &what);
         }
         // A process that is killed loses nothing that it answered, synced or not.
-        let what = format!("seed {seed}, synced {synced}, {cut} steps, kill");
-        check(&run, cut, true, &disk.kill(), &what);
+        let what = format!("{what}, {cut} steps, kill");
+        check(run, cut, true, &disk.kill(), &what);
         if let Some(step) = run.steps.get(cut) {
             disk.apply(step);
         }
@@ -151,6 +235,34 @@ fn a_power_failure_loses_no_answered_write_that_was_synced() {
 fn without_synced_writes_a_power_failure_loses_the_last_ones_alone() {
     for seed in 10..13 {
         every_cut(false, seed);
+    }
+}
+
+#[test]
+fn versions_reserved_in_a_log_are_kept_when_the_log_before_loses_its_end() {
+    for (next, first, further) in [
+        // The block ends in the log that follows the unsynced one.
+        (Next::Begun(1), (4, false), &[][..]),
+        (Next::Begun(2), (4, false), &[]),
+        // A server after a kill begins a block there.
+        (Next::Prepared, (0, false), &[(2, false)]),
+        (Next::Begun(1), (1, false), &[(1, false), (2, false)]),
+    ] {
+        let run = run_on_an_unsynced_log(next, first, further);
+        cut_each(&run, 20, 8, &format!("{next:?}, {first:?}, {further:?}"));
+    }
+}
+
+#[test]
+fn synced_writes_are_kept_though_the_log_before_was_not_synced() {
+    for (next, first, further) in [
+        (Next::Prepared, (0, false), &[(2, true)][..]),
+        (Next::Begun(1), (1, false), &[(2, true)]),
+        // The second log has a head alone, which is not synced.
+        (Next::Begun(2), (1, true), &[]),
+    ] {
+        let run = run_on_an_unsynced_log(next, first, further);
+        cut_each(&run, 21, 8, &format!("{next:?}, {first:?}, {further:?}"));
     }
 }
 
