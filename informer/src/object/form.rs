@@ -284,9 +284,9 @@ impl<S: ?Sized> EntryReader<S> {
         origin.is_some()
     }
 
-    /// Whether entries keep the bytes of protobuf.
+    /// Whether entries keep the bytes of protobuf. Those that are packed take less memory as texts.
     pub(crate) fn keeps_protobuf(&self) -> bool {
-        self.of.keeps_protobuf
+        self.of.keeps_protobuf && self.decoding.packing.is_none()
     }
 
     /// The kind of the objects in protobuf, if the entries can be read from it.
