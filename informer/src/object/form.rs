@@ -284,9 +284,9 @@ impl<S: ?Sized> EntryReader<S> {
         origin.is_some()
     }
 
-    /// Whether entries keep the bytes of protobuf. Those that are packed take less memory as texts.
+    /// Whether entries keep the bytes of protobuf.
     pub(crate) fn keeps_protobuf(&self) -> bool {
-        self.of.keeps_protobuf && self.decoding.packing.is_none()
+        self.of.keeps_protobuf
     }
 
     /// The kind of the objects in protobuf, if the entries can be read from it.

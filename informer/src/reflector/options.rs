@@ -105,7 +105,7 @@ impl ReflectorOptions {
 
     /// Whether to request protobuf, and JSON in the second place, for a built-in kind whose entries can be read from it
     /// ([`Form::PROTOBUF`](crate::Form::PROTOBUF)). Default: for entries that keep its bytes
-    /// ([`Form::KEEPS_PROTOBUF`](crate::Form::KEEPS_PROTOBUF)), such as [`Compact`](crate::Compact), unless they are packed.
+    /// ([`Form::KEEPS_PROTOBUF`](crate::Form::KEEPS_PROTOBUF)), such as [`Compact`](crate::Compact).
     ///
     /// Fields that this version of the crate does not know, those of a newer API server, are in JSON texts and untyped objects,
     /// and not in those that are made from protobuf.
