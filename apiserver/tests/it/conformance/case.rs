@@ -350,7 +350,7 @@ impl Case {
     pub async fn until(&self, path: &str, condition: impl Fn(&Answer) -> bool) -> Answer {
         // The namespace controller of a real server waits up to a minute after each of its failures, which the cases of definitions with broken
         // webhooks cause in all namespaces.
-        for _ in 0..3_600 {
+        for _ in 0..7_200 {
             let reply = self.raw("GET", path, &[], &Value::Null).await;
             let answer = Answer {
                 code: reply.status.as_u16(),
@@ -361,7 +361,7 @@ impl Case {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("GET {path} did not become what it should in 180 s");
+        panic!("GET {path} did not become what it should in 360 s");
     }
 
     /// Records a value that the case computed.

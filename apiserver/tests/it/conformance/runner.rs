@@ -21,7 +21,7 @@ use crate::conformance::recorded;
 
 /// The number of cases that run at once.
 const AT_ONCE: usize = 12;
-const CASE_WITHIN: Duration = Duration::from_secs(240);
+const CASE_WITHIN: Duration = Duration::from_secs(420);
 
 /// One case.
 #[derive(Clone, Copy)]
