@@ -1,8 +1,8 @@
 //! The frames of a watch, in order: [`Frames`].
 //!
 //! A change that comes alone is decoded in place: to hand it over would wake a thread, which costs more than the work.
-//! Where many lines have arrived, other threads decode them in chunks, while the frames of earlier chunks are applied.
-//! The order is that of the server: an error, or the end, comes after everything before it. A [`Permit`] for each chunk
+//! Where many lines have arrived, or arrive in quick succession, other threads decode them in chunks, while the frames
+//! of earlier chunks are applied. The order is that of the server: an error, or the end, comes after everything before it. A [`Permit`] for each chunk
 //! bounds their number, so a consumer that falls behind still stops the reading of the connection.
 //!
 //! On a runtime with one thread everything is decoded in place, and nothing is read ahead.
@@ -27,6 +27,16 @@ const CHUNK: usize = 64 * 1024;
 /// The bytes of lines that make a chunk if no more have arrived. Fewer are decoded in place.
 const MANY: usize = 32 * 1024;
 
+/// The longest wait for a line that counts as none.
+const RUSH_GAP: Duration = Duration::from_micros(50);
+
+/// The number of such waits in a row after which lines are collected before they are decoded. A real API server sends
+/// each event as a piece of its own, and the connection passes on one piece at a time.
+const RUSH: u32 = 8;
+
+/// The number of turns of the runtime without a line after which nothing more is collected.
+const EMPTY_TURNS: u32 = 3;
+
 /// The frames of a watch, in order.
 pub(super) struct Frames<S: ?Sized> {
     lines: Lines,
@@ -46,6 +56,8 @@ pub(super) struct Frames<S: ?Sized> {
     /// The end of the lines, or their error. After `gathered`.
     end: Option<Result<(), transport::Error>>,
     budget: Budget,
+    /// The number of waits in a row that were shorter than [`RUSH_GAP`].
+    rush: u32,
     /// Fires when the first chunk may have waited for too long, or too early: to set a timer for each chunk would wake
     /// the thread that sleeps until the next one.
     patience: Pin<Box<Sleep>>,
@@ -67,6 +79,7 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
             bytes: 0,
             end: None,
             budget: Budget::new(),
+            rush: 0,
             patience: Box::pin(sleep(PATIENCE)),
         }
     }
@@ -105,6 +118,9 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
             if self.gathered.is_empty() || !self.chunks.is_empty() {
                 self.gather();
             }
+            if self.chunks.is_empty() && self.rush >= RUSH {
+                self.collect().await;
+            }
             if self.chunks.is_empty() {
                 break;
             }
@@ -116,6 +132,23 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
         let line = self.gathered.pop_front()?;
         self.bytes -= line.len();
         Some((self.decode)(self.lines.encoding(), &line))
+    }
+
+    /// Collects lines for a chunk, as long as each turn of the runtime brings some.
+    async fn collect(&mut self) {
+        let mut empty = 0;
+        while empty < EMPTY_TURNS && self.reads_on() && self.chunks.is_empty() {
+            let bytes = self.bytes;
+            tokio::task::yield_now().await;
+            if let Some(line) = self.lines.next_line(Duration::MAX).now_or_never() {
+                self.take(line);
+            }
+            self.gather();
+            empty = if self.bytes == bytes { empty + 1 } else { 0 };
+        }
+        if empty > 0 {
+            self.rush = 0;
+        }
     }
 
     /// Waits until the first chunk is decoded, or a line has arrived.
@@ -161,7 +194,17 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
         if let Some(end) = self.end.take() {
             return end.map(|()| false);
         }
+        if self.most == 0 {
+            let line = self.lines.next_line(idle).await?;
+            return Ok(line.map(|line| self.push(line)).is_some());
+        }
+        let asked = Instant::now();
         let line = self.lines.next_line(idle).await?;
+        self.rush = if asked.elapsed() < RUSH_GAP {
+            self.rush.saturating_add(1)
+        } else {
+            0
+        };
         Ok(line.map(|line| self.push(line)).is_some())
     }
 
@@ -258,22 +301,34 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use http::{Request, Response};
-    use http_body_util::Full;
+    use http_body_util::{Full, StreamBody};
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube_client::Client;
     use kube_client::client::Body;
     use reeve_client::transport::{Limits, Transport};
 
+    use super::super::threads::ALL_PERMITS;
     use super::*;
 
     const LINES: usize = 20_000;
     const LINE: usize = 100;
 
+    fn line() -> String {
+        format!("{}\n", "x".repeat(LINE))
+    }
+
     /// Lines that are there at once.
     async fn lines() -> Lines {
-        let body = Bytes::from(format!("{}\n", "x".repeat(LINE)).repeat(LINES));
+        let body = Bytes::from(line().repeat(LINES));
+        lines_of(move || Full::new(body.clone())).await
+    }
+
+    async fn lines_of<B>(body: impl Fn() -> B + Send + 'static) -> Lines
+    where
+        B: http_body::Body<Data = Bytes, Error = Infallible> + Send + 'static,
+    {
         let service = tower::service_fn(move |_: Request<Body>| {
-            std::future::ready(Ok::<_, Infallible>(Response::new(Full::new(body.clone()))))
+            std::future::ready(Ok::<_, Infallible>(Response::new(body())))
         });
         let transport = Transport::new(Client::new(service, "default"), Limits::default());
         let request = Request::get("/").body(Body::empty()).unwrap();
@@ -282,13 +337,17 @@ mod tests {
 
     /// Frames without content, and the number of lines that were read for them.
     async fn frames() -> (Frames<ConfigMap>, Arc<AtomicUsize>) {
+        frames_of(lines().await)
+    }
+
+    fn frames_of(lines: Lines) -> (Frames<ConfigMap>, Arc<AtomicUsize>) {
         let count = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&count);
         let decode = move |_: Encoding, _: &[u8]| {
             counted.fetch_add(1, Ordering::Relaxed);
             Ok(Frame::Unknown)
         };
-        (Frames::new(lines().await, Arc::new(decode)), count)
+        (Frames::new(lines, Arc::new(decode)), count)
     }
 
     /// The number of frames up to the end. `check` is called after each.
@@ -304,6 +363,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_bounded_number_of_chunks_is_read_ahead() {
+        let _permits = ALL_PERMITS.lock().await;
         let (mut frames, decoded) = frames().await;
         let most = AtomicUsize::new(0);
         let count = all(&mut frames, |frames| {
@@ -316,8 +376,29 @@ mod tests {
         assert_eq!(decoded.load(Ordering::Relaxed), LINES);
     }
 
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn lines_that_come_one_by_one_in_quick_succession_are_collected() {
+        let _permits = ALL_PERMITS.lock().await;
+        let piece = |number| async move {
+            tokio::task::yield_now().await;
+            let piece = http_body::Frame::data(Bytes::from(line()));
+            (number < LINES).then(|| (Ok::<_, Infallible>(piece), number + 1))
+        };
+        let body = move || StreamBody::new(Box::pin(futures::stream::unfold(0, piece)));
+        let (mut frames, decoded) = frames_of(lines_of(body).await);
+        let collected = AtomicUsize::new(0);
+        let count = all(&mut frames, |frames| {
+            collected.fetch_max(frames.decoded.len(), Ordering::Relaxed);
+        });
+        assert_eq!(count.await, LINES);
+        assert_eq!(decoded.load(Ordering::Relaxed), LINES);
+        let collected = collected.into_inner();
+        assert!(collected > MANY / LINE / 2, "{collected} at once");
+    }
+
     #[test]
     fn chunks_that_no_thread_begins_are_decoded_in_place() {
+        let _permits = ALL_PERMITS.blocking_lock();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .max_blocking_threads(1)
