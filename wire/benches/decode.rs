@@ -28,10 +28,15 @@ fn pods(criterion: &mut Criterion) {
             .with_trim(&trim)
             .with_type("v1", "Pod")
     };
-    let read = || Pod::deserialize(&mut deserializer()).expect("a Pod");
+    let read = || deserializer().read::<Pod>().expect("a Pod");
+    let by_serde = || Pod::deserialize(&mut deserializer()).expect("a Pod");
     assert_eq!(read(), serde_json::from_str::<Pod>(&json).expect("a Pod"));
+    assert_eq!(by_serde(), read());
     let mut group = criterion.benchmark_group("pod");
     group.bench_function("protobuf", |bencher| bencher.iter(|| black_box(read())));
+    group.bench_function("protobuf by serde", |bencher| {
+        bencher.iter(|| black_box(by_serde()));
+    });
     group.bench_function("json", |bencher| {
         bencher.iter(|| serde_json::from_str::<Pod>(black_box(&json)));
     });

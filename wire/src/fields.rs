@@ -111,7 +111,7 @@ impl<'a> Fields<'a> {
 /// no error, which would be a large value, and is inlined: a field that is returned through memory is read back before it
 /// is written.
 #[inline(always)]
-fn plain(bytes: &[u8]) -> Option<(u32, Wire<'_>, &[u8])> {
+pub(crate) fn plain(bytes: &[u8]) -> Option<(u32, Wire<'_>, &[u8])> {
     let (tag, rest) = short(bytes)?;
     let number = u32::try_from(tag >> 3).ok().filter(|number| *number > 0)?;
     match tag & 7 {

@@ -114,6 +114,12 @@ impl Table {
         &self.messages[index]
     }
 
+    /// A message by its name.
+    #[cfg(all(test, feature = "k8s-openapi"))]
+    pub(crate) fn find(&self, name: &str) -> Option<&Message> {
+        self.messages.iter().find(|message| message.name == name)
+    }
+
     /// Parses a table.
     ///
     /// # Errors

@@ -28,8 +28,8 @@ pub enum Step<'a> {
 pub(crate) struct Rule {
     /// Leaves the whole value out.
     pub(crate) whole: bool,
-    /// By the index of a field in the description of the message.
-    fields: Vec<(usize, Rule)>,
+    /// By the index of a field in the description of the message, and its number.
+    fields: Vec<((usize, u32), Rule)>,
     /// By the key of an entry.
     entries: Vec<(Box<str>, Rule)>,
     each: Option<Box<Rule>>,
@@ -185,7 +185,13 @@ impl Place {
 impl Rule {
     /// The rule for a field, by its index.
     pub(crate) fn field(&self, index: usize) -> Option<&Self> {
-        find(&self.fields, |known| *known == index)
+        find(&self.fields, |(known, _)| *known == index)
+    }
+
+    /// The rule for a field, by its number.
+    #[cfg(feature = "k8s-openapi")]
+    pub(crate) fn numbered(&self, number: u32) -> Option<&Self> {
+        find(&self.fields, |(_, known)| *known == number)
     }
 
     /// The rule for the entry of a key.
@@ -208,8 +214,9 @@ impl Rule {
             (Place::Other, _) => None,
             (Place::Message(message), Step::Field(name)) => {
                 if let Some(index) = message.position(name) {
-                    let inner = get(&mut self.fields, index);
-                    return inner.add(Place::of(&message.fields[index]), rest);
+                    let field = &message.fields[index];
+                    let inner = get(&mut self.fields, (index, field.number));
+                    return inner.add(Place::of(field), rest);
                 }
                 // Members of an inlined message stand among those of the outer one.
                 for (index, field) in message.fields.iter().enumerate() {
@@ -217,7 +224,8 @@ impl Rule {
                         && let Place::Message(inlined) = Place::of(field)
                         && inlined.has(name)
                     {
-                        return get(&mut self.fields, index).add(Place::Message(inlined), path);
+                        let rule = get(&mut self.fields, (index, field.number));
+                        return rule.add(Place::Message(inlined), path);
                     }
                 }
                 Some(())
@@ -340,7 +348,7 @@ impl Rule {
         bytes: &[u8],
         copy: &mut Vec<u8>,
     ) -> Result<(), Cause> {
-        for (index, rule) in &self.fields {
+        for ((index, _), rule) in &self.fields {
             let field = &message.fields[*index];
             if rule.whole || !matches!(field.shape, Shape::Repeated | Shape::Map) {
                 continue;

@@ -20,3 +20,5 @@ mod special;
 mod stack;
 
 pub use object::Deserializer;
+#[cfg(feature = "k8s-openapi")]
+pub(crate) use special::nests_deeper;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde::de::Visitor;
+use serde::de::{DeserializeOwned, Visitor};
 use serde::forward_to_deserialize_any;
 
 use super::members::{Members, TypeMeta};
@@ -67,6 +67,31 @@ impl<'de> Deserializer<'de> {
             kind: kind.into(),
         });
         self
+    }
+
+    /// Reads the object as `T`, as `T::deserialize` does. With the feature `k8s-openapi` the common kinds of that crate
+    /// are read in about a third of the time.
+    ///
+    /// # Errors
+    /// For an invalid object, for one beyond the limits, and for one that is not a `T`.
+    pub fn read<T: DeserializeOwned + 'static>(&mut self) -> Result<T, Error> {
+        #[cfg(feature = "k8s-openapi")]
+        {
+            let object = crate::direct::Object {
+                message: self.message,
+                bytes: self.bytes,
+                limits: self.limits,
+                kind: self
+                    .kind
+                    .as_ref()
+                    .map(|TypeMeta { api_version, kind }| (&**api_version, &**kind)),
+                rule: self.rule,
+            };
+            if let Some(read) = object.read() {
+                return Ok(read);
+            }
+        }
+        T::deserialize(self)
     }
 }
 

@@ -92,7 +92,7 @@ pub(super) fn raw<'de>(
 }
 
 /// Whether the containers of a JSON text nest deeper than `depth`. Of a text that is not JSON it returns either.
-fn nests_deeper(text: &[u8], depth: usize) -> bool {
+pub(crate) fn nests_deeper(text: &[u8], depth: usize) -> bool {
     let (mut open, mut in_text, mut escaped) = (0usize, false, false);
     for byte in text {
         match byte {

@@ -1,0 +1,155 @@
+//! The fields of one message in the order that encoders write.
+
+use crate::fields::{Wire, plain};
+use crate::trim::Rule;
+
+use super::values::Value;
+
+/// The fields of one message: numbers ascend, and the occurrences of a list or a map are adjacent.
+///
+/// Each function returns `None` where the bytes have another form.
+pub(super) struct Cursor<'a> {
+    left: &'a [u8],
+    number: u32,
+    value: Wire<'a>,
+    /// What is left out of the message.
+    outer_rule: Option<&'a Rule>,
+    /// What is left out of the value.
+    rule: Option<&'a Rule>,
+}
+
+// === impl Cursor ===
+
+impl<'a> Cursor<'a> {
+    #[inline]
+    pub(super) fn new(bytes: &'a [u8], rule: Option<&'a Rule>) -> Self {
+        Self {
+            left: bytes,
+            number: 0,
+            value: Wire::Group,
+            outer_rule: rule,
+            rule: None,
+        }
+    }
+
+    /// At the value of an outermost message.
+    pub(super) fn at(bytes: &'a [u8], rule: Option<&'a Rule>) -> Self {
+        Self {
+            value: Wire::Bytes(bytes),
+            rule,
+            ..Self::new(b"", None)
+        }
+    }
+
+    /// Moves to the next field, and returns its number; zero at the end.
+    #[inline]
+    pub(super) fn next(&mut self) -> Option<u32> {
+        if self.left.is_empty() {
+            return Some(0);
+        }
+        let (number, value, left) = plain(self.left)?;
+        if number <= self.number {
+            return None;
+        }
+        self.number = number;
+        self.value = value;
+        self.left = left;
+        self.rule = self.outer_rule.and_then(|rule| rule.numbered(number));
+        Some(number)
+    }
+
+    /// Moves to the next occurrence of the same field, if it comes next.
+    #[inline]
+    pub(super) fn again(&mut self) -> bool {
+        match plain(self.left) {
+            Some((number, value, left)) if number == self.number => {
+                self.value = value;
+                self.left = left;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The number of adjacent occurrences, from this one.
+    pub(super) fn occurrences(&self) -> usize {
+        let mut count = 1;
+        let mut left = self.left;
+        while let Some((number, _, after)) = plain(left)
+            && number == self.number
+        {
+            left = after;
+            count += 1;
+        }
+        count
+    }
+
+    /// Skips all occurrences.
+    pub(super) fn skip(&mut self) {
+        while self.again() {}
+    }
+
+    /// The value of this occurrence.
+    #[inline]
+    pub(super) fn value(&self) -> Wire<'a> {
+        self.value
+    }
+
+    /// The bytes of this occurrence.
+    #[inline]
+    pub(super) fn bytes(&self) -> Option<&'a [u8]> {
+        match self.value {
+            Wire::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// What is left out of the value.
+    #[inline]
+    pub(super) fn rule(&self) -> Option<&'a Rule> {
+        self.rule
+    }
+
+    /// A cursor at this occurrence alone, with the rule of a part of the value.
+    #[inline]
+    pub(super) fn of_part(&self, rule: Option<&'a Rule>) -> Self {
+        Self {
+            left: b"",
+            rule,
+            ..*self
+        }
+    }
+
+    /// The fields of the message that is the value.
+    #[inline]
+    pub(super) fn fields(&self) -> Option<Self> {
+        Some(Self::new(self.bytes()?, self.rule))
+    }
+
+    /// Skips a field that is not read directly; `None` if it is not left out of the object.
+    #[cold]
+    pub(super) fn skip_left_out(&mut self) -> Option<()> {
+        self.rule.filter(|rule| rule.whole)?;
+        self.skip();
+        Some(())
+    }
+
+    /// Reads a field in place.
+    #[inline]
+    pub(super) fn read<T: Value>(&mut self, into: &mut T) -> Option<()> {
+        if self.rule.is_some_and(|rule| rule.whole) {
+            self.skip();
+            return Some(());
+        }
+        into.read(self)?.then_some(())
+    }
+
+    /// Reads a field in place that an object leaves out when it is empty.
+    #[inline]
+    pub(super) fn read_filled<T: Value>(&mut self, into: &mut T) -> Option<()> {
+        match self.value {
+            Wire::Bytes(b"") | Wire::Varint(0) => Some(()),
+            _ => self.read(into),
+        }
+    }
+}

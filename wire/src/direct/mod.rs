@@ -1,0 +1,102 @@
+//! Reading: types of k8s-openapi in place, without serde.
+//!
+//! Serde passes each field by its name, moves each value several times, and a time as a text. Here a field is found by its
+//! number, and its value is read where it stays.
+//!
+//! Only the form that encoders write is read: fields in ascending order, with the zeros that Go writes, and without
+//! unknown ones. Anything else, an error too, is left to the serde deserializer, which reads the object from its beginning.
+//! So the results and the errors are the same, and the two differ in time alone.
+
+mod cursor;
+#[cfg(test)]
+mod described;
+mod kinds;
+mod message;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::any::{Any, TypeId};
+
+use k8s_openapi::Resource;
+use k8s_openapi::api::{apps, batch, coordination, core, discovery};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::limits::Limits;
+use crate::table::Message;
+use crate::trim::Rule;
+use cursor::Cursor;
+use values::Value;
+
+/// No object that is read here has this depth.
+const DEPTH: usize = 64;
+
+/// An object without its envelope.
+#[derive(Clone, Copy)]
+pub(crate) struct Object<'a> {
+    pub(crate) message: &'static Message,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) limits: Limits,
+    /// `apiVersion` and `kind`, if they are known.
+    pub(crate) kind: Option<(&'a str, &'a str)>,
+    /// What is left out of it.
+    pub(crate) rule: Option<&'a Rule>,
+}
+
+// === impl Object ===
+
+impl Object<'_> {
+    /// Reads the object or its metadata, if `T` is one of the types that are known here and the bytes have the usual form.
+    #[inline]
+    pub(crate) fn read<T: 'static>(self) -> Option<T> {
+        macro_rules! read_as {
+            ($($name:literal $type:path,)*) => {
+                $(if TypeId::of::<T>() == TypeId::of::<$type>() {
+                    let mut object = None::<T>;
+                    let place = (&mut object as &mut dyn Any).downcast_mut::<Option<$type>>()?;
+                    let kind = (<$type>::API_VERSION, <$type>::KIND);
+                    self.kind.is_none_or(|known| known == kind).then_some(())?;
+                    self.read_into($name, place)?;
+                    return object;
+                })*
+            };
+        }
+        read_as! {
+            "core.v1.Pod" core::v1::Pod,
+            "core.v1.Node" core::v1::Node,
+            "core.v1.Event" core::v1::Event,
+            "core.v1.Service" core::v1::Service,
+            "core.v1.Endpoints" core::v1::Endpoints,
+            "core.v1.ConfigMap" core::v1::ConfigMap,
+            "core.v1.Secret" core::v1::Secret,
+            "core.v1.Namespace" core::v1::Namespace,
+            "core.v1.ServiceAccount" core::v1::ServiceAccount,
+            "core.v1.PersistentVolume" core::v1::PersistentVolume,
+            "core.v1.PersistentVolumeClaim" core::v1::PersistentVolumeClaim,
+            "apps.v1.Deployment" apps::v1::Deployment,
+            "apps.v1.ReplicaSet" apps::v1::ReplicaSet,
+            "apps.v1.StatefulSet" apps::v1::StatefulSet,
+            "apps.v1.DaemonSet" apps::v1::DaemonSet,
+            "batch.v1.Job" batch::v1::Job,
+            "batch.v1.CronJob" batch::v1::CronJob,
+            "coordination.v1.Lease" coordination::v1::Lease,
+            "discovery.v1.EndpointSlice" discovery::v1::EndpointSlice,
+        }
+        if self.kind.is_none() && TypeId::of::<T>() == TypeId::of::<ObjectMeta>() {
+            let mut metadata = None::<T>;
+            let place = (&mut metadata as &mut dyn Any).downcast_mut::<Option<ObjectMeta>>()?;
+            self.read_into("meta.v1.ObjectMeta", place)?;
+            return metadata;
+        }
+        None
+    }
+
+    fn read_into<K: Value>(self, name: &str, place: &mut Option<K>) -> Option<()> {
+        let is_limited = self.limits.values != usize::MAX || self.limits.depth < DEPTH;
+        if self.message.name != name || is_limited {
+            return None;
+        }
+        let mut cursor = Cursor::at(self.bytes, self.rule);
+        place.insert(K::fresh()).read(&mut cursor)?.then_some(())
+    }
+}
