@@ -97,12 +97,12 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Compact<K> {
     }
 
     /// The object as a `T`.
-    fn decode<T: DeserializeOwned>(&self, view: &'static str) -> Result<T, ViewError> {
+    fn decode<T: DeserializeOwned + 'static>(&self, view: &'static str) -> Result<T, ViewError> {
         let Some(kind) = &self.origin.protobuf else {
             return self.read(&self.json(), view);
         };
         let whole = self.body.whole();
-        if let Some(read) = attempt(|| T::deserialize(&mut kind.deserializer(&whole))) {
+        if let Some(read) = attempt(|| kind.deserializer(&whole).read()) {
             return Ok(read);
         }
         self.read_text(kind.text(&whole), view)
@@ -130,13 +130,13 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Compact<K> {
     }
 
     /// A part of `metadata` in protobuf as a `T`.
-    fn decode_metadata<T: DeserializeOwned>(
+    fn decode_metadata<T: DeserializeOwned + 'static>(
         &self,
         kind: &ProtobufKind,
         bytes: &[u8],
         view: &'static str,
     ) -> Result<T, ViewError> {
-        if let Some(read) = attempt(|| T::deserialize(&mut kind.metadata(bytes))) {
+        if let Some(read) = attempt(|| kind.metadata(bytes).read()) {
             return Ok(read);
         }
         self.read_text(protobuf::text(kind.metadata(bytes)), view)

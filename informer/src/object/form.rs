@@ -407,6 +407,6 @@ where
         object: &ProtobufObject<'de>,
         _: &'de Decoding,
     ) -> Result<Self, reeve_wire::Error> {
-        K::deserialize(&mut object.deserializer())
+        object.deserializer().read()
     }
 }
