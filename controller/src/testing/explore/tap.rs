@@ -4,8 +4,8 @@ use std::io;
 
 use bytes::Bytes;
 use futures::TryStreamExt as _;
-use http::header::USER_AGENT;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{ACCEPT, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use kube_client::client::Body;
@@ -84,8 +84,12 @@ impl Tap {
         let watches = query
             .split('&')
             .any(|one| one == "watch=true" || one == "watch=1");
+        let is_followed = watches && self.incarnation.process > 0;
+        if is_followed {
+            accept_json(request.headers_mut());
+        }
         let answer = self.send(request).await?;
-        if watches && answer.status() == StatusCode::OK && self.incarnation.process > 0 {
+        if is_followed && answer.status() == StatusCode::OK {
             return Ok(watched(answer, self.core, self.incarnation, target));
         }
         Ok(whole(answer))
@@ -196,6 +200,18 @@ impl Tap {
     }
 }
 
+/// Leaves protobuf out of the accepted forms: the events of a watch are followed as JSON.
+fn accept_json(headers: &mut HeaderMap) {
+    let Some(accepted) = headers.get(ACCEPT).and_then(|forms| forms.to_str().ok()) else {
+        return;
+    };
+    let forms = accepted.split(',').map(str::trim);
+    let kept: Vec<&str> = forms.filter(|form| !form.contains("protobuf")).collect();
+    if let Ok(kept) = HeaderValue::from_str(&kept.join(", ")) {
+        headers.insert(ACCEPT, kept);
+    }
+}
+
 fn named(body: &Bytes) -> Option<String> {
     let named: Named = serde_json::from_slice(body).ok()?;
     let generated = named
@@ -245,4 +261,32 @@ pub(super) fn body_of(
         .map_ok(http_body::Frame::data)
         .map_err(BoxError::from);
     http_body_util::StreamBody::new(frames).boxed_unsync()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protobuf_is_left_out_of_the_accepted_forms() {
+        let cases = [
+            (
+                "application/vnd.kubernetes.protobuf;stream=watch, application/json",
+                "application/json",
+            ),
+            (
+                "application/vnd.kubernetes.protobuf;as=A, application/json;as=A",
+                "application/json;as=A",
+            ),
+            ("application/json", "application/json"),
+        ];
+        for (forms, kept) in cases {
+            let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(forms))]);
+            accept_json(&mut headers);
+            assert_eq!(headers[ACCEPT], kept);
+        }
+        let mut headers = HeaderMap::new();
+        accept_json(&mut headers);
+        assert!(headers.is_empty());
+    }
 }
