@@ -46,7 +46,7 @@ mod time;
 mod trim;
 pub mod watch;
 
-pub use decode::Deserializer;
+pub use decode::{Deserializer, is_read_in_place};
 pub use encode::{encode, encode_list, envelope, to_vec};
 pub use envelope::{Envelope, PREFIX, from_slice};
 pub use error::{Cause, Error};

@@ -272,7 +272,9 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Form for Compact<K> {
 
     const PROTOBUF: bool = true;
 
-    const KEEPS_PROTOBUF: bool = true;
+    fn prefers_protobuf() -> bool {
+        true
+    }
 
     fn decode_protobuf<'de>(
         object: &ProtobufObject<'de>,

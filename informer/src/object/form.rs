@@ -78,9 +78,12 @@ pub trait Form: Stored + Sized {
     /// Whether entries can be read by [`Form::decode_protobuf`]. Default: false, and an informer requests JSON only.
     const PROTOBUF: bool = false;
 
-    /// Whether entries of [`Form::PROTOBUF`] keep the bytes of an object as they come. Then protobuf is requested unless
-    /// [`ReflectorOptions::protobuf`](crate::ReflectorOptions::protobuf) says otherwise. Default: false.
-    const KEEPS_PROTOBUF: bool = false;
+    /// Whether entries of [`Form::PROTOBUF`] are made from protobuf in less time than from JSON. Then protobuf is requested
+    /// unless [`ReflectorOptions::protobuf`](crate::ReflectorOptions::protobuf) says otherwise. Default: false.
+    #[must_use]
+    fn prefers_protobuf() -> bool {
+        false
+    }
 
     /// Reads an entry from protobuf. The result must equal that of [`Form::decode`] for the same object. An object that
     /// is refused here is read once more, as JSON.
@@ -111,7 +114,7 @@ pub struct EntryType<S: ?Sized> {
     id: TypeId,
     decode: Decode<S>,
     decode_protobuf: Option<DecodeProtobuf<S>>,
-    keeps_protobuf: bool,
+    prefers_protobuf: bool,
 }
 
 type Decode<S> = for<'de> fn(&mut Reader<'de>, &'de Decoding) -> Result<Arc<S>, serde_json::Error>;
@@ -203,7 +206,7 @@ impl<S: Form> EntryType<S> {
             decode: |document, decoding| S::decode(document, decoding).map(Arc::new),
             decode_protobuf: reads_protobuf::<S>()
                 .then_some(|object, decoding| S::decode_protobuf(object, decoding).map(Arc::new)),
-            keeps_protobuf: S::KEEPS_PROTOBUF,
+            prefers_protobuf: S::prefers_protobuf(),
         }
     }
 }
@@ -222,7 +225,7 @@ impl EntryType<dyn Stored> {
                 let entry = F::decode_protobuf(object, decoding).map(Arc::new)?;
                 Ok(entry)
             }),
-            keeps_protobuf: F::KEEPS_PROTOBUF,
+            prefers_protobuf: F::prefers_protobuf(),
         }
     }
 }
@@ -284,9 +287,9 @@ impl<S: ?Sized> EntryReader<S> {
         origin.is_some()
     }
 
-    /// Whether entries keep the bytes of protobuf.
-    pub(crate) fn keeps_protobuf(&self) -> bool {
-        self.of.keeps_protobuf
+    /// Whether protobuf is requested by default.
+    pub(crate) fn prefers_protobuf(&self) -> bool {
+        self.of.prefers_protobuf
     }
 
     /// The kind of the objects in protobuf, if the entries can be read from it.
@@ -402,6 +405,10 @@ where
     }
 
     const PROTOBUF: bool = true;
+
+    fn prefers_protobuf() -> bool {
+        reeve_wire::is_read_in_place::<K>()
+    }
 
     fn decode_protobuf<'de>(
         object: &ProtobufObject<'de>,

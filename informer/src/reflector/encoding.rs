@@ -1,5 +1,5 @@
-//! The encoding that a reflector requests: protobuf where the kind and the form of the entries have it and keep its bytes,
-//! or the options say so; else JSON.
+//! The encoding that a reflector requests: protobuf where the kind and the form of the entries have it and prefer it, or
+//! the options say so; else JSON.
 //!
 //! `Content-Type` says which one an answer has. A server that refuses protobuf, or answers with something that is not what
 //! its `Content-Type` says, is asked for JSON alone from then on, until the reflector runs again. The request that failed
@@ -32,7 +32,7 @@ impl<S: Stored + ?Sized> Reflector<S> {
     /// The encoding to request.
     pub(super) fn encoding(&self) -> Encoding {
         let wanted = self.options.protobuf;
-        let is_protobuf = wanted.unwrap_or_else(|| self.entries.keeps_protobuf())
+        let is_protobuf = wanted.unwrap_or_else(|| self.entries.prefers_protobuf())
             && !self.json_only.0.load(Ordering::Relaxed)
             && self.entries.accepts_protobuf(&self.endpoint);
         if is_protobuf {

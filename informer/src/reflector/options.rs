@@ -39,7 +39,7 @@ pub enum FirstList {
 pub struct ReflectorOptions {
     pub(crate) first_list: FirstList,
     pub(crate) streaming: bool,
-    /// `None`: where the entries keep its bytes.
+    /// `None`: where the entries prefer it.
     pub(crate) protobuf: Option<bool>,
     pub(crate) streaming_idle: Duration,
     pub(crate) streaming_deadline: Duration,
@@ -104,14 +104,16 @@ impl ReflectorOptions {
     }
 
     /// Whether to request protobuf, and JSON in the second place, for a built-in kind whose entries can be read from it
-    /// ([`Form::PROTOBUF`](crate::Form::PROTOBUF)). Default: for entries that keep its bytes
-    /// ([`Form::KEEPS_PROTOBUF`](crate::Form::KEEPS_PROTOBUF)), such as [`Compact`](crate::Compact).
+    /// ([`Form::PROTOBUF`](crate::Form::PROTOBUF)). Default: where it takes less time than
+    /// JSON ([`Form::prefers_protobuf`](crate::Form::prefers_protobuf)): for [`Compact`](crate::Compact) entries, and for
+    /// types of k8s-openapi that [`reeve_wire::is_read_in_place`] has, such as Pods, Deployments and Nodes.
     ///
     /// Fields that this version of the crate does not know, those of a newer API server, are in JSON texts and untyped objects,
     /// and not in those that are made from protobuf.
     ///
-    /// Protobuf has about two thirds of the bytes and costs an API server less. To decode a type from it takes this client
-    /// more processor time than from JSON, about half as much again for a Pod.
+    /// Protobuf has about two thirds of the bytes and costs an API server less. To decode one of those types from it takes
+    /// this client about half of the processor time of JSON. Metadata and the types of other kinds take more time than
+    /// from JSON.
     ///
     /// Custom resources and untyped objects are requested as JSON. So is a kind of which a part within a JSON text is left
     /// out. A server that answers 406, or with something that is not what its `Content-Type` says, is asked for JSON until

@@ -454,9 +454,9 @@ async fn untyped_objects_custom_kinds_and_forms_that_read_json_only_are_requeste
     assert!(is_binary(
         accepted::<Names>(Endpoint::of::<Secret>(), &[]).await
     ));
-    // By default only entries that keep the bytes are.
+    // By default only entries that take less time to read from protobuf are.
     let default = ReflectorOptions::new;
-    assert!(!is_binary(accepted_by::<Pod>(default(), pods(), &[]).await));
+    assert!(is_binary(accepted_by::<Pod>(default(), pods(), &[]).await));
     assert!(is_binary(
         accepted_by::<Compact<Pod>>(default(), pods(), &[]).await
     ));
@@ -473,6 +473,9 @@ async fn untyped_objects_custom_kinds_and_forms_that_read_json_only_are_requeste
     type Revision = k8s_openapi::api::apps::v1::ControllerRevision;
     let revisions = Endpoint::of::<Revision>;
     assert!(is_binary(accepted::<Revision>(revisions(), &[]).await));
+    assert!(!is_binary(
+        accepted_by::<Revision>(default(), revisions(), &[]).await
+    ));
     assert!(!is_binary(
         accepted::<Revision>(revisions(), &[".data.spec"]).await
     ));

@@ -19,6 +19,6 @@ mod sequences;
 mod special;
 mod stack;
 
-pub use object::Deserializer;
+pub use object::{Deserializer, is_read_in_place};
 #[cfg(feature = "k8s-openapi")]
 pub(crate) use special::nests_deeper;

@@ -25,6 +25,17 @@ pub struct Deserializer<'de> {
     rule: Option<&'de Rule>,
 }
 
+/// Whether [`Deserializer::read`] reads objects of the type in place, which takes less time than to read them from JSON. False
+/// without the feature `k8s-openapi`, and for types of a Kubernetes version that has fields which the table has not.
+#[must_use]
+pub fn is_read_in_place<T: 'static>() -> bool {
+    #[cfg(feature = "k8s-openapi")]
+    let is_known = crate::direct::has::<T>();
+    #[cfg(not(feature = "k8s-openapi"))]
+    let is_known = false;
+    is_known
+}
+
 // === impl Deserializer ===
 
 impl<'de> Deserializer<'de> {

@@ -28,8 +28,52 @@ use crate::trim::Rule;
 use cursor::Cursor;
 use values::Value;
 
-/// No object that is read here has this depth.
+/// The objects that are read here are less deep, with the JSON texts in them.
 const DEPTH: usize = 64;
+
+/// Passes the kinds that are read here to a macro: the message and the type of each.
+macro_rules! kinds {
+    ($then:ident) => {
+        $then! {
+            "core.v1.Pod" core::v1::Pod,
+            "core.v1.Node" core::v1::Node,
+            "core.v1.Event" core::v1::Event,
+            "core.v1.Service" core::v1::Service,
+            "core.v1.Endpoints" core::v1::Endpoints,
+            "core.v1.ConfigMap" core::v1::ConfigMap,
+            "core.v1.Secret" core::v1::Secret,
+            "core.v1.Namespace" core::v1::Namespace,
+            "core.v1.ServiceAccount" core::v1::ServiceAccount,
+            "core.v1.PersistentVolume" core::v1::PersistentVolume,
+            "core.v1.PersistentVolumeClaim" core::v1::PersistentVolumeClaim,
+            "apps.v1.Deployment" apps::v1::Deployment,
+            "apps.v1.ReplicaSet" apps::v1::ReplicaSet,
+            "apps.v1.StatefulSet" apps::v1::StatefulSet,
+            "apps.v1.DaemonSet" apps::v1::DaemonSet,
+            "batch.v1.Job" batch::v1::Job,
+            "batch.v1.CronJob" batch::v1::CronJob,
+            "coordination.v1.Lease" coordination::v1::Lease,
+            "discovery.v1.EndpointSlice" discovery::v1::EndpointSlice,
+        }
+    };
+}
+
+/// Whether objects of the type are read here, with every field that it has.
+pub(crate) fn has<T: 'static>() -> bool {
+    macro_rules! is_one {
+        ($($name:literal $type:path,)*) => {
+            [$(TypeId::of::<$type>()),*].contains(&TypeId::of::<T>())
+        };
+    }
+    // The table has the fields of Kubernetes 1.36.
+    k8s_openapi::k8s_if_le_1_36! {
+        const HAS_EVERY_FIELD: bool = true;
+    }
+    k8s_openapi::k8s_if_ge_1_37! {
+        const HAS_EVERY_FIELD: bool = false;
+    }
+    HAS_EVERY_FIELD && kinds!(is_one)
+}
 
 /// An object without its envelope.
 #[derive(Clone, Copy)]
@@ -61,27 +105,7 @@ impl Object<'_> {
                 })*
             };
         }
-        read_as! {
-            "core.v1.Pod" core::v1::Pod,
-            "core.v1.Node" core::v1::Node,
-            "core.v1.Event" core::v1::Event,
-            "core.v1.Service" core::v1::Service,
-            "core.v1.Endpoints" core::v1::Endpoints,
-            "core.v1.ConfigMap" core::v1::ConfigMap,
-            "core.v1.Secret" core::v1::Secret,
-            "core.v1.Namespace" core::v1::Namespace,
-            "core.v1.ServiceAccount" core::v1::ServiceAccount,
-            "core.v1.PersistentVolume" core::v1::PersistentVolume,
-            "core.v1.PersistentVolumeClaim" core::v1::PersistentVolumeClaim,
-            "apps.v1.Deployment" apps::v1::Deployment,
-            "apps.v1.ReplicaSet" apps::v1::ReplicaSet,
-            "apps.v1.StatefulSet" apps::v1::StatefulSet,
-            "apps.v1.DaemonSet" apps::v1::DaemonSet,
-            "batch.v1.Job" batch::v1::Job,
-            "batch.v1.CronJob" batch::v1::CronJob,
-            "coordination.v1.Lease" coordination::v1::Lease,
-            "discovery.v1.EndpointSlice" discovery::v1::EndpointSlice,
-        }
+        kinds!(read_as);
         if self.kind.is_none() && TypeId::of::<T>() == TypeId::of::<ObjectMeta>() {
             let mut metadata = None::<T>;
             let place = (&mut metadata as &mut dyn Any).downcast_mut::<Option<ObjectMeta>>()?;
