@@ -160,10 +160,25 @@ struct Status {
 /// The memory of one object as its type.
 fn typed<S: Form>(kind: &str, document: &str) -> usize {
     let decoding = Decoding::of("v1", kind);
+    each(|| decoding.read::<S>(document).unwrap())
+}
+
+/// As [`typed`], from protobuf.
+fn typed_of_protobuf<S: Form>(kind: &str, document: &str) -> usize {
+    let mut object: serde_json::Value = serde_json::from_str(document).unwrap();
+    object["apiVersion"] = "v1".into();
+    object["kind"] = kind.into();
+    let body = reeve_wire::to_vec(&object).unwrap();
+    let decoding = Decoding::of("v1", kind);
+    each(|| decoding.read_protobuf::<S>(&body).unwrap())
+}
+
+/// The memory of one of many equal objects.
+fn each<S>(read: impl Fn() -> S) -> usize {
     let mut objects = Vec::with_capacity(100);
     let before = live();
     for _ in 0..objects.capacity() {
-        objects.push(Arc::new(decoding.read::<S>(document).unwrap()));
+        objects.push(Arc::new(read()));
     }
     (live() - before) / objects.len()
 }
@@ -208,6 +223,7 @@ fn a_compact_object_takes_little_more_than_its_text_and_the_store_counts_it() {
     // Each `Vec` of a type has its exact size: otherwise 23,482 and 1,724 bytes.
     for (name, bar, an_object) in [
         ("Pod", 18_050, typed::<Pod>("Pod", POD)),
+        ("Pod", 18_050, typed_of_protobuf::<Pod>("Pod", POD)),
         (
             "IPBlock",
             1_620,
