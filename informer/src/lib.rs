@@ -62,6 +62,7 @@ pub mod prometheus;
 pub mod reflector;
 #[cfg(test)]
 mod sample;
+mod turns;
 mod use_count;
 
 pub use backoff::BackoffOptions;

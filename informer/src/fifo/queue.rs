@@ -21,7 +21,8 @@ pub trait Fifo<S: Stored + ?Sized>: Send + Sync + 'static {
     /// Appends a bookmark: nothing else happened up to `version`.
     fn bookmark(&self, version: ResourceVersion);
 
-    /// Passes the next batch to `process`; false if there is none. Other tasks may use the queue while `process` runs,
+    /// Passes the next batch to `process`; false if there is none. An informer takes the batch out and applies it after
+    /// this, before it calls it again. Other tasks may use the queue while `process` runs,
     /// but `process` itself may not.
     fn process(&self, process: &mut dyn FnMut(Batch<S>)) -> bool;
 

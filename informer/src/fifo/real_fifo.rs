@@ -10,14 +10,15 @@ use super::delta::{Batch, Delta};
 use super::queue::Fifo;
 use super::snapshot::Snapshot;
 use crate::object::Stored;
+use crate::turns::PIECE;
 use reeve_client::{ResourceVersion, compare};
 
-/// The most deltas in one batch (client-go's number).
-const BATCH: usize = 1000;
+/// The number of deltas that wait before producers have to (client-go's number).
+const CAPACITY: usize = 2000;
 
 /// One ordered stream of deltas across all objects: nothing is merged or reordered, and a list is one delta.
 ///
-/// A batch ends at 1,000 deltas, and before and after a delta that concerns the whole store. A key may occur twice in a
+/// A batch ends at 256 deltas (client-go: 1,000), so that one is applied within a turn of a task, and before and after a delta that concerns the whole store. A key may occur twice in a
 /// batch: deltas are applied in order under one lock.
 #[derive(Debug)]
 pub struct RealFifo<S: ?Sized> {
@@ -91,7 +92,7 @@ impl<S: Stored + ?Sized> RealFifo<S> {
 
 impl<S: Stored + ?Sized> Default for RealFifo<S> {
     fn default() -> Self {
-        Self::new(2 * BATCH)
+        Self::new(CAPACITY)
     }
 }
 
@@ -124,7 +125,7 @@ impl<S: Stored + ?Sized> Fifo<S> for RealFifo<S> {
             inner.lists -= usize::from(matches!(first, Delta::ReplacedAll(_)));
             let mut deltas = vec![first];
             while !alone
-                && deltas.len() < BATCH
+                && deltas.len() < PIECE
                 && inner
                     .deltas
                     .front()

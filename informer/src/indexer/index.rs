@@ -3,11 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use indexmap::IndexMap;
-
 use super::objects::{Names, Slot};
 use super::ordered::Ordered;
+use super::postings::{Building, Postings};
+use super::state::State;
 use crate::object::Stored;
+use crate::turns::Turns;
 use reeve_client::KeyRef;
 
 /// The index that every store has: objects by namespace. Cluster-scoped objects have the value "".
@@ -70,15 +71,6 @@ pub(super) struct Index<S: ?Sized> {
     pub(super) last_failure: Option<String>,
 }
 
-/// The slots of each value, the values in the order of their first occurrence, so that the same history makes the same
-/// lists. Nothing here depends on the type of the objects.
-#[derive(Clone, Default)]
-struct Postings(IndexMap<Arc<str>, Arc<Ordered>, foldhash::fast::RandomState>);
-
-/// Postings that are made for all objects at once.
-#[derive(Default)]
-struct Building(IndexMap<Arc<str>, Vec<Slot>, foldhash::fast::RandomState>);
-
 // === impl Index ===
 
 impl<S: ?Sized> Clone for Index<S> {
@@ -118,7 +110,11 @@ impl<S: Stored + ?Sized> Index<S> {
     }
 
     /// The same index of other objects, which come in the order of their keys. The count of failures stays.
-    pub(super) fn rebuilt<'a>(&self, objects: impl Iterator<Item = (Slot, &'a S)>) -> Self {
+    pub(super) async fn rebuilt<'a>(
+        &self,
+        objects: impl Iterator<Item = (Slot, &'a S)>,
+        turns: &mut Turns,
+    ) -> Self {
         let mut rebuilt = Self {
             label: self.label.clone(),
             failures: self.failures,
@@ -127,14 +123,20 @@ impl<S: Stored + ?Sized> Index<S> {
         };
         let mut building = Building::default();
         for (slot, object) in objects {
+            turns.spend(1).await;
             let values = rebuilt.values_of(object);
             building.add(
                 slot,
                 values.unwrap_or_else(|error| rebuilt.failed(object.key_ref(), error)),
             );
         }
-        rebuilt.postings = building.finish();
+        rebuilt.postings = building.finish(turns).await;
         rebuilt
+    }
+
+    /// True if both have the same name and function: one is the other for other objects.
+    pub(super) fn is_rebuilt(&self, other: &Self) -> bool {
+        self.name == other.name && Arc::ptr_eq(&self.function, &other.function)
     }
 
     /// The values of `object`, or the reason why there are none.
@@ -165,97 +167,55 @@ impl<S: Stored + ?Sized> Index<S> {
         self.postings.bytes()
     }
 
-    /// Records that the object in `slot` changed from `old` to `new`.
+    /// Records that the object in `slot`, whose key is `key`, is `new`, or is gone. The function is called for `new`
+    /// alone.
     pub(super) fn change(
         this: &mut Arc<Self>,
         names: &Names,
         slot: Slot,
-        old: Option<&S>,
+        key: KeyRef<'_>,
         new: Option<&S>,
     ) {
-        let before = old.map_or_else(Vec::new, |old| this.values_of(old).unwrap_or_default());
         let after = new.map_or_else(Vec::new, |new| {
             let values = this.values_of(new);
-            values.unwrap_or_else(|error| Arc::make_mut(this).failed(new.key_ref(), error))
+            values.unwrap_or_else(|error| Arc::make_mut(this).failed(key, error))
         });
         // Nearly always: most updates do not change the values.
-        if before == after {
-            return;
+        if this.postings.of(slot) != after {
+            Arc::make_mut(this).postings.change(names, slot, key, after);
         }
-        let Some(key) = new.or(old).map(Stored::key_ref) else {
-            return;
-        };
-        Arc::make_mut(this)
-            .postings
-            .change(names, slot, key, &before, after);
-    }
-}
-
-// === impl Postings ===
-
-impl Postings {
-    fn value(&self, value: &str) -> Option<&Ordered> {
-        self.0.get(value).map(Arc::as_ref)
     }
 
-    fn values(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.0.keys()
-    }
-
-    /// The bytes on the heap.
-    fn bytes(&self) -> usize {
-        // Each value has its text, its hash and pointers, its part of the table, and its slots.
-        let each = |(value, slots): (&Arc<str>, &Arc<Ordered>)| {
-            value.len() + 16 + size_of::<Ordered>() + 16 + slots.bytes()
-        };
-        self.0.capacity() * (8 + 16 + 8 + 10) + self.0.iter().map(each).sum::<usize>()
-    }
-
-    /// Records that the object in `slot`, whose key is `key`, has the values `after` instead of `before`.
-    fn change(
-        &mut self,
-        names: &Names,
-        slot: Slot,
-        key: KeyRef<'_>,
-        before: &[Arc<str>],
-        after: Vec<Arc<str>>,
-    ) {
-        for value in before.iter().filter(|value| !after.contains(value)) {
-            if let Some(slots) = self.0.get_mut(value) {
-                let slots = Arc::make_mut(slots);
-                names.remove_from(slots, key);
-                // An empty set left behind would grow without end (kubernetes#84959).
-                if slots.len() == 0 {
-                    self.0.swap_remove(value);
-                }
+    /// Follows the changes from `old`, whose index this is, to `new`. Returns their number.
+    pub(super) async fn follow(
+        this: &mut Arc<Self>,
+        old: &State<S>,
+        new: &State<S>,
+        turns: &mut Turns,
+    ) -> usize {
+        let changed = old.objects.changed(&new.objects, turns).await;
+        // First what is gone, by its old key: a slot may have another key in `new`.
+        for slot in &changed {
+            turns.spend(1).await;
+            let key = old.objects.get(*slot).map(|object| object.key_ref());
+            if let Some(key) = key {
+                Self::change(this, &old.objects.names, *slot, key, None);
             }
         }
-        for value in after {
-            let slots = self.0.entry(value).or_default();
-            names.add_to(Arc::make_mut(slots), slot, key);
-        }
-    }
-}
-
-// === impl Building ===
-
-impl Building {
-    /// Adds an object. Objects come in the order of their keys.
-    fn add(&mut self, slot: Slot, values: Vec<Arc<str>>) {
-        for value in values {
-            let of_value = self.0.entry(value).or_default();
-            if of_value.last() != Some(&slot) {
-                of_value.push(slot);
+        for slot in &changed {
+            turns.spend(1).await;
+            if let Some(object) = new.objects.get(*slot) {
+                let key = object.key_ref();
+                Self::change(this, &new.objects.names, *slot, key, Some(object));
             }
         }
+        changed.len()
     }
 
-    fn finish(self) -> Postings {
-        let values = self.0.into_iter();
-        Postings(
-            values
-                .map(|(value, slots)| (value, Arc::new(Ordered::from_sorted(&slots))))
-                .collect(),
-        )
+    /// Frees it in turns, unless it is in use elsewhere.
+    pub(super) async fn free(this: Arc<Self>, turns: &mut Turns) {
+        if let Some(index) = Arc::into_inner(this) {
+            index.postings.free(turns).await;
+        }
     }
 }

@@ -12,6 +12,7 @@ mod bytes;
 mod index;
 mod objects;
 mod ordered;
+mod postings;
 mod replace;
 mod sharded;
 mod snapshot;
@@ -23,7 +24,7 @@ mod transaction;
 
 pub use bytes::StoreBytes;
 pub use index::{Error, IndexFunction, IndexValues, NAMESPACE_INDEX};
-pub(crate) use replace::is_same;
+pub(crate) use replace::{Replaced, Replacement, is_same};
 pub use snapshot::StoreSnapshot;
 pub(crate) use state::OTHERS;
 pub use store::Indexer;

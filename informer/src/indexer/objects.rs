@@ -8,6 +8,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use crate::object::Stored;
+use crate::turns::Turns;
 use reeve_client::KeyRef;
 
 /// The place of an object. It stays the same for as long as there is an object with its key, so an index needs four
@@ -15,7 +16,7 @@ use reeve_client::KeyRef;
 pub(super) type Slot = u32;
 
 /// The number of slots that are copied together while a snapshot is held.
-const CHUNK: usize = 128;
+pub(super) const CHUNK: usize = 128;
 
 type Chunk<S> = [Option<Arc<S>>; CHUNK];
 
@@ -123,6 +124,43 @@ impl<S: Stored + ?Sized> Objects<S> {
     pub(super) fn put(&mut self, slot: Slot, object: Arc<S>) -> Option<Arc<S>> {
         let slot = slot as usize;
         Arc::make_mut(&mut self.chunks[slot / CHUNK])[slot % CHUNK].replace(object)
+    }
+
+    /// True if both have the same objects under the same keys, and share them.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let mut chunks = self.chunks.iter().zip(&other.chunks);
+        self.chunks.len() == other.chunks.len()
+            && chunks.all(|(one, other)| Arc::ptr_eq(one, other))
+    }
+
+    /// The slots that do not have the same object in `other`.
+    pub(super) async fn changed(&self, other: &Self, turns: &mut Turns) -> Vec<Slot> {
+        let chunks = self.chunks.len().max(other.chunks.len());
+        let mut changed = Vec::new();
+        for chunk in 0..chunks {
+            let both = (self.chunks.get(chunk), other.chunks.get(chunk));
+            if matches!(both, (Some(one), Some(other)) if Arc::ptr_eq(one, other)) {
+                turns.spend(1).await;
+                continue;
+            }
+            turns.spend(CHUNK).await;
+            let slots = (chunk * CHUNK..(chunk + 1) * CHUNK).map(|slot| slot as Slot);
+            changed.extend(
+                slots.filter(|slot| match (self.get(*slot), other.get(*slot)) {
+                    (Some(one), Some(other)) => !Arc::ptr_eq(one, other),
+                    (one, other) => one.is_some() || other.is_some(),
+                }),
+            );
+        }
+        changed
+    }
+
+    /// Frees them in turns: each chunk that nothing else refers to.
+    pub(super) async fn free(self, turns: &mut Turns) {
+        for chunk in self.chunks {
+            turns.spend(CHUNK).await;
+            drop(chunk);
+        }
     }
 
     /// Empties `slot`.

@@ -1,11 +1,12 @@
 //! Slots in the order of their objects' keys: [`Ordered`], and for each namespace [`Namespaces`].
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use super::objects::{Names, Slot};
+use crate::turns::Turns;
 use reeve_client::{KeyRef, ObjectKey};
 
 /// The most slots in a run. A change moves at most that many, whatever the size of the whole.
@@ -136,12 +137,44 @@ impl Names {
 
     /// Every slot, in the order of the keys, where no slot was given back. Lists come in this order, except from some
     /// servers that stream.
-    pub(super) fn in_order(&self) -> Vec<Slot> {
-        let mut order: Vec<Slot> = (0..self.end()).collect();
-        if !order.is_sorted_by(|a, b| self.key(*a) <= self.key(*b)) {
-            order.sort_unstable_by(|a, b| self.key(*a).cmp(&self.key(*b)));
+    pub(super) async fn in_order(&self, turns: &mut Turns) -> Vec<Slot> {
+        for slot in 1..self.end() {
+            turns.spend(1).await;
+            if self.key(slot - 1) > self.key(slot) {
+                return self.sorted(turns).await;
+            }
         }
-        order
+        (0..self.end()).collect()
+    }
+
+    /// The same in any case: merge sort, in turns.
+    async fn sorted(&self, turns: &mut Turns) -> Vec<Slot> {
+        let mut sorted = VecDeque::new();
+        let all: Vec<Slot> = (0..self.end()).collect();
+        for run in all.chunks(RUN / 2) {
+            let mut run = run.to_vec();
+            run.sort_unstable_by(|a, b| self.key(*a).cmp(&self.key(*b)));
+            turns.spend(run.len()).await;
+            sorted.push_back(run);
+        }
+        while sorted.len() > 1 {
+            let (Some(one), Some(other)) = (sorted.pop_front(), sorted.pop_front()) else {
+                break;
+            };
+            let mut merged = Vec::with_capacity(one.len() + other.len());
+            let mut other = other.into_iter().peekable();
+            for slot in one {
+                turns.spend(1).await;
+                while let Some(less) = other.next_if(|less| self.key(*less) < self.key(slot)) {
+                    merged.push(less);
+                    turns.spend(1).await;
+                }
+                merged.push(slot);
+            }
+            merged.extend(other);
+            sorted.push_back(merged);
+        }
+        sorted.pop_front().unwrap_or_default()
     }
 
     /// The slots of each namespace, of all slots in the order of the keys. `shared` returns the shared text of a

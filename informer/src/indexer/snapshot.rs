@@ -6,6 +6,7 @@ use kube_core::Selector;
 
 use super::index::Error;
 use super::ordered::Ordered;
+use super::replace::Freed;
 use super::state::State;
 use crate::object::{FieldSelector, Stored};
 use reeve_client::ResourceVersion;
@@ -112,6 +113,11 @@ impl<S: Stored + ?Sized> StoreSnapshot<S> {
 }
 
 impl<S: Stored + ?Sized> StoreSnapshot<S> {
+    /// Drops it, in turns of a task of its own if it is large: it may be the last reference to many objects.
+    pub(crate) fn free(self) {
+        Freed::new(self.0).free();
+    }
+
     /// The values of `object` in the index called `name`, whether it is here or not.
     pub(crate) fn values_of(&self, name: &str, object: &S) -> Result<Vec<Arc<str>>, Error> {
         self.0.values_of(name, object)

@@ -124,6 +124,12 @@ impl<S: Stored + ?Sized> State<S> {
         self.namespaces.slots()
     }
 
+    /// Every slot that is taken, and its object, in the order of the keys.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (Slot, &S)> {
+        self.slots()
+            .filter_map(|slot| Some((slot, &**self.objects.get(slot)?)))
+    }
+
     /// Every object, in the order of the keys.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<S>> {
         self.at(self.slots())

@@ -7,20 +7,25 @@ use parking_lot::Mutex;
 use super::bytes::StoreBytes;
 use super::index::{Error, Index, IndexValues};
 use super::ordered::Ordered;
-use super::replace;
+use super::replace::{Freed, Replaced, Replacement};
 use super::sharded::Sharded;
 use super::snapshot::StoreSnapshot;
 use super::state::State;
 use super::transaction::Transaction;
+#[cfg(test)]
 use crate::event::Event;
 use crate::fifo::{KnownObjects, Snapshot};
 use crate::object::Stored;
+use crate::turns::{PIECE, Turns, at_once};
 use reeve_client::ResourceVersion;
 use reeve_client::{KeyRef, ObjectKey};
 
 /// Lists of up to this many objects are made under the lock: writers wait for microseconds, and need not copy what they
 /// change, as they would while a snapshot is held.
 const LISTED_UNDER_LOCK: usize = 4096;
+
+/// The most rounds in which an index that is added in turns follows the changes of the store.
+const ROUNDS: usize = 16;
 
 /// Objects by key, with named indexes.
 ///
@@ -140,6 +145,9 @@ impl<S: Stored + ?Sized> Indexer<S> {
     /// ([`Indexer::index_failures`]). It is called while the store is locked (as in client-go): a function that reads
     /// a store, this one or another, through a lister too, can deadlock.
     ///
+    /// All objects are indexed before this returns: about a microsecond for each. In a store of thousands, use
+    /// [`Indexer::add_index_in_turns`], or add the index before the informer runs.
+    ///
     /// # Errors
     /// [`Error::Exists`] if there is an index of this name.
     pub fn add_index(
@@ -182,22 +190,72 @@ impl<S: Stored + ?Sized> Indexer<S> {
         self.remove_index(&label_index_name(label))
     }
 
+    /// As [`Indexer::add_index`], in turns: other tasks run while the objects that are already here are indexed. The index
+    /// is there, and complete, once this returns. Dropping the future adds nothing.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if there is an index of this name.
+    pub async fn add_index_in_turns(
+        &self,
+        name: impl Into<Arc<str>>,
+        function: impl Fn(&S) -> IndexValues + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        self.add_in_turns(Index::new(name.into(), Arc::new(function)))
+            .await
+    }
+
+    /// As [`Indexer::add_label_index`], in turns. See [`Indexer::add_index_in_turns`].
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if there is an index of this name.
+    pub async fn add_label_index_in_turns(&self, label: impl Into<Arc<str>>) -> Result<(), Error> {
+        let label = label.into();
+        let index = Index::of_label(label_index_name(&label), label);
+        self.add_in_turns(index).await
+    }
+
     fn add(&self, index: Index<S>) -> Result<(), Error> {
         // Only this thread writes, so what is read here holds until the index is in.
         self.state.check_not_lent();
         let _writer = self.writer.lock();
         let state = self.snapshot().0;
-        if state.known_index(&index.name).is_ok() {
-            return Err(Error::Exists { name: index.name });
-        }
-        let objects = state
-            .slots()
-            .filter_map(|slot| Some((slot, &**state.objects.get(slot)?)));
-        let index = Arc::new(index.rebuilt(objects));
+        check_free(&state, &index)?;
+        let index = at_once(index.rebuilt(state.entries(), &mut Turns::new()));
         drop(state);
+        self.push(Arc::new(index));
+        Ok(())
+    }
+
+    async fn add_in_turns(&self, index: Index<S>) -> Result<(), Error> {
+        let mut turns = Turns::new();
+        let mut state = self.snapshot().0;
+        check_free(&state, &index)?;
+        let mut index = Arc::new(index.rebuilt(state.entries(), &mut turns).await);
+        // Each round indexes what changed during the one before, so the rounds become shorter.
+        for _ in 0..ROUNDS {
+            let now = self.snapshot().0;
+            let changes = Index::follow(&mut index, &state, &now, &mut turns).await;
+            Freed::new(std::mem::replace(&mut state, now)).free();
+            if changes <= PIECE {
+                break;
+            }
+        }
+        self.state.check_not_lent();
+        let writer = self.writer.lock();
+        let now = self.snapshot().0;
+        check_free(&now, &index)?;
+        at_once(Index::follow(&mut index, &state, &now, &mut turns));
+        drop(now);
+        self.push(index);
+        drop(writer);
+        Freed::new(state).free();
+        Ok(())
+    }
+
+    /// Adds an index of the present objects. The caller holds the writer's lock.
+    fn push(&self, index: Arc<Index<S>>) {
         self.state
             .write(|state| Arc::make_mut(state).indexes.push(index));
-        Ok(())
     }
 
     /// The objects that share a value with `object` in the index called `name`; `object` itself need not be
@@ -303,19 +361,45 @@ impl<S: Stored + ?Sized> Indexer<S> {
             .write(|state| change(&mut Transaction::new(Arc::make_mut(state), &mut freed)))
     }
 
-    /// Replaces everything in one step that no reader sees half of, and returns what changed: first what is gone, then
-    /// the rest in the order of the list (client-go: `processReplacedAll`).
-    ///
-    /// An object whose version did not change keeps its entry and makes no event.
-    pub(crate) fn replace(&self, snapshot: Snapshot<S>, initial: bool) -> Vec<Event<S>> {
-        // Only this thread writes, so what is read here holds until the swap.
+    /// Builds the state in which `snapshot` takes the place of everything here, but of the namespaces that `keeps`
+    /// accepts. The caller prevents other changes of the objects until [`Indexer::swap`]; indexes may be added and removed.
+    pub(crate) async fn replacement(
+        &self,
+        snapshot: Snapshot<S>,
+        initial: bool,
+        keeps: impl Fn(Option<&str>) -> bool,
+    ) -> Replacement<S> {
+        Replacement::build(self.snapshot().0, snapshot, initial, keeps).await
+    }
+
+    /// Replaces everything in one step that no reader sees half of. Returned unchanged if it has to
+    /// [follow](Replacement::follow) a change of the indexes first.
+    pub(crate) fn swap(
+        &self,
+        replacement: Replacement<S>,
+    ) -> Result<Replaced<S>, Box<Replacement<S>>> {
         let _writer = self.writer.lock();
-        let old = self.snapshot().0;
-        let (next, events) = replace::replace(&old, snapshot, initial);
-        let next = Arc::new(next);
-        let freed = self.state.write(|state| std::mem::replace(state, next));
-        drop((old, freed));
-        events
+        self.state.write(|state| replacement.swap(state))
+    }
+
+    /// Replaces everything, and returns what changed: first what is gone, then the rest in the order of the list.
+    #[cfg(test)]
+    pub(crate) fn replace(&self, snapshot: Snapshot<S>, initial: bool) -> Vec<Event<S>> {
+        let replacement = at_once(self.replacement(snapshot, initial, |_| false));
+        let replaced = self.swap(replacement).ok();
+        replaced
+            .expect("no index was added")
+            .into_parts()
+            .0
+            .collect()
+    }
+}
+
+fn check_free<S: Stored + ?Sized>(state: &State<S>, index: &Index<S>) -> Result<(), Error> {
+    let name = &index.name;
+    match state.known_index(name) {
+        Ok(_) => Err(Error::Exists { name: name.clone() }),
+        Err(_) => Ok(()),
     }
 }
 

@@ -220,7 +220,7 @@ impl<'a, S: Stored + ?Sized> Transaction<'a, S> {
             .namespaces
             .add(names, namespace, slot, object.key_ref());
         for index in &mut state.indexes {
-            Index::change(index, names, slot, None, Some(&object));
+            Index::change(index, names, slot, object.key_ref(), Some(&object));
         }
     }
 
@@ -228,13 +228,8 @@ impl<'a, S: Stored + ?Sized> Transaction<'a, S> {
         let state = &mut *self.state;
         let old = state.objects.put(slot, Arc::clone(&object));
         for index in &mut state.indexes {
-            Index::change(
-                index,
-                &state.objects.names,
-                slot,
-                old.as_deref(),
-                Some(&object),
-            );
+            let names = &state.objects.names;
+            Index::change(index, names, slot, object.key_ref(), Some(&object));
         }
         state.owned += object.owned_bytes();
         state.owned -= old.as_ref().map_or(0, |old| old.owned_bytes());
@@ -246,7 +241,7 @@ impl<'a, S: Stored + ?Sized> Transaction<'a, S> {
         let old = Arc::clone(state.objects.get(slot)?);
         let names = &state.objects.names;
         for index in &mut state.indexes {
-            Index::change(index, names, slot, Some(&old), None);
+            Index::change(index, names, slot, old.key_ref(), None);
         }
         state.namespaces.remove(names, old.key_ref());
         state.owned -= old.owned_bytes();

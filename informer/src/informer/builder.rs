@@ -21,6 +21,7 @@ use crate::metrics::Recorder;
 use crate::object::{DecodeCache, EntryType, SkipPath, Stored};
 use crate::processor::Processor;
 use crate::reflector::{ReflectorOptions, Refusals, Transform};
+use crate::turns::at_once;
 use reeve_client::ResourceVersion;
 use reeve_client::transport::{Endpoint, Scope, Selection};
 
@@ -241,6 +242,7 @@ impl<S: Stored + ?Sized> Builder<S> {
                 recorder,
                 last_change: AtomicI64::new(0),
                 processor: Mutex::new(Processor::new()),
+                applying: tokio::sync::Mutex::new(()),
                 handlers_changed: Notify::new(),
                 stage: watch::Sender::new(Stage::Created),
                 handlers_synced: AtomicBool::new(false),
@@ -249,7 +251,7 @@ impl<S: Stored + ?Sized> Builder<S> {
             }
         });
         // One watch for each namespace that the set has so far.
-        drop(inner.follow_namespaces());
+        drop(at_once(inner.follow_namespaces()));
         SharedInformer {
             inner,
             in_use: None,

@@ -7,12 +7,11 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::part::Part;
-use crate::event::Event;
-use crate::fifo::{Batch, Delta, Fifo};
+use crate::fifo::{Batch, Delta, Fifo, Snapshot};
 use crate::health::{HealthCell, WatchHealth};
-use crate::indexer::{Change, Indexer};
+use crate::indexer::{Change, Indexer, Replaced, Replacement};
 use crate::object::Stored;
-use crate::processor::Processor;
+use crate::processor::{Processor, Recipients};
 use crate::reflector::Reflector;
 use reeve_client::ResourceVersion;
 use reeve_client::transport::Scope;
@@ -32,9 +31,10 @@ pub(super) struct Feed<S: Stored + ?Sized> {
 }
 
 /// The result of a batch.
-pub(super) struct Applied<S: Stored + ?Sized> {
-    /// For the handlers, in order.
-    pub(super) events: Vec<Event<S>>,
+#[derive(Default)]
+pub(super) struct Applied {
+    /// An object changed.
+    pub(super) changed: bool,
     /// The number of deltas that were older than the store.
     pub(super) stale: usize,
 }
@@ -66,29 +66,31 @@ impl<S: Stored + ?Sized> Feed<S> {
         self.reflector.run(self.stop.clone()).await;
     }
 
-    /// Applies a batch to the store. `processor` is locked by the caller: a resync goes to its handlers at once.
-    pub(super) fn apply(
+    /// Applies a batch to the store, and enqueues its events for the handlers. Both happen under the lock of `processor`,
+    /// so a handler that is added meanwhile sees the batch either in the store or as events. Nothing else changes the
+    /// objects until this returns.
+    pub(super) async fn apply(
         &self,
         indexer: &Indexer<S>,
-        processor: &Processor<S>,
+        processor: &Mutex<Processor<S>>,
         batch: Batch<S>,
-    ) -> Applied<S> {
-        let initial = batch.initial;
-        let mut events = Vec::new();
-        let mut stale = 0;
+    ) -> Applied {
+        let mut applied = Applied::default();
         let mut single = Vec::with_capacity(batch.deltas.len());
         for delta in batch.deltas {
             match delta {
                 Delta::ReplacedAll(snapshot) => {
-                    let version = snapshot.resource_version.clone();
-                    events.extend(match &self.part {
-                        Part::Whole => indexer.replace(snapshot, initial),
-                        part => part.replace(indexer, snapshot, initial),
-                    });
-                    // After the store, which a reader of the version may read next.
-                    self.set_version(version);
+                    let replaced = self.replace(indexer, processor, snapshot, batch.initial);
+                    applied.changed |= replaced.await;
                 }
-                Delta::SyncAll => processor.resync(indexer),
+                Delta::SyncAll => {
+                    let (store, due) = {
+                        let processor = processor.lock();
+                        (indexer.snapshot(), processor.due())
+                    };
+                    due.resync(&store).await;
+                    store.free();
+                }
                 Delta::Bookmark(version) => {
                     self.set_version(version.clone());
                     indexer.change(|change| match self.part.name() {
@@ -100,24 +102,100 @@ impl<S: Stored + ?Sized> Feed<S> {
             }
         }
         if !single.is_empty() {
-            indexer.change(|change| {
-                for delta in single {
-                    match change.apply(delta, initial) {
-                        Change::Known => {}
-                        Change::Stale => stale += 1,
-                        Change::One(event) => events.push(event),
-                        Change::Recreated(deleted, added) => events.extend([deleted, added]),
-                    }
-                }
-                if let Some(version) = &batch.resource_version {
-                    change.advance_part(self.part.name(), version.clone());
-                }
-            });
-            if let Some(version) = &batch.resource_version {
-                self.advance(version);
-            }
+            let version = batch.resource_version.as_ref();
+            self.apply_single(
+                indexer,
+                processor,
+                single,
+                batch.initial,
+                version,
+                &mut applied,
+            );
         }
-        Applied { events, stale }
+        applied
+    }
+
+    /// Applies deltas about one object each, in one step.
+    fn apply_single(
+        &self,
+        indexer: &Indexer<S>,
+        processor: &Mutex<Processor<S>>,
+        deltas: Vec<Delta<S>>,
+        initial: bool,
+        version: Option<&ResourceVersion>,
+        applied: &mut Applied,
+    ) {
+        let processor = processor.lock();
+        let mut events = Vec::with_capacity(deltas.len());
+        indexer.change(|change| {
+            for delta in deltas {
+                match change.apply(delta, initial) {
+                    Change::Known => {}
+                    Change::Stale => applied.stale += 1,
+                    Change::One(event) => events.push(event),
+                    Change::Recreated(deleted, added) => events.extend([deleted, added]),
+                }
+            }
+            if let Some(version) = version {
+                change.advance_part(self.part.name(), version.clone());
+            }
+        });
+        if let Some(version) = version {
+            self.advance(version);
+        }
+        applied.changed |= events.iter().any(|event| !event.is_resync());
+        processor.distribute(events);
+    }
+
+    /// Replaces what the store holds of the scope by a list. Returns whether anything changed.
+    ///
+    /// The next state is built beside the present one in turns, and takes its place in one step. The events of that step
+    /// follow in turns, for the handlers of the moment of the step.
+    async fn replace(
+        &self,
+        indexer: &Indexer<S>,
+        processor: &Mutex<Processor<S>>,
+        snapshot: Snapshot<S>,
+        initial: bool,
+    ) -> bool {
+        let list = (snapshot.resource_version.clone(), snapshot.new_epoch);
+        if let Some(held) = self.part.few(indexer, &snapshot) {
+            let processor = processor.lock();
+            let events = self.part.replace_within(indexer, held, snapshot, initial);
+            let changed = !events.is_empty();
+            processor.distribute(events);
+            self.set_version(list.0);
+            return changed;
+        }
+        let others = |namespace: Option<&str>| !self.part.holds(namespace);
+        let mut replacement = indexer.replacement(snapshot, initial, others).await;
+        let (recipients, replaced) = loop {
+            match self.swap(indexer, processor, replacement, &list) {
+                Ok(replaced) => break replaced,
+                Err(unfinished) => replacement = *unfinished,
+            }
+            replacement.follow(indexer).await;
+        };
+        let (changed, (events, freed)) = (replaced.len() > 0, replaced.into_parts());
+        recipients.deliver(events).await;
+        drop(recipients);
+        freed.free();
+        changed
+    }
+
+    /// The step in which a replacement takes place, and the handlers that receive its events.
+    fn swap(
+        &self,
+        indexer: &Indexer<S>,
+        processor: &Mutex<Processor<S>>,
+        replacement: Replacement<S>,
+        (version, new_epoch): &(ResourceVersion, bool),
+    ) -> Result<(Recipients<S>, Replaced<S>), Box<Replacement<S>>> {
+        let processor = processor.lock();
+        let replaced = self.part.swap(indexer, replacement, version, *new_epoch)?;
+        // After the store, which a reader of the version may read next.
+        self.set_version(version.clone());
+        Ok((processor.recipients(), replaced))
     }
 
     /// Marks the feed as synced once its first list was processed.

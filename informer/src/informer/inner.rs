@@ -16,12 +16,12 @@ use super::metrics_provider::Gauges;
 use super::namespaces::NamespaceSet;
 use super::part;
 use super::source::Source;
-use crate::event::Event;
 use crate::health::{Activity, CacheHealth, HandlerHealth};
 use crate::indexer::{Indexer, NAMESPACE_INDEX};
 use crate::metrics::Recorder;
 use crate::object::Stored;
 use crate::processor::{Listener, Processor};
+use crate::turns::Turns;
 use reeve_client::ResourceVersion;
 use reeve_client::transport::Scope;
 
@@ -39,6 +39,8 @@ pub(crate) struct Inner<S: Stored + ?Sized> {
     /// The time of the last change of the store, in microseconds; 0 before.
     pub(super) last_change: AtomicI64,
     pub(super) processor: Mutex<Processor<S>>,
+    /// Held while the objects of the store are changed, which may take several turns of the task.
+    pub(super) applying: tokio::sync::Mutex<()>,
     /// Notified when a handler was added, or has a new resync schedule.
     pub(super) handlers_changed: Notify,
     pub(super) stage: watch::Sender<Stage>,
@@ -122,10 +124,11 @@ impl<S: Stored + ?Sized> Inner<S> {
     ///
     /// The store keeps its objects of a namespace that stays in view, also when all namespaces become one watch or stop
     /// being one. A new watch accepts nothing older than the newest version that any other has brought.
-    pub(super) fn follow_namespaces(&self) -> Vec<Arc<Feed<S>>> {
+    pub(super) async fn follow_namespaces(&self) -> Vec<Arc<Feed<S>>> {
         let Some(namespaces) = &self.namespaces else {
             return Vec::new();
         };
+        let _applying = self.applying.lock().await;
         let wanted = namespaces.parts();
         let (mut feeds, gone): (Vec<_>, Vec<_>) = self
             .feeds()
@@ -147,8 +150,6 @@ impl<S: Stored + ?Sized> Inner<S> {
             .collect();
         feeds.extend(new.iter().cloned());
         feeds.sort_by(|a, b| a.scope.cmp(&b.scope));
-        // Under the processor's lock, so a handler that is added now never sees the objects that go.
-        let processor = self.processor.lock();
         for feed in &gone {
             feed.stop();
         }
@@ -164,16 +165,33 @@ impl<S: Stored + ?Sized> Inner<S> {
                 .unwrap_or_default();
             names.retain(|name| !wanted.contains_key(&Scope::Namespace(Arc::clone(name))));
             names.sort_unstable();
+            let mut turns = Turns::new();
             for name in names {
-                let events = part::remove_namespace(&self.indexer, &name);
-                self.record_change(&events);
-                processor.distribute(events);
+                loop {
+                    let removed = self.remove_piece(&name);
+                    if removed == 0 {
+                        break;
+                    }
+                    turns.spend(removed).await;
+                }
             }
+        }
+        new
+    }
+
+    /// Removes objects of a namespace that is not watched any more, in one step. A handler that is added between two
+    /// steps receives the objects that are left, and then their deletions. Returns their number.
+    fn remove_piece(&self, namespace: &str) -> usize {
+        let processor = self.processor.lock();
+        let events = part::remove_piece(&self.indexer, namespace);
+        let removed = events.len();
+        if removed > 0 {
+            self.record_change();
+            processor.distribute(events);
             // No batch was processed, which would wake them.
             processor.wake_inline();
         }
-        drop(processor);
-        new
+        removed
     }
 
     pub(super) fn covers(&self, scope: &Scope) -> bool {
@@ -242,12 +260,10 @@ impl<S: Stored + ?Sized> Inner<S> {
         self.moved.send_replace(());
     }
 
-    /// Records the time of a change, if one of these events is of a change.
-    pub(super) fn record_change(&self, events: &[Event<S>]) {
-        if events.iter().any(|event| !event.is_resync()) {
-            let now = self.source.clock.now().as_microsecond();
-            self.last_change.store(now, Ordering::Relaxed);
-        }
+    /// Records the time of a change.
+    pub(super) fn record_change(&self) {
+        let now = self.source.clock.now().as_microsecond();
+        self.last_change.store(now, Ordering::Relaxed);
     }
 
     /// Starts the handlers that were added.

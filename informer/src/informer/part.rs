@@ -5,17 +5,11 @@ use std::sync::Arc;
 
 use crate::event::Event;
 use crate::fifo::{Deletion, Delta, KnownObjects, Snapshot};
-use crate::indexer::{Change, Indexer, NAMESPACE_INDEX, OTHERS};
+use crate::indexer::{Change, Indexer, NAMESPACE_INDEX, OTHERS, Replaced, Replacement};
 use crate::object::Stored;
+use crate::turns::PIECE;
 use reeve_client::transport::Scope;
-use reeve_client::{KeyRef, ObjectKey};
-
-/// A namespace of more objects is replaced beside the store that readers see, which costs as much as all of the store;
-/// a namespace of fewer objects is replaced within it.
-const BESIDE: usize = 1000;
-
-/// The number of deletions in one step of the store, for which readers wait.
-const DELETIONS_AT_ONCE: usize = 1000;
+use reeve_client::{KeyRef, ObjectKey, ResourceVersion};
 
 /// The part of a store that one watch fills.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,46 +67,37 @@ impl Part {
         own.into_iter().chain(others).collect::<Vec<_>>().join(",")
     }
 
-    /// The keys of the objects that the store holds of this part.
-    fn keys<S: Stored + ?Sized>(&self, indexer: &Indexer<S>) -> Vec<ObjectKey> {
-        if let Self::Namespace(namespace) = self {
-            return keys_of(indexer, namespace);
-        }
-        let objects = indexer.list();
-        let of_part = objects
-            .iter()
-            .filter(|object| self.holds(object.namespace()));
-        of_part.map(|object| object.key()).collect()
-    }
-
-    /// Replaces what the store holds of this part, in one step, and returns what changed: first what is gone, then the
-    /// rest in the order of the list, as for a list of everything.
-    pub(super) fn replace<S: Stored + ?Sized>(
+    /// The keys of the objects that the store holds of this part, if it can be replaced within the store that readers
+    /// see: both states are few objects. Else the next state is built beside it, which costs as much as all of the store.
+    pub(super) fn few<S: Stored + ?Sized>(
         &self,
         indexer: &Indexer<S>,
-        mut snapshot: Snapshot<S>,
+        snapshot: &Snapshot<S>,
+    ) -> Option<Vec<ObjectKey>> {
+        // In a new epoch equal versions are not equal objects. Only the replacement of everything knows that rule.
+        if snapshot.new_epoch || snapshot.objects.len() > PIECE {
+            return None;
+        }
+        let namespace = match self {
+            Self::Whole => return None,
+            Self::Namespace(name) => Some(&**name),
+            Self::Others(_) => None,
+        };
+        let held = indexer.list_range(namespace, None, PIECE + 1);
+        let of_part = held.iter().filter(|object| self.holds(object.namespace()));
+        (held.len() <= PIECE).then(|| of_part.map(|object| object.key()).collect())
+    }
+
+    /// Replaces what the store holds of this part, the objects of `held`, in one step, and returns what changed: first
+    /// what is gone, then the rest in the order of the list, as for a list of everything.
+    pub(super) fn replace_within<S: Stored + ?Sized>(
+        &self,
+        indexer: &Indexer<S>,
+        held: Vec<ObjectKey>,
+        snapshot: Snapshot<S>,
         initial: bool,
     ) -> Vec<Event<S>> {
         let name = self.name().unwrap_or_default();
-        let held = self.keys(indexer);
-        // In a new epoch equal versions are not equal objects. Only the replacement of everything knows that rule.
-        if snapshot.new_epoch || held.len().max(snapshot.objects.len()) > BESIDE {
-            let others = indexer.list();
-            let others = others
-                .into_iter()
-                .filter(|object| !self.holds(object.namespace()));
-            snapshot.objects.extend(others);
-            let newest = indexer.resource_version();
-            let (new_epoch, version) = (snapshot.new_epoch, snapshot.resource_version.clone());
-            let events = indexer.replace(snapshot, initial);
-            indexer.change(|change| {
-                change.set_part(name, version);
-                if !new_epoch {
-                    change.advance(newest);
-                }
-            });
-            return events;
-        }
         let gone: Vec<_> = {
             let listed = snapshot.objects.iter().map(|object| object.key_ref());
             let retained = snapshot.retained.iter().map(ObjectKey::as_ref);
@@ -144,35 +129,49 @@ impl Part {
         deleted.append(&mut rest);
         deleted
     }
+
+    /// Has the replacement of this part take place, by a list of `version`. See [`Indexer::swap`].
+    pub(super) fn swap<S: Stored + ?Sized>(
+        &self,
+        indexer: &Indexer<S>,
+        replacement: Replacement<S>,
+        version: &ResourceVersion,
+        new_epoch: bool,
+    ) -> Result<Replaced<S>, Box<Replacement<S>>> {
+        let newest = indexer.resource_version();
+        let replaced = indexer.swap(replacement)?;
+        if let Some(part) = self.name() {
+            indexer.change(|change| {
+                change.set_part(part, version.clone());
+                if !new_epoch {
+                    change.advance(newest);
+                }
+            });
+        }
+        Ok(replaced)
+    }
 }
 
-/// Removes all objects of a namespace from the store.
-pub(super) fn remove_namespace<S: Stored + ?Sized>(
+/// Removes objects of a namespace from the store, the first [`PIECE`] of them. Returns the deletions, none if there are
+/// no such objects.
+pub(super) fn remove_piece<S: Stored + ?Sized>(
     indexer: &Indexer<S>,
     namespace: &str,
 ) -> Vec<Event<S>> {
-    let keys = keys_of(indexer, namespace);
-    let mut events = Vec::with_capacity(keys.len());
-    for keys in keys.chunks(DELETIONS_AT_ONCE) {
-        indexer.change(|change| {
-            for key in keys {
-                let lost = Delta::Deleted(Deletion::FinalStateUnknown {
-                    key: key.clone(),
-                    last: None,
-                });
-                if let Change::One(event) = change.apply(lost, false) {
-                    events.push(event);
-                }
+    let objects = indexer.list_range(Some(namespace), None, PIECE);
+    let mut events = Vec::with_capacity(objects.len());
+    indexer.change(|change| {
+        for object in objects {
+            let lost = Delta::Deleted(Deletion::FinalStateUnknown {
+                key: object.key(),
+                last: None,
+            });
+            if let Change::One(event) = change.apply(lost, false) {
+                events.push(event);
             }
-        });
-    }
+        }
+    });
     events
-}
-
-fn keys_of<S: Stored + ?Sized>(indexer: &Indexer<S>, namespace: &str) -> Vec<ObjectKey> {
-    indexer
-        .index_keys(NAMESPACE_INDEX, namespace)
-        .unwrap_or_default()
 }
 
 // === impl KnownPart ===
@@ -203,7 +202,7 @@ mod tests {
 
     use super::*;
     use crate::sample::line;
-    use reeve_client::ResourceVersion;
+    use crate::turns::at_once;
 
     fn map(namespace: &str, name: &str, version: &str) -> Arc<ConfigMap> {
         let mut map = ConfigMap::default();
@@ -223,6 +222,22 @@ mod tests {
         }
     }
 
+    /// Replaces a part as a feed does.
+    fn replace(
+        part: &Part,
+        indexer: &Indexer<ConfigMap>,
+        snapshot: Snapshot<ConfigMap>,
+    ) -> Vec<Event<ConfigMap>> {
+        if let Some(held) = part.few(indexer, &snapshot) {
+            return part.replace_within(indexer, held, snapshot, false);
+        }
+        let (version, new_epoch) = (snapshot.resource_version.clone(), snapshot.new_epoch);
+        let others = |namespace: Option<&str>| !part.holds(namespace);
+        let replacement = at_once(indexer.replacement(snapshot, false, others));
+        let replaced = part.swap(indexer, replacement, &version, new_epoch);
+        replaced.ok().unwrap().into_parts().0.collect()
+    }
+
     /// The store of an informer that watches two namespaces.
     fn store() -> Indexer<ConfigMap> {
         let indexer = Indexer::new();
@@ -234,19 +249,19 @@ mod tests {
     /// Few objects are replaced within the store, many beside it, with the same result.
     #[test]
     fn a_list_of_one_namespace_leaves_the_others_as_they_are() {
-        for many in [0, BESIDE + 1] {
+        for many in [0, PIECE + 1] {
             let indexer = store();
             let [red, blue] = ["red", "blue"].map(|name| Part::Namespace(Arc::from(name)));
             let crowd = || (0..many).map(|number| map("red", &format!("m{number}"), "1"));
             let others = vec![map("blue", "a", "3"), map("blue", "z", "4")];
-            drop(blue.replace(&indexer, all(others, "9"), true));
+            drop(replace(&blue, &indexer, all(others, "9")));
             let first = [
                 map("red", "a", "1"),
                 map("red", "b", "2"),
                 map("red", "c", "5"),
             ];
             let listed = crowd().chain(first.clone()).collect();
-            drop(red.replace(&indexer, all(listed, "7"), true));
+            drop(replace(&red, &indexer, all(listed, "7")));
             let newest = ResourceVersion::from("9");
             assert_eq!(indexer.resource_version(), newest, "of any");
             let key = ObjectKey::namespaced("red", "c");
@@ -261,7 +276,7 @@ mod tests {
             ];
             let mut snapshot = all(crowd().chain(next).collect(), "20");
             snapshot.retained = vec![ObjectKey::namespaced("red", "x")];
-            let events = red.replace(&indexer, snapshot, false);
+            let events = replace(&red, &indexer, snapshot);
             let mut lines: Vec<_> = events.iter().map(line).collect();
             lines[..2].sort();
             assert_eq!(
@@ -270,8 +285,8 @@ mod tests {
                 "{many} besides"
             );
             assert!(Arc::ptr_eq(&kept, &indexer.get(&key).unwrap()));
-            assert_eq!(keys_of(&indexer, "blue").len(), 2);
-            assert_eq!(keys_of(&indexer, "red").len(), many + 3);
+            assert_eq!(indexer.list_range(Some("blue"), None, 2000).len(), 2);
+            assert_eq!(indexer.list_range(Some("red"), None, 2000).len(), many + 3);
             assert_eq!(indexer.resource_version().as_str(), "20");
         }
     }
@@ -280,11 +295,19 @@ mod tests {
     fn in_a_new_epoch_equal_versions_are_not_taken_for_equal_objects() {
         let indexer = store();
         let [red, blue] = ["red", "blue"].map(|name| Part::Namespace(Arc::from(name)));
-        drop(blue.replace(&indexer, all(vec![map("blue", "z", "80")], "90"), true));
-        drop(red.replace(&indexer, all(vec![map("red", "a", "60")], "70"), true));
+        drop(replace(
+            &blue,
+            &indexer,
+            all(vec![map("blue", "z", "80")], "90"),
+        ));
+        drop(replace(
+            &red,
+            &indexer,
+            all(vec![map("red", "a", "60")], "70"),
+        ));
         let mut snapshot = all(vec![map("red", "a", "60")], "65");
         snapshot.new_epoch = true;
-        let events = red.replace(&indexer, snapshot, false);
+        let events = replace(&red, &indexer, snapshot);
         let lines: Vec<_> = events.iter().map(line).collect();
         assert_eq!(
             lines,

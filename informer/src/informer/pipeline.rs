@@ -9,10 +9,13 @@
 //! 1. [`poll_reflectors`] polls the reflector of each [`Feed`]. It reads and decodes what has come
 //!    ([`reflector`](crate::reflector)), and appends the deltas to the feed's FIFO ([`fifo`](crate::fifo)).
 //! 2. [`drain`] takes a batch out of each FIFO in turn until all are empty.
-//! 3. [`apply`] puts a batch into the store ([`Feed::apply`], [`indexer`](crate::indexer)), and the events that come of
+//! 3. [`apply_next`] puts a batch into the store ([`Feed::apply`], [`indexer`](crate::indexer)), and the events that come of
 //!    it into the queues of all handlers ([`Processor::distribute`](crate::processor::Processor::distribute)).
 //! 4. [`hand_out`] polls the handlers that share this task, and waits for those that ask for it
 //!    ([`Policy::Block`](crate::Policy::Block)). The others have tasks of their own.
+//!
+//! Each step lets other tasks run after some hundred objects ([`Turns`]). The store is always changed in one step: a list
+//! becomes a state beside the present one, and takes its place at once.
 //!
 //! A full FIFO stops its reflector, and so its watch: a slow store or handler costs no memory. A FIFO wakes no consumer:
 //! a poll of the task runs step 1 before step 2, so what was appended is found in the same poll.
@@ -31,9 +34,9 @@ use super::handlers::RunningHandlers;
 use super::inner::Inner;
 use super::namespaces::NamespaceSet;
 use super::stopping::StopOnDrop;
-use crate::fifo::Batch;
 use crate::metrics::Measurement;
 use crate::object::Stored;
+use crate::turns::Turns;
 
 /// Runs the pipeline until `stop` is cancelled, and returns when the callbacks of handlers in flight are over.
 pub(super) async fn run<S: Stored + ?Sized>(inner: &Arc<Inner<S>>, stop: CancellationToken) {
@@ -56,7 +59,7 @@ async fn poll_reflectors<S: Stored + ?Sized>(inner: &Inner<S>) {
     // `FuturesUnordered` wakes its own task once it has polled all of its futures. Each change would then wake another
     // thread to poll everything again. This future is never polled again, which prevents that.
     reflectors.push(pending().boxed());
-    inner.follow_namespaces();
+    inner.follow_namespaces().await;
     for feed in inner.feeds().iter() {
         reflectors.push(Arc::clone(feed).run().boxed());
     }
@@ -71,7 +74,7 @@ async fn poll_reflectors<S: Stored + ?Sized>(inner: &Inner<S>) {
         tokio::select! {
             biased;
             () = changed => {
-                for feed in inner.follow_namespaces() {
+                for feed in inner.follow_namespaces().await {
                     reflectors.push(feed.run().boxed());
                 }
                 inner.publish();
@@ -107,17 +110,18 @@ async fn drain_and_hand_out<S: Stored + ?Sized>(
 /// Step 2: processes what is queued, one batch of each feed in turn. This ends: step 1 does not run meanwhile, except
 /// while step 4 waits for a handler.
 async fn drain<S: Stored + ?Sized>(inner: &Arc<Inner<S>>, handlers: &mut RunningHandlers) {
+    let mut turns = Turns::new();
     loop {
         let mut more = false;
         for feed in inner.feeds().iter() {
-            // The namespace may have been removed during the last wait.
-            if feed.is_stopped() || !feed.fifo.process(&mut |batch| apply(inner, feed, batch)) {
+            let Some(deltas) = apply_next(inner, feed).await else {
                 continue;
-            }
+            };
             more = true;
             feed.mark_processed();
             inner.publish();
-            hand_out(inner, handlers).await;
+            hand_out(inner, handlers, &mut turns).await;
+            turns.spend(deltas).await;
         }
         if !more {
             return;
@@ -125,16 +129,24 @@ async fn drain<S: Stored + ?Sized>(inner: &Arc<Inner<S>>, handlers: &mut Running
     }
 }
 
-/// Step 3: puts one batch into the store, and its events into the handlers' queues. Both happen under the processor's
-/// lock, so a handler that is added meanwhile sees the batch either in the store or as events.
-fn apply<S: Stored + ?Sized>(inner: &Inner<S>, feed: &Feed<S>, batch: Batch<S>) {
+/// Step 3: puts one batch into the store, and its events into the handlers' queues. Returns the number of its deltas, if
+/// there was one.
+async fn apply_next<S: Stored + ?Sized>(inner: &Inner<S>, feed: &Feed<S>) -> Option<usize> {
+    // Taken before the batch: from then on, nothing waits before its first change.
+    let _applying = inner.applying.lock().await;
+    // The namespace may have been removed during the last wait.
+    if feed.is_stopped() {
+        return None;
+    }
+    let mut next = None;
+    feed.fifo.process(&mut |batch| next = Some(batch));
+    let batch = next?;
     let started = Instant::now();
     let deltas = batch.deltas.len();
-    let processor = inner.processor.lock();
-    let Applied { events, stale } = feed.apply(&inner.indexer, &processor, batch);
-    inner.record_change(&events);
-    processor.distribute(events);
-    drop(processor);
+    let Applied { changed, stale } = feed.apply(&inner.indexer, &inner.processor, batch).await;
+    if changed {
+        inner.record_change();
+    }
     for _ in 0..stale {
         feed.health.stale();
         inner.recorder.record(Measurement::StaleEvent);
@@ -143,13 +155,19 @@ fn apply<S: Stored + ?Sized>(inner: &Inner<S>, feed: &Feed<S>, batch: Batch<S>) 
     inner
         .recorder
         .record(Measurement::Processed { deltas, duration });
+    Some(deltas)
 }
 
 /// Step 4: runs the handlers that share this task, and waits until no blocking handler is full.
-async fn hand_out<S: Stored + ?Sized>(inner: &Arc<Inner<S>>, handlers: &mut RunningHandlers) {
+async fn hand_out<S: Stored + ?Sized>(
+    inner: &Arc<Inner<S>>,
+    handlers: &mut RunningHandlers,
+    turns: &mut Turns,
+) {
     let inline = inner.processor.lock().inline();
     for listener in inline {
-        listener.hand_out(|listener| inner.catch_up(listener));
+        let delivered = listener.hand_out(|listener| inner.catch_up(listener));
+        turns.spend(delivered).await;
     }
     loop {
         let blocking = inner.processor.lock().blocking();

@@ -318,6 +318,19 @@ impl<S: Stored + ?Sized> SharedInformer<S> {
         self.inner.indexer.add_index(name, function)
     }
 
+    /// As [`SharedInformer::add_indexer`], for a store that may hold thousands of objects: other tasks run meanwhile. See
+    /// [`Indexer::add_index_in_turns`].
+    ///
+    /// # Errors
+    /// [`indexer::Error::Exists`] if there is an index of this name.
+    pub async fn add_indexer_in_turns(
+        &self,
+        name: impl Into<Arc<str>>,
+        function: impl Fn(&S) -> IndexValues + Send + Sync + 'static,
+    ) -> Result<(), indexer::Error> {
+        self.inner.indexer.add_index_in_turns(name, function).await
+    }
+
     /// Adds an index of the values of a label, which label selectors use. See [`Indexer::add_label_index`].
     ///
     /// # Errors

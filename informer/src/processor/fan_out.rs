@@ -6,14 +6,81 @@ use tokio::time::Instant;
 
 use super::listener::Listener;
 use crate::event::{Event, UpdateReason};
-use crate::indexer::Indexer;
+use crate::indexer::{Indexer, StoreSnapshot};
 use crate::object::Stored;
+use crate::turns::{PIECE, Turns};
 
 /// The handlers of one informer. The informer changes its store under the lock of this list.
-pub(crate) struct Processor<S: ?Sized> {
+pub(crate) struct Processor<S: Stored + ?Sized> {
     listeners: Vec<Arc<Listener<S>>>,
     synced: bool,
     next_id: u64,
+}
+
+/// The handlers that receive the events of one large change of the store, in turns. A handler that is added meanwhile is
+/// not among them: it receives the changed store.
+pub(crate) struct Recipients<S: Stored + ?Sized>(Vec<Arc<Listener<S>>>);
+
+// === impl Recipients ===
+
+impl<S: Stored + ?Sized> Recipients<S> {
+    fn new(listeners: Vec<Arc<Listener<S>>>) -> Self {
+        for listener in &listeners {
+            listener.begin_change();
+        }
+        Self(listeners)
+    }
+
+    /// Enqueues the events for each of them.
+    pub(crate) async fn deliver(&self, events: impl Iterator<Item = Event<S>>) {
+        let mut turns = Turns::new();
+        let mut events = events;
+        let handlers = self.0.len().max(1);
+        loop {
+            let piece = events.by_ref().take((PIECE / handlers).max(1));
+            let piece: Vec<_> = piece.collect();
+            if piece.is_empty() {
+                return;
+            }
+            let queued = piece.len() * handlers;
+            distribute(&self.0, piece);
+            turns.spend(queued).await;
+        }
+    }
+
+    /// Enqueues all objects of `store` again, for a resync.
+    pub(crate) async fn resync(&self, store: &StoreSnapshot<S>) {
+        if self.0.is_empty() {
+            return;
+        }
+        let again = store.iter().map(|object| Event::Updated {
+            old: Arc::clone(object),
+            new: Arc::clone(object),
+            reason: UpdateReason::Resync,
+        });
+        self.deliver(again).await;
+        for listener in &self.0 {
+            listener.resynced();
+        }
+    }
+}
+
+impl<S: Stored + ?Sized> Drop for Recipients<S> {
+    fn drop(&mut self) {
+        for listener in &self.0 {
+            listener.end_change();
+        }
+    }
+}
+
+fn distribute<S: Stored + ?Sized>(listeners: &[Arc<Listener<S>>], events: Vec<Event<S>>) {
+    let Some((last, rest)) = listeners.split_last() else {
+        return;
+    };
+    for listener in rest {
+        listener.extend(events.iter().cloned());
+    }
+    last.extend(events.into_iter());
 }
 
 // === impl Processor ===
@@ -38,7 +105,7 @@ impl<S: Stored + ?Sized> Processor<S> {
 
     /// Adds a handler, which first receives all objects of `indexer`.
     pub(crate) fn add(&mut self, listener: Arc<Listener<S>>, indexer: &Indexer<S>) {
-        listener.replay(indexer.list());
+        listener.replay(indexer.snapshot());
         if self.synced {
             listener.upstream_synced();
         }
@@ -52,27 +119,18 @@ impl<S: Stored + ?Sized> Processor<S> {
 
     /// Enqueues the events for every handler; a resync event only for those whose period is over.
     pub(crate) fn distribute(&self, events: Vec<Event<S>>) {
-        let Some((last, rest)) = self.listeners.split_last() else {
-            return;
-        };
-        for listener in rest {
-            listener.extend(events.iter().cloned());
-        }
-        last.extend(events.into_iter());
+        distribute(&self.listeners, events);
     }
 
-    /// Enqueues all objects of `indexer` again for the handlers whose period is over.
-    pub(crate) fn resync(&self, indexer: &Indexer<S>) {
-        let mut objects = None;
-        for listener in self.listeners.iter().filter(|listener| listener.is_due()) {
-            let objects = objects.get_or_insert_with(|| indexer.list());
-            listener.extend(objects.iter().map(|object| Event::Updated {
-                old: Arc::clone(object),
-                new: Arc::clone(object),
-                reason: UpdateReason::Resync,
-            }));
-            listener.resynced();
-        }
+    /// The handlers that receive the events of a change that the store has just made, under the same lock as this.
+    pub(crate) fn recipients(&self) -> Recipients<S> {
+        Recipients::new(self.listeners.clone())
+    }
+
+    /// The handlers whose period is over, which receive all objects of the store again.
+    pub(crate) fn due(&self) -> Recipients<S> {
+        let due = self.listeners.iter().filter(|listener| listener.is_due());
+        Recipients::new(due.cloned().collect())
     }
 
     /// Marks handlers whose resync is due at `now`; true if there are any. `settled`: all events of former resyncs were

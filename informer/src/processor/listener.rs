@@ -15,9 +15,12 @@ use tokio::time::Instant;
 
 use super::handler::{Asynchronous, HandlerOptions, Receiver};
 use super::queue::{EventQueue, Pushed};
+use super::replay::Replay;
 use crate::event::Event;
+use crate::indexer::StoreSnapshot;
 use crate::metrics::{Measurement, Recorder};
 use crate::object::Stored;
+use crate::turns::{self, PIECE};
 use crate::use_count::InUse;
 use reeve_client::ObjectKey;
 use reeve_clock::LONGEST;
@@ -29,10 +32,7 @@ const MINIMUM_RESYNC: Duration = Duration::from_secs(1);
 /// from its queue at once.
 const CHUNK: usize = 128;
 
-/// The number of events that a handler in the informer's task receives after each batch.
-const AT_ONCE: usize = 1024;
-
-pub(crate) struct Listener<S: ?Sized> {
+pub(crate) struct Listener<S: Stored + ?Sized> {
     pub(crate) name: Arc<str>,
     /// Dropped when the listener has ended, with everything that it holds.
     receiver: Mutex<Option<Receiver<S>>>,
@@ -67,9 +67,9 @@ pub(crate) enum Phase {
     Ended,
 }
 
-struct Waiting<S: ?Sized> {
-    /// The objects that the store held when the handler was added; delivered before the queue.
-    replay: std::vec::IntoIter<Arc<S>>,
+struct Waiting<S: Stored + ?Sized> {
+    /// Delivered before the queue.
+    replay: Replay<S>,
     queue: EventQueue<S>,
     /// The number of initial additions that were not delivered yet.
     initial: usize,
@@ -78,12 +78,18 @@ struct Waiting<S: ?Sized> {
     next_resync: Option<Instant>,
     /// A resync is due.
     due: bool,
+    /// The store has made a change whose events are not all queued.
+    incomplete: bool,
 }
 
 /// The next step of a handler's task.
 enum Next<S: ?Sized> {
     Deliver(Vec<Event<S>>),
+    /// Nothing yet: a piece of the first objects was copied.
+    Copied,
     CatchUp,
+    /// The queue is empty. Dropped events are to be made up for once all events of a change are queued.
+    Hold,
     Wait,
 }
 
@@ -117,12 +123,13 @@ impl<S: Stored + ?Sized> Listener<S> {
             resync: period.map(|period| period.clamp(MINIMUM_RESYNC, LONGEST)),
             recorder,
             waiting: Mutex::new(Waiting {
-                replay: Vec::new().into_iter(),
+                replay: Replay::none(),
                 queue: EventQueue::new(options.policy),
                 initial: 0,
                 upstream_synced: false,
                 next_resync: None,
                 due: false,
+                incomplete: false,
             }),
             wake: Notify::new(),
             room: Notify::new(),
@@ -136,11 +143,12 @@ impl<S: Stored + ?Sized> Listener<S> {
         }
     }
 
-    /// Delivers `objects` before any later event.
-    pub(super) fn replay(&self, objects: Vec<Arc<S>>) {
+    /// Delivers the objects of `store` before any later event.
+    pub(super) fn replay(&self, store: StoreSnapshot<S>) {
+        let replay = Replay::of(store);
         let mut waiting = self.waiting.lock();
-        waiting.initial = objects.len();
-        waiting.replay = objects.into_iter();
+        waiting.initial = replay.len();
+        waiting.replay = replay;
         drop(waiting);
         self.wake.notify_one();
     }
@@ -168,6 +176,20 @@ impl<S: Stored + ?Sized> Listener<S> {
                 .record(Measurement::HandlerDropped { events: dropped });
         }
         // An inline listener is called by the task that is running: waking it would run it again, maybe on another thread.
+        if !self.inline {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Begins a change of the store whose events are queued in several calls of [`Listener::extend`]. Until
+    /// [`Listener::end_change`] the store is ahead of the queue, so dropped events are not made up for by comparing
+    /// with it.
+    pub(super) fn begin_change(&self) {
+        self.waiting.lock().incomplete = true;
+    }
+
+    pub(super) fn end_change(&self) {
+        self.waiting.lock().incomplete = false;
         if !self.inline {
             self.wake.notify_one();
         }
@@ -245,9 +267,11 @@ impl<S: Stored + ?Sized> Listener<S> {
     pub(crate) fn close(&self) {
         self.removed.store(true, Ordering::Release);
         let mut waiting = self.waiting.lock();
-        waiting.queue.clear();
-        waiting.replay = Vec::new().into_iter();
+        let events = waiting.queue.clear();
+        let replay = std::mem::replace(&mut waiting.replay, Replay::none());
         drop(waiting);
+        turns::free(events);
+        turns::free(replay.into_objects());
         let never_ran = self.phase.send_if_modified(|phase| {
             let idle = *phase == Phase::Idle;
             if idle {
@@ -340,7 +364,9 @@ impl<S: Stored + ?Sized> Listener<S> {
                             tokio::task::yield_now().await;
                         }
                     }
+                    Next::Copied => tokio::task::yield_now().await,
                     Next::CatchUp => catch_up(listener),
+                    Next::Hold => listener.wake.notified().await,
                     Next::Wait if listener.draining.load(Ordering::Acquire) => listener.close(),
                     Next::Wait => {
                         without_pause = 0;
@@ -352,21 +378,23 @@ impl<S: Stored + ?Sized> Listener<S> {
     }
 
     /// Delivers waiting events to a handler that runs in the informer's task, about as many as there are in a batch. The
-    /// rest follows after the other handlers. `catch_up` as in [`Listener::run`].
-    pub(crate) fn hand_out(&self, catch_up: impl Fn(&Self)) {
+    /// rest follows after the other handlers. Returns their number. `catch_up` as in [`Listener::run`].
+    pub(crate) fn hand_out(&self, catch_up: impl Fn(&Self)) -> usize {
         let mut delivered = 0;
-        while delivered < AT_ONCE {
+        while delivered < PIECE {
             match self.next() {
                 Next::Deliver(events) => {
                     delivered += events.len();
                     // Always ready: a callback does not wait.
                     let _ready = self.deliver(events).now_or_never();
                 }
+                Next::Copied => delivered += PIECE,
                 Next::CatchUp => catch_up(self),
-                Next::Wait => return,
+                Next::Hold | Next::Wait => return delivered,
             }
         }
         self.wake();
+        delivered
     }
 
     pub(super) fn wake(&self) {
@@ -376,6 +404,9 @@ impl<S: Stored + ?Sized> Listener<S> {
     /// Queues events that compensate for dropped ones. The store must not change meanwhile.
     pub(crate) fn catch_up(&self, now: impl Fn(&ObjectKey) -> Option<Arc<S>>) {
         let mut waiting = self.waiting.lock();
+        if waiting.incomplete {
+            return;
+        }
         let pushed = waiting.queue.catch_up(now);
         waiting.account(pushed);
         self.publish(&waiting);
@@ -383,9 +414,11 @@ impl<S: Stored + ?Sized> Listener<S> {
 
     fn next(&self) -> Next<S> {
         let mut waiting = self.waiting.lock();
+        if waiting.replay.copy() {
+            return Next::Copied;
+        }
         let mut events: Vec<_> = waiting
             .replay
-            .by_ref()
             .take(self.chunk)
             .map(|object| Event::Added {
                 object,
@@ -401,6 +434,8 @@ impl<S: Stored + ?Sized> Listener<S> {
         }
         if !events.is_empty() {
             Next::Deliver(events)
+        } else if waiting.queue.has_missed() && waiting.incomplete {
+            Next::Hold
         } else if waiting.queue.has_missed() {
             Next::CatchUp
         } else {
@@ -418,7 +453,8 @@ impl<S: Stored + ?Sized> Listener<S> {
                 return;
             }
             initial += usize::from(event.is_initial());
-            let about = event.object().cloned();
+            // A second reference only if its key would be logged.
+            let about = tracing::enabled!(tracing::Level::ERROR).then(|| event.object().cloned());
             let handled = match &receiver {
                 Receiver::Callback(handler) => {
                     catch_unwind(AssertUnwindSafe(|| handler.handle(event))).map_err(drop)
@@ -430,7 +466,7 @@ impl<S: Stored + ?Sized> Listener<S> {
                 self.recorder.record(Measurement::HandlerPanicked);
                 tracing::error!(
                     handler = %self.name,
-                    object = about.map(|object| tracing::field::display(object.key())),
+                    object = about.flatten().map(|object| tracing::field::display(object.key())),
                     "handler panicked; it does not get the event again"
                 );
             }
@@ -473,7 +509,7 @@ impl<S: Stored + ?Sized> Listener<S> {
     }
 }
 
-impl<S: ?Sized> Waiting<S> {
+impl<S: Stored + ?Sized> Waiting<S> {
     fn account(&mut self, pushed: Pushed) {
         self.initial = self.initial.saturating_sub(pushed.initial_gone);
     }

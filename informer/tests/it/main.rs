@@ -31,5 +31,6 @@ mod reflector;
 mod script;
 mod servers;
 mod setup;
+mod turns;
 mod world;
 mod yielding;

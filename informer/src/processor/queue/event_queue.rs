@@ -121,8 +121,9 @@ impl<S: Stored + ?Sized> EventQueue<S> {
         }
     }
 
-    pub(in crate::processor) fn clear(&mut self) {
-        *self = Self::new(self.policy);
+    /// Empties the queue, and returns the events that waited, in order to free them.
+    pub(in crate::processor) fn clear(&mut self) -> VecDeque<Option<Event<S>>> {
+        std::mem::replace(self, Self::new(self.policy)).events
     }
 
     /// True if there are dropped events to compensate for, and the queue is empty.
