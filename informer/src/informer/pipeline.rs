@@ -8,7 +8,7 @@
 //! One task walks it, each time that it is polled, in this order:
 //! 1. [`poll_reflectors`] polls the reflector of each [`Feed`]. It reads and decodes what has come
 //!    ([`reflector`](crate::reflector)), and appends the deltas to the feed's FIFO ([`fifo`](crate::fifo)).
-//! 2. [`drain`] takes a batch out of each FIFO in turn until all are empty.
+//! 2. [`drain`] takes a batch out of each FIFO in turn until all are empty, or other tasks are to have their turn.
 //! 3. [`apply_next`] puts a batch into the store ([`Feed::apply`], [`indexer`](crate::indexer)), and the events that come of
 //!    it into the queues of all handlers ([`Processor::distribute`](crate::processor::Processor::distribute)).
 //! 4. [`hand_out`] polls the handlers that share this task, and waits for those that ask for it
@@ -36,7 +36,7 @@ use super::namespaces::NamespaceSet;
 use super::stopping::StopOnDrop;
 use crate::metrics::Measurement;
 use crate::object::Stored;
-use crate::turns::Turns;
+use crate::turns::{PIECE, Turns};
 
 /// Runs the pipeline until `stop` is cancelled, and returns when the callbacks of handlers in flight are over.
 pub(super) async fn run<S: Stored + ?Sized>(inner: &Arc<Inner<S>>, stop: CancellationToken) {
@@ -89,8 +89,9 @@ async fn drain_and_hand_out<S: Stored + ?Sized>(
     inner: &Arc<Inner<S>>,
     handlers: &mut RunningHandlers,
 ) {
+    let mut next = 0;
     loop {
-        drain(inner, handlers).await;
+        let more = drain(inner, handlers, &mut next).await;
         inner.start_handlers(handlers);
         let next_resync = inner.processor.lock().next_resync();
         tokio::select! {
@@ -100,31 +101,39 @@ async fn drain_and_hand_out<S: Stored + ?Sized>(
                 inner.resync_due();
             }
             // Step 1 was polled before, in the same poll of the task: it may have filled a FIFO.
-            () = next_poll() => {}
+            () = next_turn(more) => {}
             () = handlers.work() => {}
         }
         handlers.prune();
     }
 }
 
-/// Step 2: processes what is queued, one batch of each feed in turn. This ends: step 1 does not run meanwhile, except
-/// while step 4 waits for a handler.
-async fn drain<S: Stored + ?Sized>(inner: &Arc<Inner<S>>, handlers: &mut RunningHandlers) {
-    let mut turns = Turns::new();
+/// Step 2: processes what is queued, one batch of each feed in turn, beginning with `next`. True if there may be more:
+/// after a [`PIECE`] other tasks and the other steps have their turn.
+async fn drain<S: Stored + ?Sized>(
+    inner: &Arc<Inner<S>>,
+    handlers: &mut RunningHandlers,
+    next: &mut usize,
+) -> bool {
+    let (mut left, mut empty) = (PIECE, 0);
     loop {
-        let mut more = false;
-        for feed in inner.feeds().iter() {
-            let Some(deltas) = apply_next(inner, feed).await else {
-                continue;
-            };
-            more = true;
-            feed.mark_processed();
-            inner.publish();
-            hand_out(inner, handlers, &mut turns).await;
-            turns.spend(deltas).await;
+        let feeds = inner.feeds();
+        if empty >= feeds.len() {
+            return false;
         }
-        if !more {
-            return;
+        let feed = &feeds[*next % feeds.len()];
+        *next = next.wrapping_add(1);
+        let Some(deltas) = apply_next(inner, feed).await else {
+            empty += 1;
+            continue;
+        };
+        empty = 0;
+        feed.mark_processed();
+        inner.publish();
+        hand_out(inner, handlers).await;
+        left = left.saturating_sub(deltas);
+        if left == 0 {
+            return true;
         }
     }
 }
@@ -159,11 +168,8 @@ async fn apply_next<S: Stored + ?Sized>(inner: &Inner<S>, feed: &Feed<S>) -> Opt
 }
 
 /// Step 4: runs the handlers that share this task, and waits until no blocking handler is full.
-async fn hand_out<S: Stored + ?Sized>(
-    inner: &Arc<Inner<S>>,
-    handlers: &mut RunningHandlers,
-    turns: &mut Turns,
-) {
+async fn hand_out<S: Stored + ?Sized>(inner: &Arc<Inner<S>>, handlers: &mut RunningHandlers) {
+    let mut turns = Turns::new();
     let inline = inner.processor.lock().inline();
     for listener in inline {
         let delivered = listener.hand_out(|listener| inner.catch_up(listener));
@@ -186,8 +192,11 @@ async fn hand_out<S: Stored + ?Sized>(
     }
 }
 
-/// Returns when the task is polled again, for whatever reason.
-async fn next_poll() {
+/// Returns when the task is polled again, for whatever reason; if there is `more` to do, in its next turn.
+async fn next_turn(more: bool) {
+    if more {
+        return tokio::task::yield_now().await;
+    }
     let mut polled = false;
     poll_fn(|_| {
         if std::mem::replace(&mut polled, true) {
