@@ -39,6 +39,9 @@ pub(super) struct Applied {
     pub(super) stale: usize,
 }
 
+/// The handlers that receive the events of a replacement, if it took place.
+type Swapped<S> = Result<(Recipients<S>, Replaced<S>), Box<Replacement<S>>>;
+
 // === impl Feed ===
 
 impl<S: Stored + ?Sized> Feed<S> {
@@ -190,7 +193,7 @@ impl<S: Stored + ?Sized> Feed<S> {
         processor: &Mutex<Processor<S>>,
         replacement: Replacement<S>,
         (version, new_epoch): &(ResourceVersion, bool),
-    ) -> Result<(Recipients<S>, Replaced<S>), Box<Replacement<S>>> {
+    ) -> Swapped<S> {
         let processor = processor.lock();
         let replaced = self.part.swap(indexer, replacement, version, *new_epoch)?;
         // After the store, which a reader of the version may read next.

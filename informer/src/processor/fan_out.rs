@@ -11,7 +11,7 @@ use crate::object::Stored;
 use crate::turns::{PIECE, Turns};
 
 /// The handlers of one informer. The informer changes its store under the lock of this list.
-pub(crate) struct Processor<S: Stored + ?Sized> {
+pub(crate) struct Processor<S: ?Sized> {
     listeners: Vec<Arc<Listener<S>>>,
     synced: bool,
     next_id: u64,

@@ -7,7 +7,7 @@ use crate::object::Stored;
 
 /// A registered handler (client-go: `ResourceEventHandlerRegistration`). Dropping it does not remove the handler.
 #[must_use = "keep it to know when the handler has synced, or to remove it"]
-pub struct HandlerHandle<S: Stored + ?Sized> {
+pub struct HandlerHandle<S: ?Sized> {
     listener: Arc<Listener<S>>,
 }
 

@@ -32,7 +32,7 @@ const MINIMUM_RESYNC: Duration = Duration::from_secs(1);
 /// from its queue at once.
 const CHUNK: usize = 128;
 
-pub(crate) struct Listener<S: Stored + ?Sized> {
+pub(crate) struct Listener<S: ?Sized> {
     pub(crate) name: Arc<str>,
     /// Dropped when the listener has ended, with everything that it holds.
     receiver: Mutex<Option<Receiver<S>>>,
@@ -67,7 +67,7 @@ pub(crate) enum Phase {
     Ended,
 }
 
-struct Waiting<S: Stored + ?Sized> {
+struct Waiting<S: ?Sized> {
     /// Delivered before the queue.
     replay: Replay<S>,
     queue: EventQueue<S>,
@@ -509,7 +509,7 @@ impl<S: Stored + ?Sized> Listener<S> {
     }
 }
 
-impl<S: Stored + ?Sized> Waiting<S> {
+impl<S: ?Sized> Waiting<S> {
     fn account(&mut self, pushed: Pushed) {
         self.initial = self.initial.saturating_sub(pushed.initial_gone);
     }

@@ -12,7 +12,7 @@ use reeve_client::ObjectKey;
 ///
 /// They are copied from a snapshot in pieces, before the first is delivered: while a snapshot is held, the store copies
 /// what it changes, and nothing of the snapshot is freed.
-pub(super) struct Replay<S: Stored + ?Sized> {
+pub(super) struct Replay<S: ?Sized> {
     /// Where the rest is copied from, and the last key that was copied.
     source: Option<(StoreSnapshot<S>, Option<ObjectKey>)>,
     objects: VecDeque<Arc<S>>,
