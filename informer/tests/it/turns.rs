@@ -132,14 +132,18 @@ async fn no_turn_of_a_task_grows_with_the_number_of_objects() {
             .map(|(number, version)| object(&format!("o{number:05}"), &version.to_string()))
             .collect()
     };
-    let ((first, expire_first), (second, expire_second)) =
-        (watch_until_expired(), watch_until_expired());
+    let [(first, expire_first), (second, expire_second)] = [(); 2].map(|()| watch_until_expired());
+    let [(third, expire_third), (fourth, expire_fourth)] = [(); 2].map(|()| watch_until_expired());
     let script = Script::new([
         list("20000", &objects(1)),
         first,
         list("40000", &objects(20_001)),
         second,
         list("50000", &[]),
+        third,
+        list("70000", &objects(50_001)),
+        fourth,
+        list("80000", &[]),
     ]);
     let informer = SharedInformer::<Counted>::builder(script.client())
         .clock(clock())
@@ -189,9 +193,23 @@ async fn no_turn_of_a_task_grows_with_the_number_of_objects() {
             delivered(&handlers, 3 * OBJECTS) && FREED.get() == 2 * OBJECTS
         })
         .await;
+    // Without handlers, whose events are the last references otherwise.
+    for handler in handlers {
+        handler.unregister();
+    }
+    let version = |version: &'static str| {
+        let informer = informer.clone();
+        move || informer.last_sync_resource_version().as_str() == version
+    };
+    expire_third();
+    turns.until("a list of new objects", version("70000")).await;
+    expire_fourth();
+    turns
+        .until("the last list", || FREED.get() == 3 * OBJECTS)
+        .await;
 
-    assert_eq!(DECODED.get(), 2 * OBJECTS);
-    assert_eq!(INDEXED.get(), 4 * OBJECTS, "a deletion has known values");
+    assert_eq!(DECODED.get(), 3 * OBJECTS);
+    assert_eq!(INDEXED.get(), 6 * OBJECTS, "a deletion has known values");
     for (name, most) in &turns.most {
         assert!((1..=MOST).contains(most), "{name}: {:?}", turns.most);
     }
