@@ -131,7 +131,7 @@ impl Annotations {
             "name" => self.name = Some(text(value, 80)?),
             "address-type" => self.address_type = Some(one_of(value, AddressType::NAMED)?),
             "ip-version" => self.ip_version = Some(one_of(value, IpVersion::NAMED)?),
-            "subnet" => self.subnet = Some(text(value, 128)?),
+            "subnet" => self.subnet = Some(subnets(value)?),
             "zone" => self.zone = Some(text(value, 128)?),
             "resource-group" => self.resource_group = Some(text(value, 128)?),
             "spec" => self.spec = Some(text(value, 64)?),
@@ -182,6 +182,17 @@ fn text(value: &str, longest: usize) -> Result<String, String> {
         length if length > longest => Err(format!("longer than {longest} characters")),
         _ => Ok(value.to_owned()),
     }
+}
+
+/// Several subnets have one order, because a provider reports them in its own.
+fn subnets(value: &str) -> Result<String, String> {
+    let mut all: Vec<_> = value.split(',').map(str::trim).collect();
+    all.sort_unstable();
+    all.dedup();
+    if all.len() > 1 && all[0].is_empty() {
+        return Err(format!("{value:?} has an empty id"));
+    }
+    text(&all.join(","), 512)
 }
 
 fn one_of<T: Copy>(value: &str, all: &[(&str, T)]) -> Result<T, String> {
@@ -308,6 +319,7 @@ mod tests {
             ("certificate", "cert-1"),
             ("health-check-interval", "7"),
             ("drain", "30"),
+            ("subnet", "subnet-2, subnet-1,subnet-2"),
             ("state", "{}"),
         ]);
         assert_eq!(problems, [] as [String; 0]);
@@ -318,6 +330,7 @@ mod tests {
         assert_eq!(parsed.protocol_ports[&443], Protocol::Https);
         assert_eq!(parsed.health_check_interval, Some(Duration::from_secs(7)));
         assert_eq!(parsed.drain, Some(Duration::from_secs(30)));
+        assert_eq!(parsed.subnet.as_deref(), Some("subnet-1,subnet-2"));
     }
 
     #[test]
@@ -328,6 +341,7 @@ mod tests {
                 "public",
                 "\"public\" is none of internet, intranet",
             ),
+            ("subnet", "a,,b", "\"a,,b\" has an empty id"),
             ("bandwidth", "0", "\"0\" is no number from 1 to 5000"),
             ("bandwidth", "5001", "\"5001\" is no number from 1 to 5000"),
             ("tags", "team", "\"team\" is not of the form key=value"),

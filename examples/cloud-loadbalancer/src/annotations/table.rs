@@ -38,8 +38,8 @@ pub const TABLE: &[Row] = &[
     ),
     row(
         "subnet",
-        "id",
-        "subnet of a private address, fixed at the creation",
+        "id, or several",
+        "subnets of a private address, fixed at the creation",
     ),
     row("zone", "id", "main zone, fixed at the creation"),
     row(

@@ -11,6 +11,8 @@ use crate::parameters::Parameters;
 
 /// The load balancers of a page.
 const PAGE: usize = 100;
+/// The most pages of a list that are read.
+const MOST_PAGES: u32 = 1_000;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -263,6 +265,17 @@ impl AccessList {
 
 // === impl Client ===
 
+/// An error after [`MOST_PAGES`] pages: the list of a cloud that repeats one page has no end.
+fn check_pages(action: &str, read: u32) -> Result<(), Error> {
+    if read < MOST_PAGES {
+        return Ok(());
+    }
+    Err(Error::Unreadable {
+        action: action.to_owned(),
+        reason: format!("its list has no end after {MOST_PAGES} pages"),
+    })
+}
+
 impl Client {
     /// Sends a call whose answer has nothing to read.
     ///
@@ -309,6 +322,7 @@ impl Client {
             if last || found.len() >= answer.total_count {
                 break;
             }
+            check_pages("DescribeLoadBalancers", page)?;
         }
         // The pages of a list that changes meanwhile can overlap.
         found.sort_by(|one, other| id(one).cmp(id(other)));
@@ -343,21 +357,33 @@ impl Client {
     }
 
     async fn search_listeners(&self, search: Parameters) -> Result<Vec<Listener>, Error> {
+        let page = |answer: Listeners| (answer.listeners, answer.next_token);
+        let search = search
+            .with("Action", "DescribeLoadBalancerListeners")
+            .with("MaxResults", 100);
+        self.chain("DescribeLoadBalancerListeners", search, page)
+            .await
+    }
+
+    /// The elements of all pages of a list whose pages name the next one by a token.
+    async fn chain<A: DeserializeOwned, T>(
+        &self,
+        action: &str,
+        call: Parameters,
+        page: impl Fn(A) -> (Vec<T>, String),
+    ) -> Result<Vec<T>, Error> {
         let mut found = Vec::new();
         let mut next = String::new();
-        loop {
-            let call = search
-                .clone()
-                .with("Action", "DescribeLoadBalancerListeners")
-                .with("MaxResults", 100)
-                .with("NextToken", &next);
-            let answer: Listeners = self.call(call).await?;
-            found.extend(answer.listeners);
-            next = answer.next_token;
+        for number in 1.. {
+            let (elements, token) = page(self.call(call.clone().with("NextToken", &next)).await?);
+            found.extend(elements);
+            next = token;
             if next.is_empty() {
-                return Ok(found);
+                break;
             }
+            check_pages(action, number)?;
         }
+        Ok(found)
     }
 
     /// The tags of a load balancer, over all pages.
@@ -365,20 +391,11 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn tags(&self, balancer: &str) -> Result<Vec<TagResource>, Error> {
-        let mut found = Vec::new();
-        let mut next = String::new();
-        loop {
-            let call = Parameters::action("ListTagResources")
-                .with("ResourceType", "instance")
-                .with("ResourceId.1", balancer)
-                .with("NextToken", &next);
-            let answer: Tags = self.call(call).await?;
-            found.extend(answer.tag_resources.tag_resource);
-            next = answer.next_token;
-            if next.is_empty() {
-                return Ok(found);
-            }
-        }
+        let page = |answer: Tags| (answer.tag_resources.tag_resource, answer.next_token);
+        let call = Parameters::action("ListTagResources")
+            .with("ResourceType", "instance")
+            .with("ResourceId.1", balancer);
+        self.chain("ListTagResources", call, page).await
     }
 
     /// The server groups of a load balancer, without their backends.
@@ -417,6 +434,7 @@ impl Client {
             if last || found.len() >= answer.total {
                 break;
             }
+            check_pages("DescribeAccessControlLists", page)?;
         }
         Ok(found)
     }
