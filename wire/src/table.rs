@@ -114,10 +114,11 @@ impl Table {
         &self.messages[index]
     }
 
-    /// A message by its name.
-    #[cfg(all(test, feature = "k8s-openapi"))]
+    /// A message by its name. The table is in the order of the names.
+    #[cfg(feature = "k8s-openapi")]
     pub(crate) fn find(&self, name: &str) -> Option<&Message> {
-        self.messages.iter().find(|message| message.name == name)
+        let index = self.messages.binary_search_by_key(&name, |one| one.name);
+        index.ok().map(|index| &self.messages[index])
     }
 
     /// Parses a table.

@@ -1,6 +1,7 @@
 //! The fields of one message in the order that encoders write.
 
 use crate::fields::{Wire, plain};
+use crate::table::{Table, Type};
 use crate::trim::Rule;
 
 use super::values::Value;
@@ -16,6 +17,15 @@ pub(super) struct Cursor<'a> {
     outer_rule: Option<&'a Rule>,
     /// What is left out of the value.
     rule: Option<&'a Rule>,
+}
+
+/// A field of a message or of one that is inlined in it.
+pub(super) struct Must {
+    /// One if the field is on the wire in any case.
+    pub(super) count: u32,
+    /// The number of the field that has the inlined message.
+    pub(super) inlined: Option<u32>,
+    pub(super) number: u32,
 }
 
 // === impl Cursor ===
@@ -126,18 +136,57 @@ impl<'a> Cursor<'a> {
         Some(Self::new(self.bytes()?, self.rule))
     }
 
-    /// Skips a field that is not read directly; `None` if it is not left out of the object.
+    /// Skips a field without a reader: one that is left out of the object, or that the table does not know, as one of a
+    /// newer server. `None` for one that serde reads. `message` is the name of the message in the table, and `inlined` the
+    /// number of the field in it whose message this is.
     #[cold]
-    pub(super) fn skip_left_out(&mut self) -> Option<()> {
-        self.rule.filter(|rule| rule.whole)?;
+    pub(super) fn skip_unread(&mut self, message: &str, inlined: Option<u32>) -> Option<()> {
+        if !self.leaves_out() {
+            let table = Table::get();
+            let mut message = table.find(message)?;
+            if let Some(number) = inlined {
+                let Type::Message(inner) = message.fields[message.field(number)?].of else {
+                    return None;
+                };
+                message = table.message(inner);
+            }
+            if message.field(self.number).is_some() {
+                return None;
+            }
+        }
         self.skip();
         Some(())
+    }
+
+    /// Whether the value is left out.
+    #[inline]
+    pub(super) fn leaves_out(&self) -> bool {
+        self.rule.is_some_and(|rule| rule.whole)
+    }
+
+    /// Whether all fields were seen that are on the wire in any case: `seen` of them, and those that are left out, which a
+    /// copy of the bytes does not have.
+    #[cold]
+    pub(super) fn lacks_only_left_out(&self, seen: u32, all: &[Must]) -> bool {
+        let Some(rule) = self.outer_rule else {
+            return false;
+        };
+        let is_left_out = |must: &&Must| {
+            let outer = match must.inlined {
+                Some(number) => rule.numbered(number),
+                None => Some(rule),
+            };
+            let rule = outer.and_then(|rule| rule.numbered(must.number));
+            rule.is_some_and(|rule| rule.whole)
+        };
+        let all = || all.iter().filter(|field| field.count == 1);
+        seen as usize + all().filter(is_left_out).count() == all().count()
     }
 
     /// Reads a field in place.
     #[inline]
     pub(super) fn read<T: Value>(&mut self, into: &mut T) -> Option<()> {
-        if self.rule.is_some_and(|rule| rule.whole) {
+        if self.leaves_out() {
             self.skip();
             return Some(());
         }
@@ -148,7 +197,8 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub(super) fn read_filled<T: Value>(&mut self, into: &mut T) -> Option<()> {
         match self.value {
-            Wire::Bytes(b"") | Wire::Varint(0) => Some(()),
+            // It is read nevertheless: its wire type may be a wrong one.
+            Wire::Bytes(b"") | Wire::Varint(0) => self.read(&mut T::fresh()),
             _ => self.read(into),
         }
     }

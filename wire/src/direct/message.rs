@@ -30,13 +30,30 @@ macro_rules! messages {
                 const MUST: u32 = 0
                     $(+ $crate::direct::message::must!($mode))*
                     $(+ 1 $(+ $crate::direct::message::must!($inner_mode))*)*;
+                const FIELDS: &[$crate::direct::cursor::Must] = &[
+                    $($crate::direct::cursor::Must {
+                        count: $crate::direct::message::must!($mode),
+                        inlined: None,
+                        number: $number,
+                    },)*
+                    $($crate::direct::cursor::Must {
+                        count: 1,
+                        inlined: None,
+                        number: $outer,
+                    },
+                    $($crate::direct::cursor::Must {
+                        count: $crate::direct::message::must!($inner_mode),
+                        inlined: Some($outer),
+                        number: $inner_number,
+                    },)*)*
+                ];
                 let mut fields = cursor.fields()?;
                 let mut musts = 0;
                 loop {
                     match fields.next()? {
                         0 => break,
                         $($number => {
-                            musts += $crate::direct::message::must!($mode);
+                            musts += $crate::direct::message::must!($mode) * u32::from(!fields.leaves_out());
                             $crate::direct::message::read!($mode, fields, self.$field);
                         })*
                         $($outer => {
@@ -46,17 +63,18 @@ macro_rules! messages {
                                 match inner.next()? {
                                     0 => break,
                                     $($inner_number => {
-                                        musts += $crate::direct::message::must!($inner_mode);
+                                        musts += $crate::direct::message::must!($inner_mode)
+                                            * u32::from(!inner.leaves_out());
                                         $crate::direct::message::read!($inner_mode, inner, self.$inner_field);
                                     })*
-                                    _ => inner.skip_left_out()?,
+                                    _ => inner.skip_unread($name, Some($outer))?,
                                 }
                             }
                         })*
-                        _ => fields.skip_left_out()?,
+                        _ => fields.skip_unread($name, None)?,
                     }
                 }
-                (musts == MUST).then_some(true)
+                (musts == MUST || fields.lacks_only_left_out(musts, FIELDS)).then_some(true)
             }
         })*
 

@@ -3,9 +3,9 @@
 //! Serde passes each field by its name, moves each value several times, and a time as a text. Here a field is found by its
 //! number, and its value is read where it stays.
 //!
-//! Only the form that encoders write is read: fields in ascending order, with the zeros that Go writes, and without
-//! unknown ones. Anything else, an error too, is left to the serde deserializer, which reads the object from its beginning.
-//! So the results and the errors are the same, and the two differ in time alone.
+//! Only the form that encoders write is read: fields in ascending order, with the zeros that Go writes. Fields that the
+//! table does not have are skipped, as serde skips them. Anything else, an error too, is left to the serde deserializer,
+//! which reads the object from its beginning. So the results and the errors are the same, and the two differ in time alone.
 
 mod cursor;
 #[cfg(test)]
@@ -65,12 +65,27 @@ pub(crate) fn has<T: 'static>() -> bool {
             [$(TypeId::of::<$type>()),*].contains(&TypeId::of::<T>())
         };
     }
-    // The table has the fields of Kubernetes 1.36.
+    // The table has the fields of Kubernetes 1.36. All fields of earlier versions are among them but `workloadRef` of
+    // version 1.35, which every template of a Pod has.
     k8s_openapi::k8s_if_le_1_36! {
         const HAS_EVERY_FIELD: bool = true;
     }
     k8s_openapi::k8s_if_ge_1_37! {
         const HAS_EVERY_FIELD: bool = false;
+    }
+    k8s_openapi::k8s_if_1_35! {
+        macro_rules! has_template {
+            ($($type:path,)*) => {
+                [$(TypeId::of::<$type>()),*].contains(&TypeId::of::<T>())
+            };
+        }
+        let lacks_a_field = has_template! {
+            core::v1::Pod, apps::v1::Deployment, apps::v1::ReplicaSet, apps::v1::StatefulSet,
+            apps::v1::DaemonSet, batch::v1::Job, batch::v1::CronJob,
+        };
+        if lacks_a_field {
+            return false;
+        }
     }
     HAS_EVERY_FIELD && kinds!(is_one)
 }
