@@ -1,7 +1,7 @@
 //! `sync`, `steady`, `latency`, `get`, `listns`, `relist`: the shared informer.
 //!
 //! `-peer=ours` stores the type, `ours-meta` its metadata, `ours-dyn` a `DynamicObject`, `ours-compact` the bytes.
-//! With `-protobuf` at the end of the name types come as protobuf, with `-json` compact entries as JSON.
+//! With `-json` or `-protobuf` at the end of the name objects come so, whatever is the default.
 //! `ours-borrowed` stores the type, and `get` borrows the object.
 
 use std::hint::black_box;
