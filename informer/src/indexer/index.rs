@@ -110,9 +110,11 @@ impl<S: Stored + ?Sized> Index<S> {
     }
 
     /// The same index of other objects, which come in the order of their keys. The count of failures stays.
+    ///
+    /// An object that this index has comes with its slot here: its values are known, so the function is not called.
     pub(super) async fn rebuilt<'a>(
         &self,
-        objects: impl Iterator<Item = (Slot, &'a S)>,
+        objects: impl Iterator<Item = (Slot, &'a S, Option<Slot>)>,
         turns: &mut Turns,
     ) -> Self {
         let mut rebuilt = Self {
@@ -122,8 +124,12 @@ impl<S: Stored + ?Sized> Index<S> {
             ..Self::new(Arc::clone(&self.name), Arc::clone(&self.function))
         };
         let mut building = Building::default();
-        for (slot, object) in objects {
+        for (slot, object, same) in objects {
             turns.spend(1).await;
+            if let Some(same) = same {
+                building.keep(slot, self.postings.remembered(same));
+                continue;
+            }
             let values = rebuilt.values_of(object);
             building.add(
                 slot,

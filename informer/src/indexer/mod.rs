@@ -14,6 +14,7 @@ mod objects;
 mod ordered;
 mod postings;
 mod replace;
+mod replaced;
 mod sharded;
 mod snapshot;
 mod state;
@@ -24,7 +25,8 @@ mod transaction;
 
 pub use bytes::StoreBytes;
 pub use index::{Error, IndexFunction, IndexValues, NAMESPACE_INDEX};
-pub(crate) use replace::{Replaced, Replacement, is_same};
+pub(crate) use replace::{Replacement, is_same};
+pub(crate) use replaced::{Events, Replaced};
 pub use snapshot::StoreSnapshot;
 pub(crate) use state::OTHERS;
 pub use store::Indexer;

@@ -133,6 +133,15 @@ impl<S: Stored + ?Sized> Objects<S> {
             && chunks.all(|(one, other)| Arc::ptr_eq(one, other))
     }
 
+    /// The number of chunks that both share.
+    #[cfg(test)]
+    pub(super) fn shared_chunks(&self, other: &Self) -> usize {
+        let chunks = self.chunks.iter().zip(&other.chunks);
+        chunks
+            .filter(|(one, other)| Arc::ptr_eq(one, other))
+            .count()
+    }
+
     /// The slots that do not have the same object in `other`.
     pub(super) async fn changed(&self, other: &Self, turns: &mut Turns) -> Vec<Slot> {
         let chunks = self.chunks.len().max(other.chunks.len());
@@ -158,8 +167,8 @@ impl<S: Stored + ?Sized> Objects<S> {
     /// Frees them in turns: each chunk that nothing else refers to.
     pub(super) async fn free(self, turns: &mut Turns) {
         for chunk in self.chunks {
-            turns.spend(CHUNK).await;
-            drop(chunk);
+            let objects = Arc::into_inner(chunk).map_or(1, |_| CHUNK);
+            turns.spend(objects).await;
         }
     }
 

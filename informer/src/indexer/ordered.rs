@@ -135,28 +135,25 @@ impl Names {
         slots
     }
 
-    /// Every slot, in the order of the keys, where no slot was given back. Lists come in this order, except from some
-    /// servers that stream.
+    /// Every slot, in the order of the keys, where no slot was given back: merge sort, in turns.
+    ///
+    /// Lists come in this order, except from some servers that stream, and a list of one part is followed by the objects
+    /// of the others. So what ascends is taken as it is, and the rest is sorted in short runs.
     pub(super) async fn in_order(&self, turns: &mut Turns) -> Vec<Slot> {
-        for slot in 1..self.end() {
+        let (mut sorted, mut run, mut ascends) = (VecDeque::new(), Vec::new(), true);
+        for slot in 0..self.end() {
             turns.spend(1).await;
-            if self.key(slot - 1) > self.key(slot) {
-                return self.sorted(turns).await;
+            let next = run.last();
+            let next = next.is_none_or(|last| self.key(*last) < self.key(slot));
+            if run.len() >= RUN / 2 && !(ascends && next) {
+                sorted.push_back(self.run_in_order(std::mem::take(&mut run), ascends));
+                ascends = true;
+            } else {
+                ascends &= next;
             }
+            run.push(slot);
         }
-        (0..self.end()).collect()
-    }
-
-    /// The same in any case: merge sort, in turns.
-    async fn sorted(&self, turns: &mut Turns) -> Vec<Slot> {
-        let mut sorted = VecDeque::new();
-        let all: Vec<Slot> = (0..self.end()).collect();
-        for run in all.chunks(RUN / 2) {
-            let mut run = run.to_vec();
-            run.sort_unstable_by(|a, b| self.key(*a).cmp(&self.key(*b)));
-            turns.spend(run.len()).await;
-            sorted.push_back(run);
-        }
+        sorted.push_back(self.run_in_order(run, ascends));
         while sorted.len() > 1 {
             let (Some(one), Some(other)) = (sorted.pop_front(), sorted.pop_front()) else {
                 break;
@@ -175,6 +172,14 @@ impl Names {
             sorted.push_back(merged);
         }
         sorted.pop_front().unwrap_or_default()
+    }
+
+    fn run_in_order(&self, mut run: Vec<Slot>, ascends: bool) -> Vec<Slot> {
+        if !ascends {
+            debug_assert!(run.len() <= RUN / 2, "it is sorted in one turn");
+            run.sort_unstable_by(|a, b| self.key(*a).cmp(&self.key(*b)));
+        }
+        run
     }
 
     /// The slots of each namespace, of all slots in the order of the keys. `shared` returns the shared text of a
@@ -203,6 +208,27 @@ impl Namespaces {
     /// The slots of a namespace.
     pub(super) fn get(&self, namespace: &str) -> Option<&Ordered> {
         self.0.get(namespace).map(Arc::as_ref)
+    }
+
+    /// The number of objects of the namespaces that `accepts` accepts.
+    pub(super) fn count(&self, accepts: impl Fn(Option<&str>) -> bool) -> usize {
+        self.sets_of(accepts).map(Ordered::len).sum()
+    }
+
+    /// The slots of the namespaces that `accepts` accepts, in the order of the keys.
+    pub(super) fn slots_of(
+        &self,
+        accepts: impl Fn(Option<&str>) -> bool,
+    ) -> impl Iterator<Item = Slot> {
+        self.sets_of(accepts).flat_map(Ordered::iter)
+    }
+
+    fn sets_of(&self, accepts: impl Fn(Option<&str>) -> bool) -> impl Iterator<Item = &Ordered> {
+        let of = self.0.iter().filter(move |(name, _)| {
+            let namespace = Some(&***name).filter(|name| !name.is_empty());
+            accepts(namespace)
+        });
+        of.map(|(_, slots)| &**slots)
     }
 
     /// The names of the namespaces, in order.

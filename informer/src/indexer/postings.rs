@@ -25,7 +25,7 @@ pub(super) struct Building {
 }
 
 /// The values of one object. Objects with equal values share them.
-type Values = Arc<Vec<Arc<str>>>;
+pub(super) type Values = Arc<Vec<Arc<str>>>;
 
 /// The values of each slot, so that the index function is called once an update, and not at all for a deletion. It takes
 /// 8 bytes a slot; a clone shares all chunks.
@@ -84,6 +84,11 @@ impl Postings {
             .unwrap_or_default()
     }
 
+    /// The values of the object in `slot`, to be shared with other postings.
+    pub(super) fn remembered(&self, slot: Slot) -> Option<Values> {
+        self.values.get(slot).cloned()
+    }
+
     /// The bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
         // Each value has its text, its hash and pointers, its part of the table, its slots, and one list of values.
@@ -133,8 +138,9 @@ impl Postings {
             turns.spend(1).await;
         }
         for chunk in self.values.0 {
-            drop(chunk);
-            turns.spend(CHUNK).await;
+            // A chunk that another state shares costs nothing.
+            let objects = Arc::into_inner(chunk).map_or(1, |_| CHUNK);
+            turns.spend(objects).await;
         }
     }
 }
@@ -146,13 +152,18 @@ impl Building {
     pub(super) fn add(&mut self, slot: Slot, values: Vec<Arc<str>>) {
         let first = values.first().and_then(|first| self.slots.get(first));
         let peer = first.and_then(|slots| slots.last().copied());
-        for value in &values {
+        let values = self.values.shared(peer, values);
+        self.keep(slot, values);
+    }
+
+    /// The same, with values that other postings share, if there are any.
+    pub(super) fn keep(&mut self, slot: Slot, values: Option<Values>) {
+        for value in values.iter().flat_map(|values| values.iter()) {
             let of_value = self.slots.entry(Arc::clone(value)).or_default();
             if of_value.last() != Some(&slot) {
                 of_value.push(slot);
             }
         }
-        let values = self.values.shared(peer, values);
         self.values.set(slot, values);
     }
 

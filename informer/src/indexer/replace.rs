@@ -1,56 +1,106 @@
 //! Builds the next state beside the present one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-
-use tokio::runtime::Handle;
 
 use super::index::Index;
 use super::objects::{Objects, Slot};
 use super::ordered::Namespaces;
+use super::replaced::{Events, Freed, Replaced};
 use super::state::State;
 use super::store::Indexer;
+use super::transaction::Transaction;
 use crate::event::{Event, UpdateReason};
-use crate::fifo::Snapshot;
+use crate::fifo::{Deletion, Delta, Snapshot};
 use crate::object::Stored;
-use crate::turns::{PIECE, Turns};
+use crate::turns::Turns;
+use reeve_client::ObjectKey;
 
 /// A state that is built beside the present one, in turns, to take its place in one step.
 pub(crate) struct Replacement<S: Stored + ?Sized> {
     old: Arc<State<S>>,
     next: State<S>,
+    /// For each slot of `next`, the slot of `old` that has the same key. `None` if `next` is a changed copy of `old`.
+    former: Option<Vec<Option<Slot>>>,
     events: Events<S>,
 }
-
-/// The events of a replacement: first the deletions, then the rest in the order of the list.
-struct Events<S: Stored + ?Sized> {
-    deleted: Vec<Event<S>>,
-    rest: Vec<Event<S>>,
-}
-
-/// A replacement that took place.
-pub(crate) struct Replaced<S: Stored + ?Sized> {
-    events: Events<S>,
-    freed: Freed<S>,
-}
-
-/// States that nothing reads any more, which may share parts. [`Freed::free`] drops them in turns.
-pub(crate) struct Freed<S: Stored + ?Sized>(Vec<Arc<State<S>>>);
 
 // === impl Replacement ===
 
 impl<S: Stored + ?Sized> Replacement<S> {
-    /// The state after `snapshot` replaced everything in `old`, but the objects of the namespaces that `keeps` accepts;
-    /// and the events for handlers (client-go: `processReplacedAll`).
+    /// The state after `snapshot` replaced the objects of the namespaces that `replaces` accepts in `old`, and the events
+    /// for handlers (client-go: `processReplacedAll`).
     ///
     /// An object whose version did not change keeps its entry and makes no event.
-    pub(super) async fn build(
+    pub(super) async fn of(
         old: Arc<State<S>>,
         snapshot: Snapshot<S>,
         initial: bool,
-        keeps: impl Fn(Option<&str>) -> bool,
+        replaces: impl Fn(Option<&str>) -> bool,
+        turns: &mut Turns,
     ) -> Self {
-        let mut turns = Turns::new();
+        let held = old.namespaces.count(&replaces);
+        // In a new epoch equal versions are not equal objects, a rule that single changes do not know.
+        if !snapshot.new_epoch && held + snapshot.objects.len() < old.len() - held {
+            return Self::amend(old, snapshot, initial, replaces, turns).await;
+        }
+        Self::build(old, snapshot, initial, replaces, turns).await
+    }
+
+    /// The same, by changes of a copy of `old`. It shares what it does not change, so this costs as much as the objects of
+    /// these namespaces, and a copy of the table of keys and of each index's values.
+    async fn amend(
+        old: Arc<State<S>>,
+        snapshot: Snapshot<S>,
+        initial: bool,
+        replaces: impl Fn(Option<&str>) -> bool,
+        turns: &mut Turns,
+    ) -> Self {
+        let names = &old.objects.names;
+        let mut stay = HashSet::new();
+        let listed = snapshot.objects.iter().map(|object| object.key_ref());
+        for key in listed.chain(snapshot.retained.iter().map(ObjectKey::as_ref)) {
+            turns.spend(1).await;
+            stay.extend(names.find(names.hash(key), key));
+        }
+        let (mut next, mut events) = (State::clone(&old), Events::new());
+        let mut apply = |delta| {
+            // Most of what is replaced stays in `old` for now.
+            let mut freed = Vec::new();
+            let mut change = Transaction::new(&mut next, &mut freed);
+            events.push(change.apply(delta, initial));
+        };
+        for slot in old.namespaces.slots_of(&replaces) {
+            turns.spend(1).await;
+            if !stay.contains(&slot) {
+                let key = old.key_of(names.key(slot));
+                apply(Delta::Deleted(Deletion::FinalStateUnknown {
+                    key,
+                    last: None,
+                }));
+            }
+        }
+        for object in snapshot.objects {
+            turns.spend(1).await;
+            apply(Delta::Replaced(object));
+        }
+        next.resource_version = snapshot.resource_version;
+        Self {
+            old,
+            next,
+            former: None,
+            events,
+        }
+    }
+
+    /// The same, by a state from nothing.
+    async fn build(
+        old: Arc<State<S>>,
+        snapshot: Snapshot<S>,
+        initial: bool,
+        replaces: impl Fn(Option<&str>) -> bool,
+        turns: &mut Turns,
+    ) -> Self {
         let mut next = Next {
             objects: old.objects.emptied(snapshot.objects.len()),
             former: Vec::with_capacity(snapshot.objects.len()),
@@ -63,7 +113,7 @@ impl<S: Stored + ?Sized> Replacement<S> {
         }
         for slot in old.slots() {
             turns.spend(1).await;
-            if keeps(old.objects.names.key(slot).namespace)
+            if !replaces(old.objects.names.key(slot).namespace)
                 && let Some(known) = old.objects.get(slot)
             {
                 next.take(&old, Arc::clone(known), false);
@@ -77,14 +127,14 @@ impl<S: Stored + ?Sized> Replacement<S> {
                 next.take(&old, Arc::clone(known), false);
             }
         }
-        let (events, owned) = next.events(&old, initial, &mut turns).await;
+        let (events, owned) = next.events(&old, initial, turns).await;
         let Next {
             objects,
+            former,
             namespaces: ref mut names,
             namespace: ref mut last,
-            ..
         } = next;
-        let order = objects.names.in_order(&mut turns).await;
+        let order = objects.names.in_order(turns).await;
         let mut shared = |name: &str| shared(last, names, &old.namespaces, name);
         let namespaces = objects.names.by_namespace(&order, &mut shared);
         let mut replacement = Self {
@@ -97,31 +147,49 @@ impl<S: Stored + ?Sized> Replacement<S> {
                 parts: Arc::clone(&old.parts),
             },
             old,
+            former: Some(former),
             events,
         };
         let wanted = replacement.old.indexes.clone();
-        replacement.index(&wanted).await;
+        replacement.index(&wanted, turns).await;
         replacement
     }
 
     /// Builds what is missing of these indexes, and drops all others.
-    async fn index(&mut self, wanted: &[Arc<Index<S>>]) {
-        let mut turns = Turns::new();
+    ///
+    /// They are of the objects of `old`, whose values they remember.
+    async fn index(&mut self, wanted: &[Arc<Index<S>>], turns: &mut Turns) {
         let mut built = std::mem::take(&mut self.next.indexes);
         for index in wanted {
             let known = built.iter().position(|known| known.is_rebuilt(index));
-            let rebuilt = match known {
-                Some(known) => built.swap_remove(known),
-                None => Arc::new(index.rebuilt(self.next.entries(), &mut turns).await),
+            let rebuilt = match (known, &self.former) {
+                (Some(known), _) => built.swap_remove(known),
+                (None, Some(former)) => {
+                    let (old, next) = (&self.old.objects, &self.next);
+                    let entries = next.slots().filter_map(|slot| {
+                        let object = next.objects.get(slot)?;
+                        let same = former[slot as usize].filter(|former| {
+                            let known = old.get(*former);
+                            known.is_some_and(|known| Arc::ptr_eq(known, object))
+                        });
+                        Some((slot, &**object, same))
+                    });
+                    Arc::new(index.rebuilt(entries, turns).await)
+                }
+                (None, None) => {
+                    let mut index = Arc::clone(index);
+                    Index::follow(&mut index, &self.old, &self.next, turns).await;
+                    index
+                }
             };
             self.next.indexes.push(rebuilt);
         }
     }
 
-    /// Builds indexes that were added since [`Replacement::build`] began.
-    pub(crate) async fn follow(&mut self, indexer: &Indexer<S>) {
+    /// Builds indexes that were added since [`Replacement::of`] began.
+    pub(crate) async fn follow(&mut self, indexer: &Indexer<S>, turns: &mut Turns) {
         let wanted = indexer.snapshot().0.indexes.clone();
-        self.index(&wanted).await;
+        self.index(&wanted, turns).await;
     }
 
     /// Takes the place of `present`; returned unchanged if an index was added or removed since it was built.
@@ -145,53 +213,6 @@ impl<S: Stored + ?Sized> Replacement<S> {
             events: self.events,
             freed: Freed(vec![self.old, replaced]),
         })
-    }
-}
-
-// === impl Replaced ===
-
-impl<S: Stored + ?Sized> Replaced<S> {
-    /// The number of events.
-    pub(crate) fn len(&self) -> usize {
-        self.events.deleted.len() + self.events.rest.len()
-    }
-
-    /// The events, in order, and the state that was replaced.
-    pub(crate) fn into_parts(self) -> (impl Iterator<Item = Event<S>> + use<S>, Freed<S>) {
-        let Events { deleted, rest } = self.events;
-        (deleted.into_iter().chain(rest), self.freed)
-    }
-}
-
-// === impl Freed ===
-
-impl<S: Stored + ?Sized> Freed<S> {
-    pub(super) fn new(state: Arc<State<S>>) -> Self {
-        Self(vec![state])
-    }
-
-    /// Drops what no snapshot refers to: if it is large, in turns of a task of its own, so that the present task goes
-    /// on. Without a runtime it is dropped at once.
-    pub(crate) fn free(self) {
-        if self.0.iter().all(|state| state.len() <= PIECE) {
-            return;
-        }
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(self.in_turns());
-        }
-    }
-
-    async fn in_turns(self) {
-        let mut turns = Turns::new();
-        for state in self.0 {
-            let Some(state) = Arc::into_inner(state) else {
-                continue;
-            };
-            state.objects.free(&mut turns).await;
-            for index in state.indexes {
-                Index::free(index, &mut turns).await;
-            }
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use kube_core::Selector;
 
 use super::index::Error;
 use super::ordered::Ordered;
-use super::replace::Freed;
+use super::replaced::Freed;
 use super::state::State;
 use crate::object::{FieldSelector, Stored};
 use reeve_client::ResourceVersion;

@@ -124,10 +124,11 @@ impl<S: Stored + ?Sized> State<S> {
         self.namespaces.slots()
     }
 
-    /// Every slot that is taken, and its object, in the order of the keys.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (Slot, &S)> {
+    /// Every slot that is taken, and its object, in the order of the keys, for an index that knows none of them. See
+    /// [`Index::rebuilt`].
+    pub(super) fn new_entries(&self) -> impl Iterator<Item = (Slot, &S, Option<Slot>)> {
         self.slots()
-            .filter_map(|slot| Some((slot, &**self.objects.get(slot)?)))
+            .filter_map(|slot| Some((slot, &**self.objects.get(slot)?, None)))
     }
 
     /// Every object, in the order of the keys.

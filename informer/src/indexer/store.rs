@@ -7,7 +7,8 @@ use parking_lot::Mutex;
 use super::bytes::StoreBytes;
 use super::index::{Error, Index, IndexValues};
 use super::ordered::Ordered;
-use super::replace::{Freed, Replaced, Replacement};
+use super::replace::Replacement;
+use super::replaced::{Freed, Replaced};
 use super::sharded::Sharded;
 use super::snapshot::StoreSnapshot;
 use super::state::State;
@@ -220,7 +221,7 @@ impl<S: Stored + ?Sized> Indexer<S> {
         let _writer = self.writer.lock();
         let state = self.snapshot().0;
         check_free(&state, &index)?;
-        let index = at_once(index.rebuilt(state.entries(), &mut Turns::new()));
+        let index = at_once(index.rebuilt(state.new_entries(), &mut Turns::endless()));
         drop(state);
         self.push(Arc::new(index));
         Ok(())
@@ -230,7 +231,7 @@ impl<S: Stored + ?Sized> Indexer<S> {
         let mut turns = Turns::new();
         let mut state = self.snapshot().0;
         check_free(&state, &index)?;
-        let mut index = Arc::new(index.rebuilt(state.entries(), &mut turns).await);
+        let mut index = Arc::new(index.rebuilt(state.new_entries(), &mut turns).await);
         // Each round indexes what changed during the one before, so the rounds become shorter.
         for _ in 0..ROUNDS {
             let now = self.snapshot().0;
@@ -244,7 +245,12 @@ impl<S: Stored + ?Sized> Indexer<S> {
         let writer = self.writer.lock();
         let now = self.snapshot().0;
         check_free(&now, &index)?;
-        at_once(Index::follow(&mut index, &state, &now, &mut turns));
+        at_once(Index::follow(
+            &mut index,
+            &state,
+            &now,
+            &mut Turns::endless(),
+        ));
         drop(now);
         self.push(index);
         drop(writer);
@@ -361,32 +367,38 @@ impl<S: Stored + ?Sized> Indexer<S> {
             .write(|state| change(&mut Transaction::new(Arc::make_mut(state), &mut freed)))
     }
 
-    /// Builds the state in which `snapshot` takes the place of everything here, but of the namespaces that `keeps`
-    /// accepts. The caller prevents other changes of the objects until [`Indexer::swap`]; indexes may be added and removed.
+    /// Builds the state in which `snapshot` takes the place of the namespaces that `replaces` accepts. The caller prevents other changes of the objects until [`Indexer::swap`]; indexes may be added and removed.
     pub(crate) async fn replacement(
         &self,
         snapshot: Snapshot<S>,
         initial: bool,
-        keeps: impl Fn(Option<&str>) -> bool,
+        replaces: impl Fn(Option<&str>) -> bool,
+        turns: &mut Turns,
     ) -> Replacement<S> {
-        Replacement::build(self.snapshot().0, snapshot, initial, keeps).await
+        Replacement::of(self.snapshot().0, snapshot, initial, replaces, turns).await
     }
 
-    /// Replaces everything in one step that no reader sees half of. Returned unchanged if it has to
-    /// [follow](Replacement::follow) a change of the indexes first.
+    /// Has a replacement take place, and `settle` change versions, in one step that no reader sees half of. Returned
+    /// unchanged if it has to [follow](Replacement::follow) a change of the indexes first.
     pub(crate) fn swap(
         &self,
         replacement: Replacement<S>,
+        settle: impl FnOnce(&mut Transaction<'_, S>),
     ) -> Result<Replaced<S>, Box<Replacement<S>>> {
         let _writer = self.writer.lock();
-        self.state.write(|state| replacement.swap(state))
+        self.state.write(|state| {
+            let replaced = replacement.swap(state)?;
+            settle(&mut Transaction::new(Arc::make_mut(state), &mut Vec::new()));
+            Ok(replaced)
+        })
     }
 
     /// Replaces everything, and returns what changed: first what is gone, then the rest in the order of the list.
     #[cfg(test)]
     pub(crate) fn replace(&self, snapshot: Snapshot<S>, initial: bool) -> Vec<Event<S>> {
-        let replacement = at_once(self.replacement(snapshot, initial, |_| false));
-        let replaced = self.swap(replacement).ok();
+        let mut turns = Turns::endless();
+        let replacement = at_once(self.replacement(snapshot, initial, |_| true, &mut turns));
+        let replaced = self.swap(replacement, |_| {}).ok();
         replaced
             .expect("no index was added")
             .into_parts()

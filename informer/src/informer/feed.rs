@@ -13,6 +13,7 @@ use crate::indexer::{Change, Indexer, Replaced, Replacement};
 use crate::object::Stored;
 use crate::processor::{Processor, Recipients};
 use crate::reflector::Reflector;
+use crate::turns::Turns;
 use reeve_client::ResourceVersion;
 use reeve_client::transport::Scope;
 
@@ -170,14 +171,17 @@ impl<S: Stored + ?Sized> Feed<S> {
             self.set_version(list.0);
             return changed;
         }
-        let others = |namespace: Option<&str>| !self.part.holds(namespace);
-        let mut replacement = indexer.replacement(snapshot, initial, others).await;
+        let mut turns = Turns::new();
+        let holds = |namespace: Option<&str>| self.part.holds(namespace);
+        let mut replacement = indexer
+            .replacement(snapshot, initial, holds, &mut turns)
+            .await;
         let (recipients, replaced) = loop {
             match self.swap(indexer, processor, replacement, &list) {
                 Ok(replaced) => break replaced,
                 Err(unfinished) => replacement = *unfinished,
             }
-            replacement.follow(indexer).await;
+            replacement.follow(indexer, &mut turns).await;
         };
         let (changed, (events, freed)) = (replaced.len() > 0, replaced.into_parts());
         recipients.deliver(events).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::event::Event;
 use crate::fifo::{Deletion, Delta, KnownObjects, Snapshot};
-use crate::indexer::{Change, Indexer, NAMESPACE_INDEX, OTHERS, Replaced, Replacement};
+use crate::indexer::{Change, Events, Indexer, NAMESPACE_INDEX, OTHERS, Replaced, Replacement};
 use crate::object::Stored;
 use crate::turns::PIECE;
 use reeve_client::transport::Scope;
@@ -68,7 +68,7 @@ impl Part {
     }
 
     /// The keys of the objects that the store holds of this part, if it can be replaced within the store that readers
-    /// see: both states are few objects. Else the next state is built beside it, which costs as much as all of the store.
+    /// see: both states are few objects. Else the next state is made beside it.
     pub(super) fn few<S: Stored + ?Sized>(
         &self,
         indexer: &Indexer<S>,
@@ -106,28 +106,19 @@ impl Part {
                 .filter(|key| !stay.contains(&key.as_ref()))
                 .collect()
         };
-        let (mut deleted, mut rest) = (Vec::new(), Vec::new());
+        let mut events = Events::new();
         indexer.change(|change| {
             let lost = gone
                 .into_iter()
                 .map(|key| Delta::Deleted(Deletion::FinalStateUnknown { key, last: None }));
             let listed = snapshot.objects.into_iter().map(Delta::Replaced);
             for delta in lost.chain(listed) {
-                match change.apply(delta, initial) {
-                    Change::One(event @ Event::Deleted { .. }) => deleted.push(event),
-                    Change::One(event) => rest.push(event),
-                    Change::Recreated(former, new) => {
-                        deleted.push(former);
-                        rest.push(new);
-                    }
-                    Change::Known | Change::Stale => {}
-                }
+                events.push(change.apply(delta, initial));
             }
             change.set_part(name, snapshot.resource_version.clone());
             change.advance(snapshot.resource_version);
         });
-        deleted.append(&mut rest);
-        deleted
+        events.in_order().collect()
     }
 
     /// Has the replacement of this part take place, by a list of `version`. See [`Indexer::swap`].
@@ -139,16 +130,14 @@ impl Part {
         new_epoch: bool,
     ) -> Result<Replaced<S>, Box<Replacement<S>>> {
         let newest = indexer.resource_version();
-        let replaced = indexer.swap(replacement)?;
-        if let Some(part) = self.name() {
-            indexer.change(|change| {
+        indexer.swap(replacement, |change| {
+            if let Some(part) = self.name() {
                 change.set_part(part, version.clone());
                 if !new_epoch {
                     change.advance(newest);
                 }
-            });
-        }
-        Ok(replaced)
+            }
+        })
     }
 }
 
@@ -202,7 +191,7 @@ mod tests {
 
     use super::*;
     use crate::sample::line;
-    use crate::turns::at_once;
+    use crate::turns::{Turns, at_once};
 
     fn map(namespace: &str, name: &str, version: &str) -> Arc<ConfigMap> {
         let mut map = ConfigMap::default();
@@ -232,8 +221,10 @@ mod tests {
             return part.replace_within(indexer, held, snapshot, false);
         }
         let (version, new_epoch) = (snapshot.resource_version.clone(), snapshot.new_epoch);
-        let others = |namespace: Option<&str>| !part.holds(namespace);
-        let replacement = at_once(indexer.replacement(snapshot, false, others));
+        let (mut turns, holds) = (Turns::endless(), |namespace: Option<&str>| {
+            part.holds(namespace)
+        });
+        let replacement = at_once(indexer.replacement(snapshot, false, holds, &mut turns));
         let replaced = part.swap(indexer, replacement, &version, new_epoch);
         replaced.ok().unwrap().into_parts().0.collect()
     }
@@ -289,6 +280,32 @@ mod tests {
             assert_eq!(indexer.list_range(Some("red"), None, 2000).len(), many + 3);
             assert_eq!(indexer.resource_version().as_str(), "20");
         }
+    }
+
+    #[test]
+    fn the_list_of_a_part_has_an_index_that_was_added_while_it_was_applied() {
+        let indexer = store();
+        let [red, blue] = ["red", "blue"].map(|name| Part::Namespace(Arc::from(name)));
+        let others = (0..3 * PIECE).map(|number| map("blue", &format!("m{number}"), "2"));
+        drop(replace(&blue, &indexer, all(others.collect(), "9")));
+        let listed = || (0..PIECE + 1).map(|number| map("red", &format!("m{number}"), "3"));
+        let (mut turns, version) = (Turns::endless(), ResourceVersion::from("8"));
+        let holds = |namespace: Option<&str>| red.holds(namespace);
+        let snapshot = all(listed().collect(), "8");
+        let replacement = at_once(indexer.replacement(snapshot, false, holds, &mut turns));
+        let names = |map: &ConfigMap| Ok(vec![map.name().into()]);
+        indexer.add_index("name", names).unwrap();
+        let refused = red.swap(&indexer, replacement, &version, false);
+        let mut replacement = refused.err().unwrap();
+        assert_eq!(indexer.len(), 3 * PIECE, "nothing took place");
+        let part = |name| indexer.snapshot().resource_version_of(Some(name)).clone();
+        assert!(part("red").is_empty());
+        at_once(replacement.follow(&indexer, &mut turns));
+        let replaced = red.swap(&indexer, *replacement, &version, false);
+        assert_eq!(replaced.ok().unwrap().len(), PIECE + 1);
+        assert_eq!((part("red").as_str(), part("blue").as_str()), ("8", "9"));
+        assert_eq!(indexer.resource_version().as_str(), "9", "of any");
+        assert_eq!(indexer.by_index("name", "m7").unwrap().len(), 2);
     }
 
     #[test]

@@ -1,3 +1,4 @@
+mod beside;
 mod model;
 
 use std::sync::Arc;
@@ -5,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ConfigMap;
 use proptest::prelude::*;
 
+use super::objects::CHUNK;
 use super::*;
 use crate::event::Event;
 use crate::fifo::{Deletion, Delta, Snapshot};
