@@ -40,7 +40,7 @@ const ROUNDS: usize = 16;
 pub struct Indexer<S: ?Sized> {
     state: Sharded<State<S>>,
     /// Held through a whole change, so that a state can be built beside the one that is read.
-    writer: Mutex<()>,
+    pub(super) writer: Mutex<()>,
 }
 
 // === impl Indexer ===
@@ -176,12 +176,13 @@ impl<S: Stored + ?Sized> Indexer<S> {
     /// namespace stays: for [`NAMESPACE_INDEX`](super::NAMESPACE_INDEX) the result is `false`.
     pub fn remove_index(&self, name: &str) -> bool {
         self.state.check_not_lent();
-        let _writer = self.writer.lock();
+        let writer = self.writer.lock();
         let removed = self.state.write(|state| {
             let found = state.indexes.iter().position(|index| &*index.name == name);
             found.map(|at| Arc::make_mut(state).indexes.remove(at))
         });
-        // Its values are freed after the lock.
+        // The function and the values are freed after the lock.
+        drop(writer);
         removed.is_some()
     }
 
@@ -360,9 +361,9 @@ impl<S: Stored + ?Sized> Indexer<S> {
 
     /// Changes several objects in one step that no reader sees half of.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Transaction<'_, S>) -> R) -> R {
-        let _writer = self.writer.lock();
-        // It is dropped after the lock.
+        // Dropped after the lock: the drop of an object may change an index.
         let mut freed = Vec::new();
+        let _writer = self.writer.lock();
         self.state
             .write(|state| change(&mut Transaction::new(Arc::make_mut(state), &mut freed)))
     }

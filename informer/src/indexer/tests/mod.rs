@@ -1,4 +1,5 @@
 mod beside;
+mod dropped;
 mod model;
 
 use std::sync::Arc;
