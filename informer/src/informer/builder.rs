@@ -21,7 +21,6 @@ use crate::metrics::Recorder;
 use crate::object::{DecodeCache, EntryType, SkipPath, Stored};
 use crate::processor::Processor;
 use crate::reflector::{ReflectorOptions, Refusals, Transform};
-use crate::turns::at_once;
 use reeve_client::ResourceVersion;
 use reeve_client::transport::{Endpoint, Scope, Selection};
 
@@ -250,8 +249,10 @@ impl<S: Stored + ?Sized> Builder<S> {
                 moved: watch::Sender::new(()),
             }
         });
-        // One watch for each namespace that the set has so far.
-        drop(at_once(inner.follow_namespaces()));
+        if let Some(namespaces) = &inner.namespaces {
+            // One watch for each namespace that the set has so far. The store is empty.
+            inner.set_feeds(&namespaces.parts());
+        }
         SharedInformer {
             inner,
             in_use: None,

@@ -1,5 +1,6 @@
 //! The state that all handles to one informer share: [`Inner`].
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::feed::Feed;
 use super::handlers::RunningHandlers;
 use super::metrics_provider::Gauges;
 use super::namespaces::NamespaceSet;
-use super::part;
+use super::part::{self, Part};
 use super::source::Source;
 use crate::health::{Activity, CacheHealth, HandlerHealth};
 use crate::indexer::{Indexer, NAMESPACE_INDEX};
@@ -130,6 +131,31 @@ impl<S: Stored + ?Sized> Inner<S> {
         };
         let _applying = self.applying.lock().await;
         let wanted = namespaces.parts();
+        let (new, gone) = self.set_feeds(&wanted);
+        if gone && !wanted.contains_key(&Scope::Cluster) {
+            let mut names = self
+                .indexer
+                .index_values(NAMESPACE_INDEX)
+                .unwrap_or_default();
+            names.retain(|name| !wanted.contains_key(&Scope::Namespace(Arc::clone(name))));
+            names.sort_unstable();
+            let mut turns = Turns::new();
+            for name in names {
+                loop {
+                    let removed = self.remove_piece(&name);
+                    if removed == 0 {
+                        break;
+                    }
+                    turns.spend(removed).await;
+                }
+            }
+        }
+        new
+    }
+
+    /// Makes one watch for each of these parts, and stops the others. Returns the new ones, and whether any was stopped.
+    /// The caller prevents other changes of the watches, and removes the objects that no watch covers any more.
+    pub(super) fn set_feeds(&self, wanted: &BTreeMap<Scope, Part>) -> (Vec<Arc<Feed<S>>>, bool) {
         let (mut feeds, gone): (Vec<_>, Vec<_>) = self
             .feeds()
             .iter()
@@ -158,25 +184,7 @@ impl<S: Stored + ?Sized> Inner<S> {
         self.feeds.send_replace(feeds.into());
         self.indexer
             .change(|change| change.set_parts(parts.into_iter()));
-        if !gone.is_empty() && !wanted.contains_key(&Scope::Cluster) {
-            let mut names = self
-                .indexer
-                .index_values(NAMESPACE_INDEX)
-                .unwrap_or_default();
-            names.retain(|name| !wanted.contains_key(&Scope::Namespace(Arc::clone(name))));
-            names.sort_unstable();
-            let mut turns = Turns::new();
-            for name in names {
-                loop {
-                    let removed = self.remove_piece(&name);
-                    if removed == 0 {
-                        break;
-                    }
-                    turns.spend(removed).await;
-                }
-            }
-        }
-        new
+        (new, !gone.is_empty())
     }
 
     /// Removes objects of a namespace that is not watched any more, in one step. A handler that is added between two

@@ -23,6 +23,7 @@ mod inline;
 mod kube_apiserver;
 #[cfg(feature = "prometheus")]
 mod metrics;
+mod namespace_turns;
 mod namespaces;
 mod parallel;
 mod protobuf;

@@ -27,8 +27,8 @@ const OBJECTS: usize = 10_000;
 const MOST: usize = 512;
 
 thread_local! {
-    static DECODED: Cell<usize> = const { Cell::new(0) };
-    static FREED: Cell<usize> = const { Cell::new(0) };
+    pub static DECODED: Cell<usize> = const { Cell::new(0) };
+    pub static FREED: Cell<usize> = const { Cell::new(0) };
     static INDEXED: Cell<usize> = const { Cell::new(0) };
     static DELIVERED: [Cell<usize>; 4] = const { [const { Cell::new(0) }; 4] };
 }
@@ -38,7 +38,7 @@ fn count(counter: &Cell<usize>) {
 }
 
 /// Counts its life.
-struct Life;
+pub struct Life;
 
 impl Default for Life {
     fn default() -> Self {
@@ -55,7 +55,7 @@ impl Drop for Life {
 
 #[derive(Resource, Serialize, Deserialize)]
 #[resource(inherit = ConfigMap, crates(kube_core = "::kube_core"))]
-struct Counted {
+pub struct Counted {
     metadata: ObjectMeta,
     #[serde(skip)]
     _life: Life,
@@ -106,7 +106,7 @@ impl Turns {
 }
 
 /// A watch, and its end with 410.
-fn watch_until_expired() -> (Answer, impl Fn()) {
+pub fn watch_until_expired() -> (Answer, impl Fn()) {
     let (sender, receiver) = unbounded_channel();
     let live = Answer::Live(Arc::new(Mutex::new(receiver)));
     let expire = move || {
@@ -219,10 +219,10 @@ async fn no_turn_of_a_task_grows_with_the_number_of_objects() {
 
 /// The objects as a handler knows them. Each event has to follow from the ones before.
 #[derive(Clone, Default)]
-struct Known(Arc<Mutex<BTreeMap<ObjectKey, String>>>);
+pub struct Known(Arc<Mutex<BTreeMap<ObjectKey, String>>>);
 
 impl Known {
-    fn handler(&self) -> impl Fn(Event<ConfigMap>) + Send + Sync + 'static {
+    pub fn handler(&self) -> impl Fn(Event<ConfigMap>) + Send + Sync + 'static {
         let known = Arc::clone(&self.0);
         move |event| {
             let mut known = known.lock();
@@ -245,7 +245,7 @@ impl Known {
         }
     }
 
-    fn is(&self, informer: &SharedInformer<ConfigMap>) -> bool {
+    pub fn is(&self, informer: &SharedInformer<ConfigMap>) -> bool {
         let objects = informer.lister().list();
         let stored = objects
             .iter()
@@ -257,7 +257,7 @@ impl Known {
 /// Three pieces of objects.
 const FEW: usize = 700;
 
-fn state(version: usize, recreated: bool, numbers: std::ops::Range<usize>) -> Vec<String> {
+pub fn state(version: usize, recreated: bool, numbers: std::ops::Range<usize>) -> Vec<String> {
     let uid = |number: usize| {
         if recreated && number.is_multiple_of(5) {
             "another"

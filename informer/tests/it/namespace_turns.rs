@@ -1,0 +1,141 @@
+//! Namespaces of a set, each with more objects than one turn of a task works on.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_client::Client;
+use kube_client::client::Body;
+use reeve_informer::{HandlerOptions, NamespaceSet, Policy, ReflectorOptions, SharedInformer};
+use tokio_util::sync::CancellationToken;
+
+use crate::harness::clock;
+use crate::script::*;
+use crate::turns::{Known, state, watch_until_expired};
+
+/// The objects of the namespace `n`: three pieces.
+const FEW: usize = 700;
+
+/// Those of `many`, beside which the others are few.
+const MANY: usize = 1600;
+
+/// A client of one server for each namespace.
+fn client(servers: [(&'static str, &Script); 2]) -> Client {
+    let servers: BTreeMap<_, _> = servers.map(|(name, script)| (name, script.client())).into();
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let mut path = request.uri().path().split('/');
+        path.find(|part| *part == "namespaces");
+        let server = servers[path.next().unwrap()].clone();
+        async move { server.send(request).await }
+    });
+    Client::new(service, "default")
+}
+
+#[tokio::test]
+async fn any_number_of_informers_of_a_set_is_built_in_one_turn() {
+    let (set, script) = (NamespaceSet::new(["blue", "red"]), Script::new([]));
+    let build = |_| {
+        let builder = SharedInformer::<ConfigMap>::builder(script.client());
+        builder.namespaces(set.clone()).build()
+    };
+    let informers: Vec<_> = (0..200).map(build).collect();
+    let watches = |informer: &SharedInformer<ConfigMap>| informer.health().watches.len();
+    assert!(informers.iter().all(|informer| watches(informer) == 2));
+}
+
+/// What happens to the namespace `n`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Happens {
+    Relisted,
+    Removed,
+}
+
+/// The turn in which everything is over, if a handler is added in the turn `late` after the watch ended or the
+/// namespace was removed, and another one is removed.
+async fn with_handlers_that_change_in_turn(happens: Happens, late: usize) -> usize {
+    let (watch, expire) = watch_until_expired();
+    let few = Script::new([
+        list("5000", &state(1, false, 0..FEW)),
+        watch,
+        list("9000", &state(6000, true, 50..FEW + 50)),
+        Answer::Hang,
+    ]);
+    let others = state(1, false, 0..MANY).into_iter();
+    let others: Vec<_> = others
+        .map(|object| object.replace(r#""namespace":"n""#, r#""namespace":"many""#))
+        .collect();
+    let many = Script::new([list("5000", &others), Answer::Hang]);
+    let set = NamespaceSet::new(["many", "n"]);
+    let informer = SharedInformer::<ConfigMap>::builder(client([("n", &few), ("many", &many)]))
+        .clock(clock())
+        .reflector(ReflectorOptions::new().streaming(false))
+        .namespaces(set.clone())
+        .build();
+    let policies = [
+        Policy::Coalesce { bound: 4 },
+        Policy::Block { bound: 4 },
+        Policy::DropToResync { bound: 4 },
+    ];
+    let add = |number: usize| {
+        let known = Known::default();
+        let options = HandlerOptions::new().policy(policies[number % 3]);
+        let options = if number.is_multiple_of(2) {
+            options.inline()
+        } else {
+            options
+        };
+        let handle = informer.add_handler(known.handler(), options).unwrap();
+        (handle, known)
+    };
+    let mut handlers: Vec<_> = (0..6).map(add).collect();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn({
+        let (informer, stop) = (informer.clone(), stop.clone());
+        async move { informer.run(stop).await }
+    });
+    for (handle, _) in &handlers {
+        handle.wait_synced().await.unwrap();
+    }
+    let end = match happens {
+        Happens::Relisted => {
+            expire();
+            while few.count("list") < 2 {
+                tokio::time::advance(Duration::from_millis(1)).await;
+            }
+            (MANY + FEW, "9000")
+        }
+        Happens::Removed => {
+            assert!(set.remove("n"));
+            (MANY, "5000")
+        }
+    };
+    for turn in 0..10_000 {
+        if turn == late {
+            handlers.push(add(turn));
+            handlers.swap_remove(turn % 6).0.unregister();
+        }
+        for (handle, _) in &handlers {
+            assert_eq!(handle.panics(), 0, "{} in turn {turn}", handle.name());
+        }
+        let snapshot = informer.lister().snapshot();
+        let reached = (snapshot.len(), snapshot.resource_version().as_str());
+        if reached == end && handlers.iter().all(|(_, known)| known.is(&informer)) {
+            stop.cancel();
+            running.await.unwrap().unwrap();
+            return turn;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("it does not end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_that_come_and_go_while_a_namespace_is_relisted_or_removed_see_legal_histories() {
+    for (happens, few) in [(Happens::Relisted, 15), (Happens::Removed, 3)] {
+        let mut late = 0;
+        while with_handlers_that_change_in_turn(happens, late).await >= late {
+            late += 1;
+        }
+        assert!(late > few, "{late} turns are few");
+    }
+}
