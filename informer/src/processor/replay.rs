@@ -52,6 +52,10 @@ impl<S: Stored + ?Sized> Replay<S> {
     /// Copies the next [`PIECE`]; false if all are copied.
     pub(super) fn copy(&mut self) -> bool {
         let Some((snapshot, after)) = &mut self.source else {
+            if self.objects.is_empty() {
+                // The handler may live as long as the process.
+                self.objects = VecDeque::new();
+            }
             return false;
         };
         let rest = snapshot.range(None, after.as_ref().map(ObjectKey::as_ref));
@@ -78,5 +82,23 @@ impl<S: Stored + ?Sized> Replay<S> {
             snapshot.free();
         }
         self.objects
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fifo::Delta;
+    use crate::indexer::Indexer;
+    use crate::sample::map;
+
+    #[test]
+    fn what_was_delivered_takes_no_memory() {
+        let indexer = Indexer::new();
+        indexer.change(|change| change.apply(Delta::Added(map("a@1")), false));
+        let mut replay = Replay::of(indexer.snapshot());
+        assert_eq!(replay.take(8).count(), 1);
+        assert!(!replay.copy());
+        assert_eq!((replay.len(), replay.objects.capacity()), (0, 0));
     }
 }
