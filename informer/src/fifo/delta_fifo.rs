@@ -420,6 +420,12 @@ impl<S: Stored + ?Sized> Fifo<S> for DeltaFifo<S> {
         self.inner.lock().waiting
     }
 
+    /// A version that waits is a batch, too.
+    fn is_empty(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.waiting == 0 && inner.version.is_none() && !inner.new_epoch
+    }
+
     fn has_room(&self) -> bool {
         self.len() < self.capacity
     }

@@ -32,7 +32,7 @@ pub trait Fifo<S: Stored + ?Sized>: Send + Sync + 'static {
     /// The number of deltas that wait.
     fn len(&self) -> usize;
 
-    /// True if none wait.
+    /// True if none wait, nor a bookmark: [`Fifo::process`] has nothing to do.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -14,8 +14,9 @@
 //! 4. [`hand_out`] polls the handlers that share this task, and waits for those that ask for it
 //!    ([`Policy::Block`](crate::Policy::Block)). The others have tasks of their own.
 //!
-//! Each step lets other tasks run after some hundred objects ([`Turns`]). The store is always changed in one step: a list
-//! becomes a state beside the present one, and takes its place at once.
+//! Each step lets other tasks run after some hundred objects ([`Turns`]). A batch changes the store in one step, and so does
+//! a list: it becomes a state beside the present one, and takes its place at once. Only the objects of a namespace that is
+//! not watched any more go in several steps. If the informer stops meanwhile, the store keeps the others.
 //!
 //! A full FIFO stops its reflector, and so its watch: a slow store or handler costs no memory. A FIFO wakes no consumer:
 //! a poll of the task runs step 1 before step 2, so what was appended is found in the same poll.
@@ -141,6 +142,10 @@ async fn drain<S: Stored + ?Sized>(
 /// Step 3: puts one batch into the store, and its events into the handlers' queues. Returns the number of its deltas, if
 /// there was one.
 async fn apply_next<S: Stored + ?Sized>(inner: &Inner<S>, feed: &Feed<S>) -> Option<usize> {
+    // Most feeds have nothing most of the time, and a wait for a lock is counted in the budget of the task's turn.
+    if feed.fifo.is_empty() {
+        return None;
+    }
     // Taken before the batch: from then on, nothing waits before its first change.
     let _applying = inner.applying.lock().await;
     // The namespace may have been removed during the last wait.
@@ -150,8 +155,8 @@ async fn apply_next<S: Stored + ?Sized>(inner: &Inner<S>, feed: &Feed<S>) -> Opt
     let mut next = None;
     feed.fifo.process(&mut |batch| next = Some(batch));
     let batch = next?;
-    let started = Instant::now();
     let deltas = batch.deltas.len();
+    let started = Instant::now();
     let Applied { changed, stale } = feed.apply(&inner.indexer, &inner.processor, batch).await;
     if changed {
         inner.record_change();
@@ -206,4 +211,41 @@ async fn next_turn(more: bool) {
         }
     })
     .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube_client::Client;
+
+    use super::*;
+    use crate::SharedInformer;
+    use crate::fifo::Delta;
+    use crate::sample::map;
+
+    #[tokio::test]
+    async fn a_feed_with_nothing_queued_waits_for_no_change_of_the_store() {
+        let service = tower::service_fn(|_: http::Request<kube_client::client::Body>| async {
+            Ok::<_, std::io::Error>(http::Response::new(kube_client::client::Body::empty()))
+        });
+        for delta_fifo in [false, true] {
+            let builder = SharedInformer::<ConfigMap>::builder(Client::new(service, "default"));
+            let builder = if delta_fifo {
+                builder.delta_fifo()
+            } else {
+                builder
+            };
+            let informer = builder.build();
+            let (inner, feed) = (&informer.inner, &informer.inner.feeds()[0]);
+            let change = inner.applying.try_lock().unwrap();
+            assert_eq!(apply_next(inner, feed).now_or_never(), Some(None));
+            feed.fifo.push(Delta::Added(map("a@1")));
+            assert_eq!(apply_next(inner, feed).now_or_never(), None, "it waits");
+            drop(change);
+            assert_eq!(apply_next(inner, feed).now_or_never(), Some(Some(1)));
+            feed.fifo.bookmark("7".into());
+            assert_eq!(apply_next(inner, feed).now_or_never(), Some(Some(1)));
+            assert_eq!(inner.indexer.resource_version().as_str(), "7");
+        }
+    }
 }
