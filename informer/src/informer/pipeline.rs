@@ -22,8 +22,10 @@
 //! a poll of the task runs step 1 before step 2, so what was appended is found in the same poll.
 
 use std::future::{pending, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -156,8 +158,18 @@ async fn apply_next<S: Stored + ?Sized>(inner: &Inner<S>, feed: &Feed<S>) -> Opt
     feed.fifo.process(&mut |batch| next = Some(batch));
     let batch = next?;
     let deltas = batch.deltas.len();
-    let started = Instant::now();
-    let Applied { changed, stale } = feed.apply(&inner.indexer, &inner.processor, batch).await;
+    let mut duration = Duration::ZERO;
+    let Applied { changed, stale } = {
+        let mut applied = pin!(feed.apply(&inner.indexer, &inner.processor, batch));
+        // Without the turns of other tasks in between.
+        poll_fn(|cx| {
+            let started = Instant::now();
+            let poll = applied.as_mut().poll(cx);
+            duration += started.elapsed();
+            poll
+        })
+        .await
+    };
     if changed {
         inner.record_change();
     }
@@ -165,7 +177,6 @@ async fn apply_next<S: Stored + ?Sized>(inner: &Inner<S>, feed: &Feed<S>) -> Opt
         feed.health.stale();
         inner.recorder.record(Measurement::StaleEvent);
     }
-    let duration = started.elapsed();
     inner
         .recorder
         .record(Measurement::Processed { deltas, duration });

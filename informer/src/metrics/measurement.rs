@@ -53,7 +53,7 @@ pub enum Measurement {
     Processed {
         /// The number of deltas in it.
         deltas: usize,
-        /// The time for it.
+        /// The time for it, without the turns of other tasks while a list is applied.
         duration: Duration,
     },
     /// A handler panicked.

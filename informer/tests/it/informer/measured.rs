@@ -51,6 +51,28 @@ async fn an_object_that_stays_undecodable_is_counted_once_a_version() {
     assert_eq!(running.informer.health().quarantined_count, 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_list_is_without_the_turns_of_other_tasks() {
+    let objects: Vec<_> = (0..1000)
+        .map(|number| object(&format!("o{number:03}"), "1"))
+        .collect();
+    let script = Script::new([no_streaming(), list("10", &objects)]).otherwise(|_| Answer::Hang);
+    let counted = Arc::new(Counted::default());
+    let running = run(builder(&script).metrics(Arc::clone(&counted) as _).build());
+    let begin = tokio::time::Instant::now();
+    while !running.informer.has_synced() {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        // Time passes in the turns of this task alone.
+        tokio::time::advance(Duration::from_millis(1)).await;
+    }
+    let measured = counted.0.lock();
+    let processed = measured.iter().filter_map(|found| match found {
+        Measurement::Processed { deltas, duration } => Some((*deltas, *duration)),
+        _ => None,
+    });
+    assert_eq!(processed.collect::<Vec<_>>(), [(1, Duration::ZERO)]);
+}
+
 /// Counts its events, and panics.
 #[derive(Clone, Default)]
 struct Fragile(Arc<AtomicUsize>);
