@@ -89,8 +89,19 @@ impl<'a, S: Stored + ?Sized> Transaction<'a, S> {
                 self.put(object, initial, UpdateReason::Changed)
             }
             Delta::Replaced(object) => self.put(object, initial, UpdateReason::Relist),
-            Delta::Sync(object) => self.resync(&object),
-            Delta::Deleted(deletion) => self.delete(deletion),
+            Delta::Sync(object) => {
+                let change = self.resync(&object);
+                self.freed.push(object);
+                change
+            }
+            Delta::Deleted(deletion) => {
+                self.freed.extend(match &deletion {
+                    Deletion::Seen(object) => Some(Arc::clone(object)),
+                    Deletion::FinalStateUnknown { last, .. } => last.clone(),
+                    Deletion::Unreadable { .. } => None,
+                });
+                self.delete(deletion)
+            }
             // These concern the whole store, and its owner handles them.
             Delta::ReplacedAll(_) | Delta::SyncAll | Delta::Bookmark(_) => Change::Known,
         }
@@ -109,9 +120,11 @@ impl<'a, S: Stored + ?Sized> Transaction<'a, S> {
                 Some(Ordering::Less)
                     if reason == UpdateReason::Changed && self.is_comparable(&known) =>
                 {
+                    self.freed.push(object);
                     return Change::Stale;
                 }
                 Some(Ordering::Equal) if !object.resource_version().is_empty() => {
+                    self.freed.push(object);
                     return Change::Known;
                 }
                 _ => {}

@@ -58,19 +58,38 @@ fn what_is_dropped_with_a_change_may_change_an_index() {
         name: Some("a".to_owned()),
         ..ObjectMeta::default()
     };
-    let (held, owner) = (OnDrop(dropped.clone()), dropped.clone());
+    let held = OnDrop(dropped.clone());
     let function = move |_: &Owner| {
         let _held = &held;
         Ok(Vec::new())
     };
     indexer.add_index("index", function).unwrap();
-    let owner = Arc::new(Owner {
-        metadata,
-        dropped: owner,
-    });
-    let key = owner.key();
-    indexer.change(|change| change.apply(Delta::Added(owner), false));
+    let owner = |version: &str| {
+        let resource_version = Some(version.to_owned());
+        Arc::new(Owner {
+            metadata: ObjectMeta {
+                resource_version,
+                ..metadata.clone()
+            },
+            dropped: dropped.clone(),
+        })
+    };
+    let key = owner("1").key();
+    indexer.change(|change| change.apply(Delta::Added(owner("9")), false));
+    indexer.change(|change| change.advance("9".into()));
     assert!(dropped.0.indexer.set(Arc::clone(&indexer)).is_ok());
+    let seen = |version| Delta::Deleted(Deletion::Seen(owner(version)));
+    // Nothing of it comes into the store.
+    for delta in [
+        Delta::Updated(owner("9")),
+        Delta::Updated(owner("8")),
+        seen("7"),
+    ] {
+        indexer.change(|change| drop(change.apply(delta, false)));
+    }
+    assert_eq!(std::mem::take(&mut *dropped.0.drops.lock()), 3);
+    indexer.change(|change| drop(change.apply(Delta::Sync(owner("9")), false)));
+    assert_eq!(std::mem::take(&mut *dropped.0.drops.lock()), 1);
     let lost = Delta::Deleted(Deletion::FinalStateUnknown { key, last: None });
     indexer.change(|change| drop(change.apply(lost, false)));
     assert_eq!(*dropped.0.drops.lock(), 1);
