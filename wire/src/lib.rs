@@ -33,6 +33,8 @@
 //! # Watches
 //! [`watch`] has the frames of a watch.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod decode;
 #[cfg(feature = "k8s-openapi")]
 mod direct;
