@@ -246,6 +246,33 @@ mod tests {
         let stop = CancellationToken::new();
         let started = Cluster::start(&arguments("iptables"), Clock::system(), &stop).await;
         let (cluster, operator) = started.unwrap();
+        let block = |name: &str, ip: &str, duration: &str| {
+            let spec = crate::api::IPBlockSpec {
+                ip: ip.into(),
+                duration: Some(duration.into()),
+                reason: Some("<at id=all></at> scan".into()),
+                ..Default::default()
+            };
+            crate::api::IPBlock::new(name, spec)
+        };
+        let create = async |block| {
+            let blocks = cluster.blocks();
+            blocks.create(&Default::default(), &block).await.unwrap();
+        };
+        let phase = async |name| {
+            let block = cluster.blocks().get(name).await.unwrap();
+            super::super::watcher::phase_of(&block)
+        };
+        // The first configuration is in force once a block is active: an edit before that is a part of it, and has no Event.
+        create(block("before", "192.0.2.6", "1h")).await;
+        let active = async {
+            while phase("before").await != "active" {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), active)
+            .await
+            .unwrap();
         let maps: kube_client::Api<k8s_openapi::api::core::v1::ConfigMap> =
             kube_client::Api::namespaced(cluster.client(), cluster::NAMESPACE);
         let data = serde_json::json!({ "data": {
@@ -276,24 +303,9 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(10), loaded)
             .await
             .unwrap();
-        let spec = crate::api::IPBlockSpec {
-            ip: "192.0.2.7".into(),
-            duration: Some("1s".into()),
-            reason: Some("<at id=all></at> scan".into()),
-            ..Default::default()
-        };
-        let block = crate::api::IPBlock::new("carded", spec);
-        cluster
-            .blocks()
-            .create(&Default::default(), &block)
-            .await
-            .unwrap();
+        create(block("carded", "192.0.2.7", "1s")).await;
         let sent = async {
-            let ended =
-                |block: &crate::api::IPBlock| super::super::watcher::phase_of(block) == "expired";
-            while cards.lock().unwrap().len() < 2
-                || !ended(&cluster.blocks().get("carded").await.unwrap())
-            {
+            while cards.lock().unwrap().len() < 2 || phase("carded").await != "expired" {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
