@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::Client;
 use kube_client::client::Body;
-use reeve_informer::{HandlerOptions, NamespaceSet, Policy, ReflectorOptions, SharedInformer};
+use reeve_informer::{NamespaceSet, ReflectorOptions, SharedInformer};
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::clock;
@@ -71,23 +71,9 @@ async fn with_handlers_that_change_in_turn(happens: Happens, late: usize) -> usi
         .reflector(ReflectorOptions::new().streaming(false))
         .namespaces(set.clone())
         .build();
-    let policies = [
-        Policy::Coalesce { bound: 4 },
-        Policy::Block { bound: 4 },
-        Policy::DropToResync { bound: 4 },
-    ];
-    let add = |number: usize| {
-        let known = Known::default();
-        let options = HandlerOptions::new().policy(policies[number % 3]);
-        let options = if number.is_multiple_of(2) {
-            options.inline()
-        } else {
-            options
-        };
-        let handle = informer.add_handler(known.handler(), options).unwrap();
-        (handle, known)
-    };
-    let mut handlers: Vec<_> = (0..6).map(add).collect();
+    let mut handlers: Vec<_> = (0..6)
+        .map(|number| Known::added(&informer, number))
+        .collect();
     let stop = CancellationToken::new();
     let running = tokio::spawn({
         let (informer, stop) = (informer.clone(), stop.clone());
@@ -111,7 +97,7 @@ async fn with_handlers_that_change_in_turn(happens: Happens, late: usize) -> usi
     };
     for turn in 0..10_000 {
         if turn == late {
-            handlers.push(add(turn));
+            handlers.push(Known::added(&informer, turn));
             handlers.swap_remove(turn % 6).0.unregister();
         }
         for (handle, _) in &handlers {

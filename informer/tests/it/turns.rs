@@ -245,6 +245,27 @@ impl Known {
         }
     }
 
+    /// A handler whose options are those of its number: six in a row have each policy, inline and in a task.
+    pub fn added(
+        informer: &SharedInformer<ConfigMap>,
+        number: usize,
+    ) -> (HandlerHandle<ConfigMap>, Self) {
+        let policies = [
+            Policy::Coalesce { bound: 4 },
+            Policy::Block { bound: 4 },
+            Policy::DropToResync { bound: 4 },
+        ];
+        let options = HandlerOptions::new().policy(policies[number % 3]);
+        let options = if number.is_multiple_of(2) {
+            options.inline()
+        } else {
+            options
+        };
+        let known = Self::default();
+        let handle = informer.add_handler(known.handler(), options).unwrap();
+        (handle, known)
+    }
+
     pub fn is(&self, informer: &SharedInformer<ConfigMap>) -> bool {
         let objects = informer.lister().list();
         let stored = objects
@@ -294,24 +315,9 @@ async fn relist_with_a_handler_that_is_added_in_turn(late: usize) -> usize {
         .clock(clock())
         .reflector(ReflectorOptions::new().streaming(false))
         .build();
-    let policies = [
-        Policy::Coalesce { bound: 4 },
-        Policy::Block { bound: 4 },
-        Policy::DropToResync { bound: 4 },
-    ];
-    let add = |number: usize| {
-        let known = Known::default();
-        let options = HandlerOptions::new().policy(policies[number % 3]);
-        let options = if number.is_multiple_of(2) {
-            options.inline()
-        } else {
-            options
-        };
-        let handle = informer.add_handler(known.handler(), options).unwrap();
-        (handle, known)
-    };
-    // Each policy, inline and in a task.
-    let mut handlers: Vec<_> = (0..6).map(add).collect();
+    let mut handlers: Vec<_> = (0..6)
+        .map(|number| Known::added(&informer, number))
+        .collect();
     let stop = CancellationToken::new();
     let running = tokio::spawn({
         let (informer, stop) = (informer.clone(), stop.clone());
@@ -327,7 +333,7 @@ async fn relist_with_a_handler_that_is_added_in_turn(late: usize) -> usize {
     let newest = (20_000 + FEW - 1).to_string();
     for turn in 0.. {
         if turn == late {
-            handlers.push(add(turn));
+            handlers.push(Known::added(&informer, turn));
         }
         let reached = informer.last_sync_resource_version().as_str() == newest;
         if reached && handlers.iter().all(|(_, known)| known.is(&informer)) {
