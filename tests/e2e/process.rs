@@ -127,15 +127,19 @@ fn spawn(log: &Path, args: &[String], environment: &[(String, String)]) -> Child
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            let log = self.log();
-            let tail: Vec<&str> = log.lines().rev().take(60).collect();
-            eprintln!("--- the end of {}'s log", self.name);
-            for line in tail.iter().rev() {
-                eprintln!("{line}");
-            }
-        }
+        print_if_panicking(&self.name, &self.log());
         let _ = std::fs::remove_file(&self.log);
+    }
+}
+
+/// Prints the last lines of the log of `name` when a case fails.
+pub(crate) fn print_if_panicking(name: &str, log: &str) {
+    if std::thread::panicking() {
+        let tail: Vec<&str> = log.lines().rev().take(60).collect();
+        eprintln!("--- the end of {name}'s log");
+        for line in tail.iter().rev() {
+            eprintln!("{line}");
+        }
     }
 }
 

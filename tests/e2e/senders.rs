@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
-use crate::process::{free_port, get};
+use crate::process::{free_port, get, print_if_panicking};
 use crate::world::World;
 
 on_both_servers!(
@@ -37,17 +37,37 @@ fn program(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// A program that is killed with the case; its output is in `log`.
-fn start(program: &Path, args: &[String], log: &Path) -> Child {
+/// A program that is killed with the case; a case that fails prints the end of its log.
+struct Sender {
+    _child: Child,
+    name: String,
+    log: PathBuf,
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        print_if_panicking(&self.name, &log);
+    }
+}
+
+/// Starts `program` with its output in `log`.
+fn start(program: &Path, args: &[String], log: &Path) -> Sender {
     let file = std::fs::File::create(log).expect("a log file");
-    Command::new(program)
+    let child = Command::new(program)
         .args(args)
         .stdin(Stdio::null())
         .stdout(file.try_clone().expect("a second handle of the log"))
         .stderr(file)
         .kill_on_drop(true)
         .spawn()
-        .expect("the program starts")
+        .expect("the program starts");
+    let name = program.file_name().unwrap_or_default();
+    Sender {
+        _child: child,
+        name: name.to_string_lossy().into_owned(),
+        log: log.to_owned(),
+    }
 }
 
 /// Serves one metric of an address that fails to log in, while `attacks`.

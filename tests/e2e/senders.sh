@@ -5,7 +5,7 @@
 #     eval "$(tests/e2e/senders.sh)" && cargo test --test e2e senders
 #
 # Only that line goes to stdout. The packages are not installed: nothing of them is started. Programs that are in the PATH already
-# are used as they are.
+# are used as they are. Debian's Alertmanager reads its templates from /usr/share, so root gets them copied there.
 #
 #   REEVE_INTEROP_DIR   the folder to unpack into (default: ${XDG_CACHE_HOME:-$HOME/.cache}/reeve/interop)
 set -euo pipefail
@@ -27,6 +27,13 @@ if ((${#missing[@]})); then
     (cd "$output/$package.new" && apt-get -o APT::Sandbox::User=root download "$package" && dpkg -x ./*.deb .) >&2
     mv "$output/$package.new" "$output/$package"
   done
+fi
+templates=usr/share/prometheus/alertmanager
+if [ -d "$output/prometheus-alertmanager" ] && [ ! -e "/$templates/default.tmpl" ]; then
+  mkdir -p "/$templates" && cp "$output/prometheus-alertmanager/$templates"/*.tmpl "/$templates" || {
+    echo "senders.sh: Alertmanager does not start without /$templates/default.tmpl; root can copy it there" >&2
+    exit 1
+  }
 fi
 paths=
 for package in prometheus prometheus-alertmanager crowdsec; do
