@@ -118,7 +118,7 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
             if self.gathered.is_empty() || !self.chunks.is_empty() {
                 self.gather();
             }
-            if self.chunks.is_empty() && self.rush >= RUSH {
+            if self.chunks.is_empty() && self.rush >= RUSH && self.bytes < MANY {
                 self.collect().await;
             }
             if self.chunks.is_empty() {
@@ -240,9 +240,6 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
         while self.reads_on() {
             let line = self.lines.ready_line();
             if self.take_ready(line) {
-                if self.bytes >= CHUNK {
-                    self.hand_over();
-                }
                 continue;
             }
             // A change alone is not worth another look at the connection.
@@ -277,9 +274,13 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
         }
     }
 
+    /// Adds a line, and has a chunk decoded that is full with it, however the line came.
     fn push(&mut self, line: Bytes) {
         self.bytes += line.len();
         self.gathered.push_back(line);
+        if self.bytes >= CHUNK {
+            self.hand_over();
+        }
     }
 
     /// Has the gathered lines decoded by another thread, if one may be used.
@@ -299,6 +300,7 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
 mod tests {
     use std::convert::Infallible;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
 
     use http::{Request, Response};
     use http_body_util::{Full, StreamBody};
@@ -337,17 +339,26 @@ mod tests {
 
     /// Frames without content, and the number of lines that were read for them.
     async fn frames() -> (Frames<ConfigMap>, Arc<AtomicUsize>) {
-        frames_of(lines().await)
+        let (frames, decoded, _) = frames_of(lines().await);
+        (frames, decoded)
     }
 
-    fn frames_of(lines: Lines) -> (Frames<ConfigMap>, Arc<AtomicUsize>) {
-        let count = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&count);
+    /// Frames, and the numbers of lines that were read for them, in all and by the present thread.
+    fn frames_of(lines: Lines) -> (Frames<ConfigMap>, Arc<AtomicUsize>, Arc<AtomicUsize>) {
+        let (count, in_place) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (counted, here) = (
+            (Arc::clone(&count), Arc::clone(&in_place)),
+            thread::current().id(),
+        );
         let decode = move |_: Encoding, _: &[u8]| {
-            counted.fetch_add(1, Ordering::Relaxed);
+            counted.0.fetch_add(1, Ordering::Relaxed);
+            counted.1.fetch_add(
+                usize::from(thread::current().id() == here),
+                Ordering::Relaxed,
+            );
             Ok(Frame::Unknown)
         };
-        (Frames::new(lines, Arc::new(decode)), count)
+        (Frames::new(lines, Arc::new(decode)), count, in_place)
     }
 
     /// The number of frames up to the end. `check` is called after each.
@@ -376,24 +387,36 @@ mod tests {
         assert_eq!(decoded.load(Ordering::Relaxed), LINES);
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn lines_that_come_one_by_one_in_quick_succession_are_collected() {
-        let _permits = ALL_PERMITS.lock().await;
-        let piece = |number| async move {
-            tokio::task::yield_now().await;
+    /// Frames of lines that are a piece of data each, with `turns` of the runtime before each.
+    async fn pieces(turns: usize) -> (Frames<ConfigMap>, Arc<AtomicUsize>, Arc<AtomicUsize>) {
+        let piece = move |number| async move {
+            for _ in 0..turns {
+                tokio::task::yield_now().await;
+            }
             let piece = http_body::Frame::data(Bytes::from(line()));
             (number < LINES).then(|| (Ok::<_, Infallible>(piece), number + 1))
         };
         let body = move || StreamBody::new(Box::pin(futures::stream::unfold(0, piece)));
-        let (mut frames, decoded) = frames_of(lines_of(body).await);
-        let collected = AtomicUsize::new(0);
-        let count = all(&mut frames, |frames| {
-            collected.fetch_max(frames.decoded.len(), Ordering::Relaxed);
-        });
-        assert_eq!(count.await, LINES);
-        assert_eq!(decoded.load(Ordering::Relaxed), LINES);
-        let collected = collected.into_inner();
-        assert!(collected > MANY / LINE / 2, "{collected} at once");
+        frames_of(lines_of(body).await)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn lines_that_come_one_by_one_in_quick_succession_are_collected() {
+        let _permits = ALL_PERMITS.lock().await;
+        for turns in [0, 1] {
+            let (mut frames, decoded, in_place) = pieces(turns).await;
+            let collected = AtomicUsize::new(0);
+            let count = all(&mut frames, |frames| {
+                collected.fetch_max(frames.decoded.len(), Ordering::Relaxed);
+            });
+            assert_eq!(count.await, LINES);
+            assert_eq!(decoded.load(Ordering::Relaxed), LINES);
+            let collected = collected.into_inner();
+            assert!(collected > MANY / LINE / 2, "{collected} at once");
+            // A chunk that is full, by whichever line, is not decoded line by line.
+            let in_place = in_place.load(Ordering::Relaxed);
+            assert!(in_place < LINES / 4, "{in_place} in place, {turns} turns");
+        }
     }
 
     #[test]
