@@ -6,7 +6,6 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use kube_core::{Resource, ResourceExt};
@@ -21,9 +20,6 @@ pub const LABEL: &str = "pod-count";
 /// The index of Pods by the uid of the object that controls them. The labels of the ReplicaSet's template would also find
 /// Pods of other owners.
 const BY_CONTROLLER: &str = "controller";
-
-/// The delay until the next reconcile when the server has another ReplicaSet of this name than the cache.
-const STALE: Duration = Duration::from_secs(1);
 
 /// The reason why the controller cannot be added.
 #[derive(Debug, thiserror::Error)]
@@ -60,9 +56,9 @@ impl<P: Object> Reconciler for PodCount<P> {
                 tracing::info!(count, "labelled");
                 Ok(Outcome::done())
             }
-            Err(error) if error.is_not_found() => Ok(Outcome::done()),
-            // A uid cannot be changed: the server has another ReplicaSet of this name, and the cache will show it.
-            Err(error) if error.is_invalid() => Ok(Outcome::requeue_after(STALE)),
+            // It is gone, or, as a uid cannot be changed, the server has another ReplicaSet of this name. The cache will show it,
+            // and its event reconciles again: to repeat the patch until then would only load the server.
+            Err(error) if error.is_not_found() || error.is_invalid() => Ok(Outcome::done()),
             Err(error) => Err(error.into()),
         }
     }

@@ -48,6 +48,11 @@ async fn scenario(world: &World<()>) {
     world.settle().await;
 }
 
+/// The cache shows a ReplicaSet that is gone, while another one of its name gets its Pod. The patch of the label was repeated each
+/// second until the cache showed the other one.
+const ANOTHER_OF_ITS_NAME: &str = "hold-on P1 modified replicasets default/web 5; hold-on P1 deleted replicasets default/web 1; \
+    hold-on P1 modified replicasets default/web 3; hold-on P1 modified replicasets default/web 2";
+
 #[test]
 fn explored_the_count_is_right_after_every_fault() {
     let seconds = std::env::var("REEVE_EXPLORE_SECONDS").ok();
@@ -64,6 +69,8 @@ fn explored_the_count_is_right_after_every_fault() {
         set.is_some_and(|set| set["metadata"]["labels"][LABEL] == "1")
     });
     explorer
-        .budget(100_000, Duration::from_secs(seconds))
+        .budget(usize::MAX, Duration::from_secs(seconds))
+        .first([ANOTHER_OF_ITS_NAME.parse().unwrap()])
+        .drawn(u64::MAX)
         .check(scenario);
 }

@@ -194,6 +194,19 @@ fn a_ban_its_end_its_lift_by_hand_and_its_deletion_survive_every_fault() {
 }
 
 #[test]
+fn a_ban_its_end_its_lift_by_hand_and_its_deletion_survive_faults_together() {
+    explorer()
+        .budget(usize::MAX, wall())
+        .clock_jumps()
+        // With a crash, an old view leaves a ban: docs/decisions/operator.md, 15.
+        .without(["stale"])
+        .spread()
+        .drawn(u64::MAX)
+        .every_failure()
+        .check(scenario);
+}
+
+#[test]
 fn a_ban_that_a_restart_asserts_by_an_old_copy_of_its_block_is_lifted() {
     let plan = "stale P1 patch ipblocks default/long 2 @ P1 modified ipblocks default/long 3";
     explorer().only(plan.parse().unwrap()).check(scenario);

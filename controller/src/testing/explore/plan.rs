@@ -17,6 +17,22 @@ pub struct Point {
     pub nth: u32,
 }
 
+/// The first words of faults.
+pub(super) const KINDS: [&str; 12] = [
+    "crash-before",
+    "crash-after",
+    "lose",
+    "refuse",
+    "late",
+    "late-on",
+    "hold",
+    "hold-on",
+    "stale",
+    "behind",
+    "ahead",
+    "back",
+];
+
 /// One fault.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fault {
@@ -114,7 +130,7 @@ impl Fault {
         matches!(self, Self::Hold(_) | Self::HoldOn(_))
     }
 
-    /// The first word of its text.
+    /// The first word of its text, one of [`KINDS`].
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::CrashBefore(_) => "crash-before",
@@ -268,6 +284,7 @@ mod tests {
             Fault::Back(effect()),
         ]);
         assert_eq!(plan.to_string().parse(), Ok(plan.clone()));
+        assert_eq!(plan.0.iter().map(Fault::kind).collect::<Vec<_>>(), KINDS);
         assert_eq!("no fault".parse(), Ok(Plan::default()));
         for wrong in [
             "",

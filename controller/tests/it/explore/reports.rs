@@ -34,6 +34,16 @@ async fn scenario(world: &World<()>) {
     world.settle().await;
 }
 
+/// Without faults the Secret is there a moment later; after a crash it is not.
+async fn impatient(world: &World<()>) {
+    let map = json!({"metadata": {"name": "a", "namespace": "default"}});
+    world.create::<ConfigMap>(map).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let secret = ObjectKey::namespaced("default", "a");
+    let made = world.client().get::<Secret>(&secret).await;
+    assert!(made.is_ok(), "the Secret is late");
+}
+
 fn plan(text: &str) -> Plan {
     text.parse().unwrap()
 }
@@ -41,15 +51,7 @@ fn plan(text: &str) -> Plan {
 #[test]
 fn a_step_that_fails_under_a_plan_is_reported_with_the_plan_and_the_timeline() {
     let crash = plan("crash-before P1 create secrets default/a 1");
-    let report = explorer().first([crash.clone()]).run(async |world| {
-        let map = json!({"metadata": {"name": "a", "namespace": "default"}});
-        world.create::<ConfigMap>(map).await;
-        // Without faults the Secret is there a moment later; after a crash it is not.
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        let secret = ObjectKey::namespaced("default", "a");
-        let made = world.client().get::<Secret>(&secret).await;
-        assert!(made.is_ok(), "the Secret is late");
-    });
+    let report = explorer().first([crash.clone()]).run(impatient);
     let broken = &report.failures[0];
     assert_eq!(broken.plan, crash);
     assert_eq!(broken.wrong.rule, "no step of the scenario panics");
@@ -94,17 +96,9 @@ fn a_plan_that_fails_is_kept_and_tried_first() {
     let file = std::env::temp_dir().join(format!("reeve-plans-{}", std::process::id()));
     std::fs::write(&file, "# an old one\nlose P1 create secrets default/a 1\n").unwrap();
     let explorer = || explorer().remember(&file);
-    let late = async |world: &World<()>| {
-        let map = json!({"metadata": {"name": "a", "namespace": "default"}});
-        world.create::<ConfigMap>(map).await;
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        let secret = ObjectKey::namespaced("default", "a");
-        let made = world.client().get::<Secret>(&secret).await;
-        assert!(made.is_ok(), "the Secret is late");
-    };
-    let found = explorer().run(late);
+    let found = explorer().run(impatient);
     let plan = found.failures[0].plan.clone();
-    let again = explorer().run(late);
+    let again = explorer().run(impatient);
     // The old plan does not fail.
     assert_eq!(
         (again.failures[0].tried, &again.failures[0].plan),
@@ -127,6 +121,30 @@ fn plans_of_several_faults_are_drawn_after_all_others() {
     let (without, with) = (explorer.run(scenario), explorer.drawn(9).run(scenario));
     assert_eq!(with.tried, without.tried + 9);
     assert!(with.failures.is_empty(), "{with}");
+}
+
+#[test]
+fn faults_of_a_kind_are_left_out_alone_and_in_plans_of_two() {
+    let explorer = || explorer().drawn(20);
+    assert_eq!(explorer().run(impatient).failures.len(), 1);
+    let others = [
+        "crash-before",
+        "crash-after",
+        "refuse",
+        "hold",
+        "hold-on",
+        "stale",
+        "behind",
+    ];
+    // An answer that is lost does not make the Secret late.
+    let report = explorer().without(others).run(impatient);
+    assert!(report.failures.is_empty() && report.tried > 20, "{report}");
+}
+
+#[test]
+#[should_panic(expected = "loose is no kind of faults: crash-before, crash-after, lose,")]
+fn a_kind_of_faults_that_does_not_exist_is_an_error() {
+    let _ = explorer().without(["loose"]);
 }
 
 #[test]

@@ -86,6 +86,7 @@ fn the_certificates_of_two_replicas_are_right_after_every_fault() {
     explorer()
         .budget(usize::MAX, Duration::from_secs(seconds))
         .spread()
+        .drawn(u64::MAX)
         .quiet(Duration::from_secs(30))
         .check(scenario);
 }

@@ -69,6 +69,7 @@ fn with_rules(explorer: Explorer<Outer>) -> Explorer<Outer> {
         )
         .budget(usize::MAX, wall())
         .spread()
+        .drawn(u64::MAX)
 }
 
 /// The process ends after each creation of these, named as the Service and the count, and does not read the answer. These plans
@@ -122,6 +123,13 @@ async fn created(world: &World<Outer>) {
         json!({"metadata": {"annotations": attributes}}),
     )
     .await;
+}
+
+/// The longest wait of the controller after a failure. A Service that met conflicts, and then another fault, is right after it and
+/// not before.
+async fn last_retry(world: &World<Outer>) {
+    tokio::time::sleep(Duration::from_secs(6 * 60)).await;
+    world.settle().await;
 }
 
 /// The same, then other nodes and other ports.
@@ -227,10 +235,15 @@ fn nothing_is_left(state: &State, outer: &Outer) -> bool {
 
 #[test]
 fn a_service_is_served_after_every_fault() {
+    let after_conflicts = "stale P1 call add_backends lb-1 5 @ P1 modified services default/web 1; lose P1 call create_listener lb-1 3";
     explorer()
         .first(after_creation(["web 1"]))
+        .first([after_conflicts.parse().unwrap()])
         .at_rest("the Service is served as it should be", is_changed)
-        .check(serving);
+        .check(async |world| {
+            serving(world).await;
+            last_retry(world).await;
+        });
 }
 
 #[test]
@@ -251,13 +264,21 @@ fn what_a_service_leaves_is_what_it_should_after_every_fault() {
             "only the preserved load balancer is left",
             only_the_preserved_one_is_left,
         )
-        .check(leaving);
+        .check(async |world| {
+            leaving(world).await;
+            last_retry(world).await;
+        });
 }
 
 #[test]
 fn a_service_that_ends_while_it_begins_leaves_nothing_after_every_fault() {
+    let after_conflicts = "stale P1 patch services default/api 2 @ P1 modified services default/api 1; lose P1 call delete lb-3 1";
     explorer()
         .first(after_creation(["web 1", "shop 1", "api 1"]))
+        .first([after_conflicts.parse().unwrap()])
         .at_rest("nothing is left", nothing_is_left)
-        .check(short_lived);
+        .check(async |world| {
+            short_lived(world).await;
+            last_retry(world).await;
+        });
 }
