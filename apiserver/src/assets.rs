@@ -121,16 +121,25 @@ pub fn program(name: &str, remedy: &str) -> Option<PathBuf> {
     )
 }
 
-/// Skips the test because of another missing prerequisite; the caller must return.
+/// A file that a test needs, as the program of a package; `None` skips the test. `remedy` describes how to get the file.
 ///
 /// # Panics
-/// With `REEVE_REQUIRE_ASSETS=1`.
-pub fn skip(reason: &str) {
-    let _: Option<()> = decide(None, reason);
+/// When the file does not exist and `REEVE_REQUIRE_ASSETS=1`.
+#[must_use]
+pub fn file(path: impl Into<PathBuf>, remedy: &str) -> Option<PathBuf> {
+    let path = path.into();
+    let reason = format!("{} does not exist: {remedy}", path.display());
+    decide(path.exists().then_some(path), &reason)
 }
 
-/// Applies the rule, and records the decision.
-fn decide<T>(found: Option<T>, reason: &str) -> Option<T> {
+/// Another prerequisite of a test; `None` skips the test because of `reason`.
+///
+/// Both answers are recorded: a test that is skipped in one stage and runs in another calls this in both.
+///
+/// # Panics
+/// When `found` is `None` and `REEVE_REQUIRE_ASSETS=1`.
+#[must_use]
+pub fn decide<T>(found: Option<T>, reason: &str) -> Option<T> {
     let missing = Missing::of(std::env::var_os(REQUIRE_VARIABLE).as_deref());
     let missing = missing.unwrap_or_else(|error| panic!("{error}"));
     let test = test_name();

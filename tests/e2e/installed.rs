@@ -26,14 +26,12 @@ async fn the_deployment_runs_with_its_literal_arguments_and_its_probes_pass(worl
         u16::try_from(port["containerPort"].as_u64().expect("a number")).expect("a port")
     };
     let _alone = PORTS.lock().await;
-    let taken = async || {
-        let mut ports = ["metrics", "health", "trigger"].map(port).into_iter();
-        ports.find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_err())
-    };
-    if let Some(port) = taken().await {
-        assets::skip(&format!(
-            "the Deployment's port {port}: another program on this machine listens on it"
-        ));
+    let mut ports = ["metrics", "health", "trigger"].map(port).into_iter();
+    let taken = ports.find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_err());
+    let number = taken.unwrap_or_default();
+    let reason =
+        format!("another program on this machine listens on the Deployment's port {number}");
+    if assets::decide(taken.is_none().then_some(()), &reason).is_none() {
         return;
     }
     let mut args = crate::cluster::arguments(&container);

@@ -30,11 +30,10 @@ const BLOCK: &str = "ipblock-6465ec74397c9126";
 fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(name));
-    let found = found.into_iter().find(|file| file.is_file());
-    if found.is_none() {
-        assets::skip(&format!("{name} is not installed; apt-get install has it"));
-    }
-    found
+    assets::decide(
+        found.into_iter().find(|file| file.is_file()),
+        &format!("{name} is not installed; apt-get install has it"),
+    )
 }
 
 /// A program that is killed with the case; a case that fails prints the end of its log.

@@ -32,8 +32,10 @@ fn text(output: &Output) -> String {
 /// fails.
 fn accepted(program: &str, arguments: &[&str], files: &[PathBuf]) {
     for file in files {
-        let Ok(output) = Command::new(program).args(arguments).arg(file).output() else {
-            return reeve_apiserver::assets::skip(&format!("{program} is not installed"));
+        let output = Command::new(program).args(arguments).arg(file).output();
+        let reason = format!("{program} is not installed");
+        let Some(output) = reeve_apiserver::assets::decide(output.ok(), &reason) else {
+            return;
         };
         let complaints = String::from_utf8_lossy(&output.stderr);
         assert!(

@@ -55,11 +55,7 @@ fn programs() -> Option<PathBuf> {
         (&folder().join("slbctl"), "cargo build -p slbd --bins"),
         (&folder().join("nodesim"), "cargo build -p slbd --bins"),
     ] {
-        if !program.exists() {
-            let program = program.display();
-            assets::skip(&format!("{program} does not exist: {remedy}"));
-            return None;
-        }
+        assets::file(program, remedy)?;
     }
     Some(kubectl)
 }

@@ -94,12 +94,7 @@ pub(crate) async fn get(address: SocketAddr) -> std::io::Result<String> {
 
 /// `None` where there is no HAProxy.
 pub(crate) fn site(test: u8) -> Option<Site> {
-    if !std::path::Path::new(HAPROXY).exists() {
-        assets::skip(&format!(
-            "{HAPROXY} does not exist: apt-get install haproxy"
-        ));
-        return None;
-    }
+    assets::file(HAPROXY, "apt-get install haproxy")?;
     // Tests of other processes on this machine have addresses of their own.
     let pid = std::process::id();
     let second = 128 + u8::try_from(pid % 64).unwrap();
