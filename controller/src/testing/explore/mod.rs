@@ -94,6 +94,7 @@ use crate::manager::Manager;
 use crate::testing::Cluster;
 use rules::Rules;
 use run::{Ran, Reference};
+use search::{Drawn, Plans};
 use world::Factory;
 
 /// The environment variable with the only plan to run.
@@ -316,7 +317,8 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         self
     }
 
-    /// Tries these plans before all others: those that once found something.
+    /// Tries these plans before all others: those that once found something. The report notes those whose points the run does
+    /// not reach any more.
     pub fn first(mut self, plans: impl IntoIterator<Item = Plan>) -> Self {
         self.first.extend(plans);
         self
@@ -336,7 +338,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         self
     }
 
-    /// Leaves out faults of these kinds, in the words of a plan: `["stale"]` for a program whose reads are never old. Plans of
+    /// Leaves out faults of these kinds, in the words of a plan: `["stale", "behind"]` for a program whose reads are never old. Plans of
     /// [`Explorer::first`] and [`Explorer::remember`] are tried as they are. Default: none.
     ///
     /// # Panics
@@ -351,7 +353,8 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         self
     }
 
-    /// Tries so many plans of two to four faults, drawn at random, after all others. They are the same each time. Default: 0.
+    /// Tries so many plans of two to four faults, drawn at random, after all others. They are the same each time, and none of
+    /// them was tried before: fewer are tried where the run has few points. Default: 0.
     pub fn drawn(mut self, plans: u64) -> Self {
         self.drawn = plans;
         self
@@ -404,7 +407,9 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
     /// As [`Explorer::check`], and returns what it found.
     ///
     /// # Panics
-    /// When a definition or a given object is refused. When a remembered plan is none, or its file cannot be read or written. When `REEVE_PLAN` is not a plan, or the run does not reach its points.
+    /// When a definition or a given object is refused. When a remembered plan is none, or its file cannot be read or written. When
+    /// `REEVE_PLAN` is not a plan, or the run does not reach its points. When [`Explorer::without`] leaves out every fault that
+    /// the scenario has points for.
     pub fn run(&self, scenario: impl AsyncFn(&World<S>)) -> Report {
         let started = real_time();
         let mut report = Report::default();
@@ -432,44 +437,50 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
             }
         };
         report.notes = reference.notes();
+        let mut plans = Plans::default();
         let mut singles = Vec::new();
-        // Plans that are tried whatever the time.
-        let mut certain = 1;
-        let mut plans: Vec<Plan> = match only {
-            Some(plan) => vec![plan],
-            None => {
-                let trace = &reference.ran.trace;
-                let follow = &reference.ran.follow;
-                report.pruned = follow.len();
-                let mut faults = search::singles(trace, follow, self.processes);
-                if self.jumps {
-                    faults.extend(search::jumps(trace));
-                }
-                faults.retain(|fault| self.tries(fault));
-                let faults = if self.spread {
-                    search::spread(faults)
-                } else {
-                    faults
-                };
-                singles = faults;
-                let plans = singles.iter().cloned().map(|fault| Plan(vec![fault]));
-                let mut first = self.remembered();
-                first.extend(self.first.clone());
-                certain = certain.max(first.len());
-                first.into_iter().chain(plans).collect()
+        // The plans that are tried whatever the time, and those of them that have to be reached.
+        let (mut certain, mut named) = (1, 0);
+        if let Some(plan) = only {
+            plans.add(plan);
+        } else {
+            let trace = &reference.ran.trace;
+            let follow = &reference.ran.follow;
+            report.pruned = follow.len();
+            singles = search::singles(trace, follow, self.processes);
+            if self.jumps {
+                singles.extend(search::jumps(trace));
             }
-        };
+            let found = singles.len();
+            singles.retain(|fault| self.tries(fault));
+            if self.spread {
+                singles = search::spread(singles);
+            }
+            for plan in self.remembered().into_iter().chain(self.first.clone()) {
+                plans.add(plan);
+            }
+            named = plans.len();
+            assert!(
+                found == 0 || named > 0 || !singles.is_empty(),
+                "all {found} faults of the scenario are left out: nothing would be tried"
+            );
+            certain = certain.max(named);
+            for fault in &singles {
+                plans.add(Plan(vec![fault.clone()]));
+            }
+        }
         let mut known = BTreeSet::new();
         let mut next = 0;
-        let mut drawn = 0..if alone { 0 } else { self.drawn };
+        let mut drawn = Drawn::new(singles, if alone { 0 } else { self.drawn });
         // The runs without faults are no part of the budget.
         let began = real_time();
         while next < self.most && (next < certain || began.elapsed() < self.wall) {
-            if next == plans.len() {
-                let Some(seed) = drawn.next() else { break };
-                plans.push(search::drawn(&singles, seed));
+            if next == plans.len() && !drawn.add_to(&mut plans) {
+                break;
             }
-            let plan = plans[next].clone();
+            let Some(plan) = plans.get(next).cloned() else {
+                break;
+            };
             next += 1;
             report.runs += 1;
             let ran = self.once(&plan, SEED, false, &scenario);
@@ -480,23 +491,32 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                     "the run does not reach the point of the fault: {fault}"
                 );
                 report.unreached += 1;
-                if self.remembered.is_some() && next <= self.remembered().len() {
-                    let note =
-                        format!("the remembered plan {plan} is not reached any more: {fault}");
+                if next <= named {
+                    let note = format!("the plan {plan} is not reached any more: {fault}");
                     report.notes.push(note);
                 }
             }
             let Some(wrong) = judged else {
                 if self.pairs && !alone && plan.0.len() == 1 {
-                    let seconds = search::seconds(&plan, &ran.trace).into_iter();
-                    plans.extend(seconds.filter(|plan| plan.0.iter().all(|it| self.tries(it))));
+                    for second in search::seconds(&plan, &ran.trace) {
+                        if second.0.iter().all(|fault| self.tries(fault)) {
+                            plans.add(second);
+                        }
+                    }
                 }
                 continue;
             };
-            if !known.insert((wrong.rule.clone(), wrong.how.clone())) {
+            let way = |wrong: &Wrong| (wrong.rule.clone(), wrong.how.clone());
+            let first = way(&wrong);
+            if !known.insert(first.clone()) {
                 continue;
             }
             let broken = self.smallest(&reference, (plan, ran, wrong), next, &scenario);
+            // A smaller plan may break the rule in a way that is reported already.
+            let smallest = way(&broken.wrong);
+            if smallest != first && !known.insert(smallest) {
+                continue;
+            }
             if !alone {
                 self.keep(&broken);
             }

@@ -13,7 +13,7 @@ use super::trace::Trace;
 pub struct Report {
     /// The number of runs.
     pub runs: usize,
-    /// The number of plans that were made from the runs without faults, and of those of two faults.
+    /// The number of different plans that were made: of one fault, of two, drawn ones and those of the test itself.
     pub plans: usize,
     /// The number of plans that were tried.
     pub tried: usize,

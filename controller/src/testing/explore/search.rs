@@ -39,8 +39,75 @@ pub(super) fn jumps(trace: &Trace) -> impl Iterator<Item = Fault> {
     points.flat_map(|point| [Fault::Ahead(point.clone()), Fault::Back(point)])
 }
 
-/// A plan of two to four of `faults`, drawn by `seed`. Some kinds of faults are left out: what one of them hides, others find.
-pub(super) fn drawn(faults: &[Fault], seed: u64) -> Plan {
+/// The plans of an exploration, each once: a plan is the same in each order of its faults.
+#[derive(Debug, Default)]
+pub(super) struct Plans {
+    all: Vec<Plan>,
+    known: BTreeSet<Vec<Fault>>,
+}
+
+/// Draws plans of two faults or more at random.
+#[derive(Debug)]
+pub(super) struct Drawn {
+    faults: Vec<Fault>,
+    left: u64,
+    seed: u64,
+}
+
+/// So many draws in a row without a new plan end the drawing: few plans are left, or none.
+const DRAWS: usize = 1_000;
+
+// === impl Plans ===
+
+impl Plans {
+    /// Adds a plan. False if it is known.
+    pub(super) fn add(&mut self, plan: Plan) -> bool {
+        let mut faults = plan.0.clone();
+        faults.sort();
+        let new = self.known.insert(faults);
+        if new {
+            self.all.push(plan);
+        }
+        new
+    }
+
+    pub(super) fn get(&self, nth: usize) -> Option<&Plan> {
+        self.all.get(nth)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+}
+
+// === impl Drawn ===
+
+impl Drawn {
+    /// Draws up to `plans` plans of `faults`.
+    pub(super) fn new(faults: Vec<Fault>, plans: u64) -> Self {
+        Self {
+            faults,
+            left: plans,
+            seed: 0,
+        }
+    }
+
+    /// Adds a new plan. False if none is left.
+    pub(super) fn add_to(&mut self, plans: &mut Plans) -> bool {
+        let Some(left) = self.left.checked_sub(1) else {
+            return false;
+        };
+        self.left = left;
+        (0..DRAWS).any(|_| {
+            let plan = draw(&self.faults, self.seed);
+            self.seed += 1;
+            plan.0.len() > 1 && plans.add(plan)
+        })
+    }
+}
+
+/// At most four of `faults`, drawn by `seed`. Some kinds of faults are left out: what one of them hides, others find.
+fn draw(faults: &[Fault], seed: u64) -> Plan {
     let random = Random::seeded(seed);
     let kinds: BTreeSet<&str> = faults.iter().map(Fault::kind).collect();
     let kept: BTreeSet<&str> = kinds.into_iter().filter(|_| random.below(2) > 0).collect();
@@ -210,22 +277,53 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_is_drawn_has_faults_at_different_points_and_is_the_same_for_its_seed() {
+    fn plans_that_are_drawn_are_new_and_have_faults_at_different_points() {
         let fault = |nth: u32| ["lose", "refuse", "back"].map(|kind| format!("{kind} P1 a {nth}"));
         let faults: Vec<Fault> = (1..10)
             .flat_map(fault)
             .map(|text| text.parse().unwrap())
             .collect();
-        let plans: BTreeSet<Plan> = (0..100).map(|seed| drawn(&faults, seed)).collect();
-        assert!(plans.len() > 50, "{}", plans.len());
+        let all = |known: &[Plan]| -> Vec<Plan> {
+            let (mut plans, mut drawn) = (Plans::default(), Drawn::new(faults.clone(), 300));
+            for plan in known {
+                assert!(plans.add(plan.clone()));
+            }
+            while drawn.add_to(&mut plans) {}
+            plans.all.split_off(known.len())
+        };
+        let plans = all(&[]);
+        assert_eq!(plans.len(), 300);
+        let mut known = BTreeSet::new();
         for plan in &plans {
             let points: BTreeSet<&Point> = plan.0.iter().map(Fault::at).collect();
             assert_eq!(points.len(), plan.0.len(), "{plan}");
-            assert!(plan.0.len() <= 4, "{plan}");
+            assert!((2..=4).contains(&plan.0.len()), "{plan}");
+            let faults: BTreeSet<&Fault> = plan.0.iter().collect();
+            assert!(known.insert(faults), "{plan} was drawn twice");
         }
-        assert!(plans.iter().any(|plan| plan.0.len() == 4));
-        assert_eq!(drawn(&faults, 7), drawn(&faults, 7));
-        assert_eq!(drawn(&[], 7), Plan::default());
+        for count in 2..=4 {
+            assert!(plans.iter().any(|plan| plan.0.len() == count), "{count}");
+        }
+        assert_eq!(all(&[]), plans);
+        let other_order = Plan(plans[3].0.iter().rev().cloned().collect());
+        let others = all(&[other_order]);
+        assert_eq!((&others[..3], &others[3..299]), (&plans[..3], &plans[4..]));
+        assert!(!plans.contains(&others[299]));
+    }
+
+    #[test]
+    fn drawing_ends_where_no_plan_is_left() {
+        let of = |texts: &[&str]| {
+            let faults = texts.iter().map(|text| text.parse().unwrap()).collect();
+            let (mut plans, mut drawn) = (Plans::default(), Drawn::new(faults, u64::MAX));
+            while drawn.add_to(&mut plans) {}
+            plans.len()
+        };
+        assert_eq!(of(&[]), 0);
+        assert_eq!(of(&["lose P1 a 1"]), 0);
+        assert_eq!(of(&["lose P1 a 1", "refuse P1 a 1"]), 0);
+        // Three of two faults, and the one of all three.
+        assert_eq!(of(&["lose P1 a 1", "lose P1 a 2", "refuse P1 a 3"]), 4);
     }
 
     #[test]
