@@ -10,7 +10,7 @@ use std::sync::Arc;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use kube_core::{Resource, ResourceExt};
 use reeve_controller::cache::View;
-use reeve_controller::client::{Object, Patch};
+use reeve_controller::client::{self, Object, Patch};
 use reeve_controller::{Context, Controller, Manager, Outcome, Reconciler, Request, reconcile};
 use serde_json::json;
 
@@ -56,12 +56,19 @@ impl<P: Object> Reconciler for PodCount<P> {
                 tracing::info!(count, "labelled");
                 Ok(Outcome::done())
             }
-            // It is gone, or, as a uid cannot be changed, the server has another ReplicaSet of this name. The cache will show it,
-            // and its event reconciles again: to repeat the patch until then would only load the server.
-            Err(error) if error.is_not_found() || error.is_invalid() => Ok(Outcome::done()),
+            // It is gone. The cache will show it, and its event reconciles again: to repeat the patch until then would only load
+            // the server.
+            Err(error) if error.is_not_found() || is_of_another(&error) => Ok(Outcome::done()),
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Whether the server has another ReplicaSet of this name: the patch would change its uid.
+fn is_of_another(error: &client::Error) -> bool {
+    let details = error.status().and_then(|status| status.details.as_ref());
+    let mut causes = details.into_iter().flat_map(|details| &details.causes);
+    causes.any(|cause| cause.field == "metadata.uid")
 }
 
 /// Adds the controller to `manager`.

@@ -252,6 +252,8 @@ async fn a_replica_set_that_is_created_again_does_not_get_the_count_of_the_old_o
         None,
         "the cache still has the old one"
     );
+    // The label of the old one, and one patch that the server refused.
+    assert_eq!(patches(&cluster), 2);
     for handle in away {
         handle.remove();
     }
