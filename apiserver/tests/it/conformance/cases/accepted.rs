@@ -228,15 +228,15 @@ cases! { "accepted";
         let answer = t.setup("PUT", &path, local).await;
         t.note("an update that omits it", json!(number(&answer, "/spec/healthCheckNodePort") == port));
         for patch in [
-            json!({"healthCheckNodePort": 31971}),
+            json!({"healthCheckNodePort": 30063}),
             json!({"healthCheckNodePort": null, "ports": [{"port": 81}]}),
-            json!({"externalTrafficPolicy": "Cluster", "healthCheckNodePort": 31971}),
+            json!({"externalTrafficPolicy": "Cluster", "healthCheckNodePort": 30063}),
             json!({"externalTrafficPolicy": "Cluster"}),
-            json!({"healthCheckNodePort": 31971}),
+            json!({"healthCheckNodePort": 30063}),
             json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 80}),
             json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": -1}),
-            json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 31971, "ports": [{"port": 80, "nodePort": 31971}]}),
-            json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 31971}),
+            json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 30063, "ports": [{"port": 80, "nodePort": 30063}]}),
+            json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 30063}),
         ] {
             let answer = t.setup_any("PATCH", &path, &[("content-type", MERGE)], json!({"spec": patch})).await;
             note(t, &patch.to_string(), &answer);
@@ -249,8 +249,8 @@ cases! { "accepted";
             other["metadata"]["name"] = json!("b");
             other
         };
-        let health_check = other(json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 31971}));
-        let node_port = other(json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 31971}]}));
+        let health_check = other(json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 30063}));
+        let node_port = other(json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30063}]}));
         for body in [&health_check, &node_port] {
             let answer = t.setup_any("POST", SERVICES, &[], body.clone()).await;
             note(t, "taken", &answer);

@@ -156,23 +156,24 @@ cases! { "builtin";
         t.note("collection", json!([code, warnings]));
     }
     ["K-4"] "a cluster address or node port that is taken or out of range is refused" => |t| {
-        t.make(SERVICES, json!({"metadata": {"name": "first"}, "spec": {"type": "NodePort", "clusterIP": "10.96.200.7", "ports": [{"port": 80, "nodePort": 31997}]}})).await;
+        // Below 30086: the server itself takes ports from there on first.
+        t.make(SERVICES, json!({"metadata": {"name": "first"}, "spec": {"type": "NodePort", "clusterIP": "10.96.200.7", "ports": [{"port": 80, "nodePort": 30061}]}})).await;
         for spec in [
             json!({"clusterIP": "10.96.200.7"}),
             json!({"clusterIP": "192.0.2.1"}),
             json!({"clusterIP": "x"}),
             json!({"clusterIP": "fd00::1"}),
-            json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 31997}]}),
+            json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30061}]}),
             json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 80}]}),
-            json!({"ports": [{"port": 80, "nodePort": 31998}]}),
+            json!({"ports": [{"port": 80, "nodePort": 30062}]}),
             json!({"type": "NodePort", "clusterIP": "None"}),
         ] {
             t.post(SERVICES, service(spec)).await;
         }
         t.make(SERVICES, service(json!({}))).await;
-        t.patch(MERGE, &format!("{SERVICES}/a"), json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 31997}]}})).await;
+        t.patch(MERGE, &format!("{SERVICES}/a"), json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30061}]}})).await;
         t.setup("DELETE", &format!("{SERVICES}/first"), Value::Null).await;
-        let answer = t.setup("PATCH", &format!("{SERVICES}/a"), json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 31997}]}})).await;
+        let answer = t.setup("PATCH", &format!("{SERVICES}/a"), json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30061}]}})).await;
         t.note("freed", answer.body["spec"]["ports"].clone());
         let answer = t.setup("PATCH", &format!("{SERVICES}/a"), json!({"spec": {"type": "ClusterIP"}})).await;
         t.note("given up", json!([answer.body["spec"]["ports"], answer.body["spec"]["externalTrafficPolicy"]]));
