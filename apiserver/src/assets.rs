@@ -129,7 +129,7 @@ pub fn program(name: &str, remedy: &str) -> Option<PathBuf> {
 pub fn file(path: impl Into<PathBuf>, remedy: &str) -> Option<PathBuf> {
     let path = path.into();
     let reason = format!("{} does not exist: {remedy}", path.display());
-    decide(path.exists().then_some(path), &reason)
+    decide(path.is_file().then_some(path), &reason)
 }
 
 /// Another prerequisite of a test; `None` skips the test because of `reason`.
@@ -228,6 +228,12 @@ mod tests {
             None,
             "a folder is no program"
         );
+    }
+
+    #[test]
+    fn a_file_that_a_test_needs_is_a_file() {
+        let here = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        assert_eq!(file(&here, "cargo new"), Some(here));
     }
 
     #[test]

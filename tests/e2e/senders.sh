@@ -30,10 +30,8 @@ if ((${#missing[@]})); then
 fi
 templates=usr/share/prometheus/alertmanager
 if [ -d "$output/prometheus-alertmanager" ] && [ ! -e "/$templates/default.tmpl" ]; then
-  mkdir -p "/$templates" && cp "$output/prometheus-alertmanager/$templates"/*.tmpl "/$templates" || {
+  mkdir -p "/$templates" && cp "$output/prometheus-alertmanager/$templates"/*.tmpl "/$templates" ||
     echo "senders.sh: Alertmanager does not start without /$templates/default.tmpl; root can copy it there" >&2
-    exit 1
-  }
 fi
 paths=
 for package in prometheus prometheus-alertmanager crowdsec; do

@@ -1,6 +1,7 @@
 //! The frames of a watch, in order: [`Frames`].
 //!
-//! A change that comes alone is decoded in place: to hand it over would wake a thread, which costs more than the work.
+//! A change that comes alone is decoded in place, unless its line fills a chunk: to hand it over would wake a thread, which costs
+//! more than the work.
 //! Where many lines have arrived, or arrive in quick succession, other threads decode them in chunks, while the frames
 //! of earlier chunks are applied. The order is that of the server: an error, or the end, comes after everything before it. A [`Permit`] for each chunk
 //! bounds their number, so a consumer that falls behind still stops the reading of the connection.
