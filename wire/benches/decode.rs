@@ -34,6 +34,29 @@ fn pods(criterion: &mut Criterion) {
     assert_eq!(by_serde(), read());
     let mut group = criterion.benchmark_group("pod");
     group.bench_function("protobuf", |bencher| bencher.iter(|| black_box(read())));
+    let mut later = value.clone();
+    later["metadata"]["resourceVersion"] = "123456789".into();
+    later["spec"]["nodeName"] = "another-node".into();
+    // Of another template: no text and no list has the same size.
+    let mut unlike = value.clone();
+    lengthen(&mut unlike);
+    unlike["kind"] = "Pod".into();
+    for (name, other) in [("a former state", later), ("another template", unlike)] {
+        let other = to_vec(&other).expect("a Pod");
+        let other = Envelope::parse(&other).expect("a body");
+        group.bench_function(format!("protobuf over {name}"), |bencher| {
+            let mut pod = read();
+            let bodies = [&object, &other].map(|body| body.object);
+            let mut turn = 0;
+            bencher.iter(|| {
+                turn = 1 - turn;
+                let mut deserializer = Deserializer::new(message, bodies[turn])
+                    .with_trim(&trim)
+                    .with_type("v1", "Pod");
+                deserializer.read_over(&mut pod).expect("a Pod");
+            });
+        });
+    }
     group.bench_function("protobuf by serde", |bencher| {
         bencher.iter(|| black_box(by_serde()));
     });
@@ -44,6 +67,21 @@ fn pods(criterion: &mut Criterion) {
         bencher.iter(|| trim.copy(black_box(object.object)));
     });
     group.finish();
+}
+
+/// Makes each text and each list longer. Times and quantities stay.
+fn lengthen(value: &mut Value) {
+    match value {
+        Value::String(text) if !text.contains(|first: char| first.is_ascii_digit()) => {
+            text.push_str("-of-another-template");
+        }
+        Value::Array(list) => {
+            list.iter_mut().for_each(lengthen);
+            list.extend(list.last().cloned());
+        }
+        Value::Object(members) => members.values_mut().for_each(lengthen),
+        _ => {}
+    }
 }
 
 criterion_group!(benches, pods);

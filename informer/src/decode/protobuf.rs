@@ -158,7 +158,7 @@ fn read_object<S: Stored + ?Sized>(
     let (api_version, kind) = (&*object.api_version, &*object.kind);
     if let Some(origin) = entries.protobuf()
         && origin.is_of(api_version, kind)
-        && let Some(entry) = attempt(|| entries.read_protobuf(origin, object.object))
+        && let Some(entry) = attempt(|| entries.read_change(origin, object.object))
     {
         return Ok(Ok(entry));
     }

@@ -16,7 +16,7 @@ use super::transaction::Transaction;
 #[cfg(test)]
 use crate::event::Event;
 use crate::fifo::{KnownObjects, Snapshot};
-use crate::object::Stored;
+use crate::object::{Spares, Stored};
 use crate::turns::{PIECE, Turns, at_once};
 use reeve_client::ResourceVersion;
 use reeve_client::{KeyRef, ObjectKey};
@@ -41,6 +41,7 @@ pub struct Indexer<S: ?Sized> {
     state: Sharded<State<S>>,
     /// Held through a whole change, so that a state can be built beside the one that is read.
     pub(super) writer: Mutex<()>,
+    spares: Arc<Spares<S>>,
 }
 
 // === impl Indexer ===
@@ -52,6 +53,7 @@ impl<S: Stored + ?Sized> Indexer<S> {
         Self {
             state: Sharded::new(State::new()),
             writer: Mutex::new(()),
+            spares: Arc::default(),
         }
     }
 
@@ -361,11 +363,20 @@ impl<S: Stored + ?Sized> Indexer<S> {
 
     /// Changes several objects in one step that no reader sees half of.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Transaction<'_, S>) -> R) -> R {
-        // Dropped after the lock: the drop of an object may change an index.
         let mut freed = Vec::new();
-        let _writer = self.writer.lock();
-        self.state
-            .write(|state| change(&mut Transaction::new(Arc::make_mut(state), &mut freed)))
+        let writer = self.writer.lock();
+        let changed = self
+            .state
+            .write(|state| change(&mut Transaction::new(Arc::make_mut(state), &mut freed)));
+        // Those that are dropped are so after the lock: the drop of an object may change an index.
+        drop(writer);
+        self.spares.give(freed);
+        changed
+    }
+
+    /// Entries that the store had, to be read over.
+    pub(crate) fn spares(&self) -> &Arc<Spares<S>> {
+        &self.spares
     }
 
     /// Builds the state in which `snapshot` takes the place of the namespaces that `replaces` accepts. The caller prevents other changes of the objects until [`Indexer::swap`]; indexes may be added and removed.

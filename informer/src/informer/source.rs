@@ -91,6 +91,7 @@ impl<S: Stored + ?Sized> Source<S> {
         let origin = Origin::json(Arc::clone(&self.cache));
         reflector.entries.decoding.origin = Arc::new(origin);
         reflector.entries.decoding.packing.clone_from(&self.packing);
+        reflector.entries.spares = Arc::clone(self.indexer.spares());
         reflector.transform.clone_from(&self.transform);
         reflector.not_before = not_before;
         reflector.refusals = self.refusals.clone();

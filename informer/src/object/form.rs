@@ -15,6 +15,7 @@ use serde::de::{DeserializeOwned, Error as _};
 
 use super::packing::Packing;
 use super::protobuf::{Origin, ProtobufObject};
+use super::spares::Spares;
 use super::stored::Stored;
 use super::view_error::ViewError;
 
@@ -99,6 +100,28 @@ pub trait Form: Stored + Sized {
             "this form is read from JSON only",
         ))
     }
+
+    /// Whether [`Form::decode_protobuf_over`] takes less time than a new entry. Then a store keeps some entries that it has no
+    /// longer and that nothing else refers to, to read changes of 2 KiB or more over them: up to 128, and 512 KiB of their
+    /// messages. What they hold, a former state of a Secret too, stays in memory until then. Default: false.
+    #[must_use]
+    fn reads_over() -> bool {
+        false
+    }
+
+    /// As [`Form::decode_protobuf`], over another entry, which need not be like it: nothing of that may be left. Default: the
+    /// entry is replaced.
+    ///
+    /// # Errors
+    /// As [`Form::decode_protobuf`]. The entry has any content then.
+    fn decode_protobuf_over<'de>(
+        object: &ProtobufObject<'de>,
+        decoding: &'de Decoding,
+        entry: &mut Self,
+    ) -> Result<(), reeve_wire::Error> {
+        *entry = Self::decode_protobuf(object, decoding)?;
+        Ok(())
+    }
 }
 
 /// The options of reading objects.
@@ -114,6 +137,7 @@ pub struct EntryType<S: ?Sized> {
     id: TypeId,
     decode: Decode<S>,
     decode_protobuf: Option<DecodeProtobuf<S>>,
+    decode_over: Option<DecodeOver<S>>,
     prefers_protobuf: bool,
 }
 
@@ -122,10 +146,15 @@ type Decode<S> = for<'de> fn(&mut Reader<'de>, &'de Decoding) -> Result<Arc<S>, 
 type DecodeProtobuf<S> =
     for<'de> fn(&ProtobufObject<'de>, &'de Decoding) -> Result<Arc<S>, reeve_wire::Error>;
 
+type DecodeOver<S> =
+    for<'de> fn(&ProtobufObject<'de>, &'de Decoding, &mut S) -> Result<(), reeve_wire::Error>;
+
 /// Reads the entries of one store.
 #[derive(Debug)]
 pub(crate) struct EntryReader<S: ?Sized> {
     pub(crate) decoding: Decoding,
+    /// Of the store that the entries are for.
+    pub(crate) spares: Arc<Spares<S>>,
     of: EntryType<S>,
     /// Of objects in protobuf, once it is known that the entries can be read from it. Shared with its clones, which may be
     /// made before.
@@ -206,6 +235,7 @@ impl<S: Form> EntryType<S> {
             decode: |document, decoding| S::decode(document, decoding).map(Arc::new),
             decode_protobuf: reads_protobuf::<S>()
                 .then_some(|object, decoding| S::decode_protobuf(object, decoding).map(Arc::new)),
+            decode_over: S::reads_over().then_some(S::decode_protobuf_over),
             prefers_protobuf: S::prefers_protobuf(),
         }
     }
@@ -224,6 +254,11 @@ impl EntryType<dyn Stored> {
             decode_protobuf: reads_protobuf::<F>().then_some(|object, decoding| {
                 let entry = F::decode_protobuf(object, decoding).map(Arc::new)?;
                 Ok(entry)
+            }),
+            decode_over: F::reads_over().then_some(|object, decoding, entry| {
+                let entry = entry.cast_mut::<F>();
+                let entry = entry.ok_or_else(|| reeve_wire::Error::custom("another type"))?;
+                F::decode_protobuf_over(object, decoding, entry)
             }),
             prefers_protobuf: F::prefers_protobuf(),
         }
@@ -268,6 +303,7 @@ impl<S: ?Sized> EntryReader<S> {
     pub(crate) fn new(of: EntryType<S>, decoding: Decoding) -> Self {
         Self {
             decoding,
+            spares: Arc::default(),
             of,
             protobuf: Arc::default(),
         }
@@ -297,7 +333,7 @@ impl<S: ?Sized> EntryReader<S> {
         self.protobuf.get()?.as_ref()
     }
 
-    /// Reads one entry from the message of an object.
+    /// Reads one entry of a list from the message of an object.
     pub(crate) fn read_protobuf<'de>(
         &'de self,
         origin: &'de Arc<Origin>,
@@ -307,6 +343,23 @@ impl<S: ?Sized> EntryReader<S> {
             return Err(reeve_wire::Error::custom("protobuf was not requested"));
         };
         decode(&object, &self.decoding)
+    }
+
+    /// Reads one entry of a watch, which takes the place of another one in most cases: over a spare one if there is one.
+    pub(crate) fn read_change<'de>(
+        &'de self,
+        origin: &'de Arc<Origin>,
+        bytes: &'de [u8],
+    ) -> Result<Arc<S>, reeve_wire::Error> {
+        if let Some(decode_over) = self.of.decode_over
+            && let Some(object) = origin.object(bytes)
+            && let Some(mut entry) = self.spares.take(bytes.len())
+            && let Some(place) = Arc::get_mut(&mut entry)
+        {
+            decode_over(&object, &self.decoding, place)?;
+            return Ok(entry);
+        }
+        self.read_protobuf(origin, bytes)
     }
 
     /// Reads one entry.
@@ -322,6 +375,7 @@ impl<S: ?Sized> Clone for EntryReader<S> {
     fn clone(&self) -> Self {
         Self {
             decoding: self.decoding.clone(),
+            spares: Arc::clone(&self.spares),
             of: self.of,
             protobuf: Arc::clone(&self.protobuf),
         }
@@ -415,5 +469,17 @@ where
         _: &'de Decoding,
     ) -> Result<Self, reeve_wire::Error> {
         object.deserializer().read()
+    }
+
+    fn reads_over() -> bool {
+        reeve_wire::is_read_in_place::<K>()
+    }
+
+    fn decode_protobuf_over<'de>(
+        object: &ProtobufObject<'de>,
+        _: &'de Decoding,
+        entry: &mut Self,
+    ) -> Result<(), reeve_wire::Error> {
+        object.deserializer().read_over(entry)
     }
 }

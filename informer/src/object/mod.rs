@@ -11,6 +11,7 @@ mod form;
 mod packing;
 mod protobuf;
 mod selector;
+mod spares;
 mod stored;
 mod view_error;
 
@@ -27,5 +28,6 @@ pub(crate) use protobuf::{Origin, text};
 pub use reeve_client::json::{SkipPath, SkipPathError};
 pub use selector::{FieldSelector, FieldSelectorError};
 pub(crate) use selector::{FieldTerm, retain_labelled};
+pub(crate) use spares::Spares;
 pub use stored::Stored;
 pub use view_error::ViewError;

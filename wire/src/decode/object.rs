@@ -87,22 +87,40 @@ impl<'de> Deserializer<'de> {
     /// For an invalid object, for one beyond the limits, and for one that is not a `T`.
     pub fn read<T: DeserializeOwned + 'static>(&mut self) -> Result<T, Error> {
         #[cfg(feature = "k8s-openapi")]
-        {
-            let object = crate::direct::Object {
-                message: self.message,
-                bytes: self.bytes,
-                limits: self.limits,
-                kind: self
-                    .kind
-                    .as_ref()
-                    .map(|TypeMeta { api_version, kind }| (&**api_version, &**kind)),
-                rule: self.rule,
-            };
-            if let Some(read) = object.read() {
-                return Ok(read);
-            }
+        if let Some(read) = self.directly().read() {
+            return Ok(read);
         }
         T::deserialize(self)
+    }
+
+    /// Reads the object as [`Deserializer::read`] does, over another object, which need not be like it: nothing of that is left.
+    /// With the feature `k8s-openapi` the common kinds use its texts and lists again where their sizes fit. Most of a change
+    /// of a large object is as before, and takes no memory from the allocator then.
+    ///
+    /// # Errors
+    /// As [`Deserializer::read`]. The object has any content then.
+    pub fn read_over<T: DeserializeOwned + 'static>(
+        &mut self,
+        object: &mut T,
+    ) -> Result<(), Error> {
+        #[cfg(feature = "k8s-openapi")]
+        if self.directly().read_over(object).is_some() {
+            return Ok(());
+        }
+        *object = T::deserialize(self)?;
+        Ok(())
+    }
+
+    #[cfg(feature = "k8s-openapi")]
+    fn directly(&self) -> crate::direct::Object<'_> {
+        let kind = self.kind.as_ref();
+        crate::direct::Object {
+            message: self.message,
+            bytes: self.bytes,
+            limits: self.limits,
+            kind: kind.map(|TypeMeta { api_version, kind }| (&**api_version, &**kind)),
+            rule: self.rule,
+        }
     }
 }
 

@@ -17,6 +17,8 @@ pub(super) struct Cursor<'a> {
     outer_rule: Option<&'a Rule>,
     /// What is left out of the value.
     rule: Option<&'a Rule>,
+    /// Whether what is read into may hold another object.
+    over: bool,
 }
 
 /// A field of a message or of one that is inlined in it.
@@ -39,16 +41,24 @@ impl<'a> Cursor<'a> {
             value: Wire::Group,
             outer_rule: rule,
             rule: None,
+            over: false,
         }
     }
 
-    /// At the value of an outermost message.
-    pub(super) fn at(bytes: &'a [u8], rule: Option<&'a Rule>) -> Self {
+    /// At the value of an outermost message, which is read `over` another object or into a fresh one.
+    pub(super) fn at(bytes: &'a [u8], rule: Option<&'a Rule>, over: bool) -> Self {
         Self {
             value: Wire::Bytes(bytes),
             rule,
+            over,
             ..Self::new(b"", None)
         }
+    }
+
+    /// What a message that is read over another one has before: it is fresh again, and takes back what it reads over.
+    #[inline]
+    pub(super) fn former<T: Value>(&self, message: &mut T) -> Option<T> {
+        self.over.then(|| std::mem::replace(message, T::fresh()))
     }
 
     /// Moves to the next field, and returns its number; zero at the end.
@@ -133,7 +143,10 @@ impl<'a> Cursor<'a> {
     /// The fields of the message that is the value.
     #[inline]
     pub(super) fn fields(&self) -> Option<Self> {
-        Some(Self::new(self.bytes()?, self.rule))
+        Some(Self {
+            over: self.over,
+            ..Self::new(self.bytes()?, self.rule)
+        })
     }
 
     /// Skips a field without a reader: one that is left out of the object, or that the table does not know, as one of a
@@ -156,6 +169,24 @@ impl<'a> Cursor<'a> {
         }
         self.skip();
         Some(())
+    }
+
+    /// The key of this occurrence, which is an entry of a map, and a cursor at its value alone.
+    #[inline]
+    pub(super) fn entry(&self) -> Option<(&'a str, Self)> {
+        let mut entry = Self {
+            over: self.over,
+            ..Self::new(self.bytes()?, None)
+        };
+        if entry.next()? != 1 {
+            return None;
+        }
+        let key = str::from_utf8(entry.bytes()?).ok()?;
+        if entry.next()? != 2 {
+            return None;
+        }
+        let value = entry.of_part(self.rule.and_then(|rule| rule.entry(key)));
+        (entry.next()? == 0).then_some((key, value))
     }
 
     /// Whether the value is left out.
@@ -183,23 +214,30 @@ impl<'a> Cursor<'a> {
         seen as usize + all().filter(is_left_out).count() == all().count()
     }
 
-    /// Reads a field in place.
+    /// Reads a field in place, over what `former` has of it.
     #[inline]
-    pub(super) fn read<T: Value>(&mut self, into: &mut T) -> Option<()> {
+    pub(super) fn read<T: Value>(&mut self, into: &mut T, former: Option<&mut T>) -> Option<()> {
         if self.leaves_out() {
             self.skip();
             return Some(());
+        }
+        if let Some(former) = former {
+            std::mem::swap(into, former);
         }
         into.read(self)?.then_some(())
     }
 
     /// Reads a field in place that an object leaves out when it is empty.
     #[inline]
-    pub(super) fn read_filled<T: Value>(&mut self, into: &mut T) -> Option<()> {
+    pub(super) fn read_filled<T: Value>(
+        &mut self,
+        into: &mut T,
+        former: Option<&mut T>,
+    ) -> Option<()> {
         match self.value {
             // It is read nevertheless: its wire type may be a wrong one.
-            Wire::Bytes(b"") | Wire::Varint(0) => self.read(&mut T::fresh()),
-            _ => self.read(into),
+            Wire::Bytes(b"") | Wire::Varint(0) => self.read(&mut T::fresh(), None),
+            _ => self.read(into, former),
         }
     }
 }

@@ -47,6 +47,7 @@ macro_rules! messages {
                         number: $inner_number,
                     },)*)*
                 ];
+                let mut former = cursor.former(self);
                 let mut fields = cursor.fields()?;
                 let mut musts = 0;
                 loop {
@@ -54,7 +55,7 @@ macro_rules! messages {
                         0 => break,
                         $($number => {
                             musts += $crate::direct::message::must!($mode) * u32::from(!fields.leaves_out());
-                            $crate::direct::message::read!($mode, fields, self.$field);
+                            $crate::direct::message::read!($mode, fields, self, former, $field);
                         })*
                         $($outer => {
                             musts += 1;
@@ -65,7 +66,7 @@ macro_rules! messages {
                                     $($inner_number => {
                                         musts += $crate::direct::message::must!($inner_mode)
                                             * u32::from(!inner.leaves_out());
-                                        $crate::direct::message::read!($inner_mode, inner, self.$inner_field);
+                                        $crate::direct::message::read!($inner_mode, inner, self, former, $inner_field);
                                     })*
                                     _ => inner.skip_unread($name, Some($outer))?,
                                 }
@@ -103,20 +104,24 @@ macro_rules! must {
 
 /// Reads one field.
 macro_rules! read {
-    (opt, $fields:ident, $($into:tt)*) => { $fields.read_filled(&mut $($into)*)? };
-    (v1_34, $fields:ident, $($into:tt)*) => {
-        k8s_openapi::k8s_if_ge_1_34! { $fields.read(&mut $($into)*)?; }
+    (opt, $fields:ident, $into:ident, $former:ident, $field:ident) => {
+        $fields.read_filled(&mut $into.$field, $former.as_mut().map(|former| &mut former.$field))?
+    };
+    (v1_34, $fields:ident, $($rest:tt)*) => {
+        k8s_openapi::k8s_if_ge_1_34! { $crate::direct::message::read!(any, $fields, $($rest)*); }
         k8s_openapi::k8s_if_le_1_33! { $fields.skip(); }
     };
-    (v1_35, $fields:ident, $($into:tt)*) => {
-        k8s_openapi::k8s_if_ge_1_35! { $fields.read(&mut $($into)*)?; }
+    (v1_35, $fields:ident, $($rest:tt)*) => {
+        k8s_openapi::k8s_if_ge_1_35! { $crate::direct::message::read!(any, $fields, $($rest)*); }
         k8s_openapi::k8s_if_le_1_34! { $fields.skip(); }
     };
-    (v1_36, $fields:ident, $($into:tt)*) => {
-        k8s_openapi::k8s_if_ge_1_36! { $fields.read(&mut $($into)*)?; }
+    (v1_36, $fields:ident, $($rest:tt)*) => {
+        k8s_openapi::k8s_if_ge_1_36! { $crate::direct::message::read!(any, $fields, $($rest)*); }
         k8s_openapi::k8s_if_le_1_35! { $fields.skip(); }
     };
-    ($other:ident, $fields:ident, $($into:tt)*) => { $fields.read(&mut $($into)*)? };
+    ($other:ident, $fields:ident, $into:ident, $former:ident, $field:ident) => {
+        $fields.read(&mut $into.$field, $former.as_mut().map(|former| &mut former.$field))?
+    };
 }
 
 pub(super) use {messages, must, read};

@@ -115,7 +115,7 @@ impl Object<'_> {
                     let place = (&mut object as &mut dyn Any).downcast_mut::<Option<$type>>()?;
                     let kind = (<$type>::API_VERSION, <$type>::KIND);
                     self.kind.is_none_or(|known| known == kind).then_some(())?;
-                    self.read_into($name, place)?;
+                    self.read_into($name, place.insert(Value::fresh()), false)?;
                     return object;
                 })*
             };
@@ -124,18 +124,34 @@ impl Object<'_> {
         if self.kind.is_none() && TypeId::of::<T>() == TypeId::of::<ObjectMeta>() {
             let mut metadata = None::<T>;
             let place = (&mut metadata as &mut dyn Any).downcast_mut::<Option<ObjectMeta>>()?;
-            self.read_into("meta.v1.ObjectMeta", place)?;
+            self.read_into("meta.v1.ObjectMeta", place.insert(Value::fresh()), false)?;
             return metadata;
         }
         None
     }
 
-    fn read_into<K: Value>(self, name: &str, place: &mut Option<K>) -> Option<()> {
+    /// The same, over another object, whose texts and lists are used again where their sizes fit. After `None` it has any
+    /// content.
+    pub(crate) fn read_over<T: 'static>(self, object: &mut T) -> Option<()> {
+        macro_rules! read_as {
+            ($($name:literal $type:path,)*) => {
+                $(if let Some(place) = (object as &mut dyn Any).downcast_mut::<$type>() {
+                    let kind = (<$type>::API_VERSION, <$type>::KIND);
+                    self.kind.is_none_or(|known| known == kind).then_some(())?;
+                    return self.read_into($name, place, true);
+                })*
+            };
+        }
+        kinds!(read_as);
+        None
+    }
+
+    fn read_into<K: Value>(self, name: &str, place: &mut K, over: bool) -> Option<()> {
         let is_limited = self.limits.values != usize::MAX || self.limits.depth < DEPTH;
         if self.message.name != name || is_limited {
             return None;
         }
-        let mut cursor = Cursor::at(self.bytes, self.rule);
-        place.insert(K::fresh()).read(&mut cursor)?.then_some(())
+        let mut cursor = Cursor::at(self.bytes, self.rule, over);
+        place.read(&mut cursor)?.then_some(())
     }
 }

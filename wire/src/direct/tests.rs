@@ -1,6 +1,8 @@
 //! Objects that are read directly, beside those that serde reads.
 
-use std::collections::BTreeSet;
+use std::any::{Any, TypeId};
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Debug;
 use std::sync::LazyLock;
 
@@ -60,7 +62,12 @@ static SAMPLES: LazyLock<Vec<Sample>> = LazyLock::new(|| {
 
 type ReadBoth = fn(&[u8], Option<&Trim>) -> bool;
 
-/// Reads a body in both ways; returns whether it was read directly.
+thread_local! {
+    /// The objects that were read last, one of each type, to be read over.
+    static LAST: RefCell<HashMap<TypeId, Box<dyn Any>>> = RefCell::default();
+}
+
+/// Reads a body in both ways, and over the object of this type before it; returns whether it was read directly.
 ///
 /// # Panics
 /// If the results differ.
@@ -92,7 +99,19 @@ where
     if let Some(directly) = &directly {
         assert_eq!(by_serde.as_ref().unwrap(), directly);
     }
+    let last = LAST.with_borrow_mut(|last| last.remove(&TypeId::of::<T>()));
+    if let Some(mut place) = last.and_then(|last| last.downcast::<T>().ok()) {
+        let read_over = deserializer.read_over(&mut *place).map(|()| &*place);
+        assert_eq!(
+            read_over.map_err(|error| error.to_string()),
+            by_serde.as_ref().map_err(|error| error.to_string())
+        );
+    }
     let read = deserializer.read::<T>();
+    if let Ok(read) = Deserializer::new(message, envelope.object).read::<T>() {
+        // Without `trim`: it has more than what the next one leaves.
+        LAST.with_borrow_mut(|last| last.insert(TypeId::of::<T>(), Box::new(read)));
+    }
     assert_eq!(
         read.map_err(|error| error.to_string()),
         by_serde.map_err(|error| error.to_string())

@@ -17,12 +17,16 @@ use crate::trim::Rule;
 /// The JSON texts that are read here nest less than the strictest limit that reads objects directly.
 const JSON_DEPTH: usize = 24;
 
+/// The grain of memory: a text in a place that has less than this to spare takes no more than one of its own.
+const GRAIN: usize = 16;
+
 /// A value that is read in place.
 pub(super) trait Value: Sized {
     /// A value to read into.
     fn fresh() -> Self;
 
-    /// Reads the field at the cursor: false for null, `None` for a form that is left to the serde deserializer.
+    /// Reads the field at the cursor over whatever is here: false for null, `None` for a form that is left to the serde
+    /// deserializer.
     fn read(&mut self, cursor: &mut Cursor<'_>) -> Option<bool>;
 }
 
@@ -34,9 +38,18 @@ impl Value for String {
 
     #[inline]
     fn read(&mut self, cursor: &mut Cursor<'_>) -> Option<bool> {
-        // Not `clone_into`, which would grow an empty text.
-        let text = str::from_utf8(cursor.bytes()?).ok()?;
-        *self = Self::from(text);
+        let bytes = cursor.bytes()?;
+        if self.as_bytes() == bytes {
+            return Some(true);
+        }
+        let text = str::from_utf8(bytes).ok()?;
+        let spare = self.capacity().checked_sub(text.len());
+        if spare.is_some_and(|spare| spare < GRAIN) {
+            self.clear();
+            self.push_str(text);
+        } else {
+            *self = Self::from(text);
+        }
         Some(true)
     }
 }
@@ -225,7 +238,7 @@ impl<T: Value> Value for Option<T> {
 
     #[inline]
     fn read(&mut self, cursor: &mut Cursor<'_>) -> Option<bool> {
-        if !self.insert(T::fresh()).read(cursor)? {
+        if !self.get_or_insert_with(T::fresh).read(cursor)? {
             *self = None;
         }
         Some(true)
@@ -241,16 +254,25 @@ impl<T: Value> Value for Vec<T> {
     fn read(&mut self, cursor: &mut Cursor<'_>) -> Option<bool> {
         let each = cursor.rule().and_then(Rule::each);
         if each.is_some_and(|each| each.whole) {
+            self.clear();
             cursor.skip();
             return Some(true);
         }
-        self.reserve_exact(cursor.occurrences());
+        let count = cursor.occurrences();
+        if self.capacity() != count {
+            let former = std::mem::replace(self, Self::with_capacity(count));
+            self.extend(former.into_iter().take(count));
+        }
+        self.truncate(count);
+        let mut place = 0;
         loop {
-            let mut item = cursor.of_part(each);
-            self.push(T::fresh());
-            if !self.last_mut()?.read(&mut item)? {
+            if place == self.len() {
+                self.push(T::fresh());
+            }
+            if !self.get_mut(place)?.read(&mut cursor.of_part(each))? {
                 return None;
             }
+            place += 1;
             if !cursor.again() {
                 return Some(true);
             }
@@ -265,29 +287,46 @@ impl<T: Value> Value for BTreeMap<String, T> {
     }
 
     fn read(&mut self, cursor: &mut Cursor<'_>) -> Option<bool> {
-        loop {
-            let mut entry = Cursor::new(cursor.bytes()?, None);
-            if entry.next()? != 1 {
-                return None;
-            }
-            let key = str::from_utf8(entry.bytes()?).ok()?;
-            if entry.next()? != 2 {
-                return None;
-            }
-            let rule = cursor.rule().and_then(|rule| rule.entry(key));
-            if !rule.is_some_and(|rule| rule.whole) {
-                let mut value = T::fresh();
-                if !value.read(&mut entry.of_part(rule))? {
+        let mut more = true;
+        if !self.is_empty() {
+            more = read_same_keys(self, cursor)?;
+        }
+        while more {
+            let (key, mut value) = cursor.entry()?;
+            if !value.leaves_out() {
+                let mut place = T::fresh();
+                if !place.read(&mut value)? {
                     return None;
                 }
-                self.insert(key.to_owned(), value);
+                self.insert(key.to_owned(), place);
             }
-            if entry.next()? != 0 {
-                return None;
-            }
-            if !cursor.again() {
-                return Some(true);
-            }
+            more = cursor.again();
         }
+        Some(true)
     }
+}
+
+/// Reads the entries whose keys a map has, in the same order, and removes all others from it. Returns whether the cursor is at an
+/// entry that is left.
+fn read_same_keys<T: Value>(
+    map: &mut BTreeMap<String, T>,
+    cursor: &mut Cursor<'_>,
+) -> Option<bool> {
+    let (mut places, mut same, mut more) = (map.iter_mut(), 0, true);
+    while more {
+        let (key, mut value) = cursor.entry()?;
+        let place = places.next().filter(|(known, _)| *known == key);
+        let Some((_, place)) = place.filter(|_| !value.leaves_out()) else {
+            break;
+        };
+        if !place.read(&mut value)? {
+            return None;
+        }
+        same += 1;
+        more = cursor.again();
+    }
+    if let Some(rest) = map.keys().nth(same).cloned() {
+        map.split_off(&rest);
+    }
+    Some(more)
 }
