@@ -52,13 +52,15 @@ pub(super) fn decode_event<S: Stored + ?Sized>(
         _ => return Ok(Frame::Unknown),
     };
     let object = Envelope::parse(event.object).map_err(broken)?;
-    Ok(match read_object(&object, entries)? {
-        Ok(entry) => named(wrap(entry)),
-        Err(object) => Frame::Undecodable {
-            object,
-            deleted: event.kind == "DELETED",
+    Ok(
+        match read_object(&object, entries, event.kind != "ADDED")? {
+            Ok(entry) => named(wrap(entry)),
+            Err(object) => Frame::Undecodable {
+                object,
+                deleted: event.kind == "DELETED",
+            },
         },
-    })
+    )
 }
 
 /// Reads a bookmark.
@@ -150,15 +152,17 @@ fn each_of_metadata<'a>(
     Ok(())
 }
 
-/// Reads an object in its envelope. An error of the envelope is one of the whole event.
+/// Reads an object in its envelope. An error of the envelope is one of the whole event. `replaces`: it takes the place of an
+/// object of the store.
 fn read_object<S: Stored + ?Sized>(
     object: &Envelope<'_>,
     entries: &EntryReader<S>,
+    replaces: bool,
 ) -> Result<Result<Arc<S>, Undecodable>, DecodeError> {
     let (api_version, kind) = (&*object.api_version, &*object.kind);
     if let Some(origin) = entries.protobuf()
         && origin.is_of(api_version, kind)
-        && let Some(entry) = attempt(|| entries.read_change(origin, object.object))
+        && let Some(entry) = attempt(|| entries.read_change(origin, object.object, replaces))
     {
         return Ok(Ok(entry));
     }

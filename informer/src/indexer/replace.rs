@@ -9,7 +9,7 @@ use super::ordered::Namespaces;
 use super::replaced::{Events, Freed, Replaced};
 use super::state::State;
 use super::store::Indexer;
-use super::transaction::Transaction;
+use super::transaction::{Former, Transaction};
 use crate::event::{Event, UpdateReason};
 use crate::fifo::{Deletion, Delta, Snapshot};
 use crate::object::Stored;
@@ -66,8 +66,8 @@ impl<S: Stored + ?Sized> Replacement<S> {
         let (mut next, mut events) = (State::clone(&old), Events::new());
         let mut apply = |delta| {
             // Most of what is replaced stays in `old` for now.
-            let mut freed = Vec::new();
-            let mut change = Transaction::new(&mut next, &mut freed);
+            let mut former = Former::default();
+            let mut change = Transaction::new(&mut next, &mut former);
             events.push(change.apply(delta, initial));
         };
         for slot in old.namespaces.slots_of(&replaces) {

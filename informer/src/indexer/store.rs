@@ -12,7 +12,7 @@ use super::replaced::{Freed, Replaced};
 use super::sharded::Sharded;
 use super::snapshot::StoreSnapshot;
 use super::state::State;
-use super::transaction::Transaction;
+use super::transaction::{Former, Transaction};
 #[cfg(test)]
 use crate::event::Event;
 use crate::fifo::{KnownObjects, Snapshot};
@@ -363,15 +363,23 @@ impl<S: Stored + ?Sized> Indexer<S> {
 
     /// Changes several objects in one step that no reader sees half of.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Transaction<'_, S>) -> R) -> R {
-        let mut freed = Vec::new();
+        self.change_and_free(change).0
+    }
+
+    /// The same, and the entries that are to be dropped, for a caller that has another lock.
+    pub(crate) fn change_and_free<R>(
+        &self,
+        change: impl FnOnce(&mut Transaction<'_, S>) -> R,
+    ) -> (R, Vec<Arc<S>>) {
+        // Dropped after the lock: the drop of an object may change an index.
+        let mut former = Former::default();
         let writer = self.writer.lock();
         let changed = self
             .state
-            .write(|state| change(&mut Transaction::new(Arc::make_mut(state), &mut freed)));
-        // Those that are dropped are so after the lock: the drop of an object may change an index.
+            .write(|state| change(&mut Transaction::new(Arc::make_mut(state), &mut former)));
         drop(writer);
-        self.spares.give(freed);
-        changed
+        let dropped = self.spares.give(std::mem::take(&mut former.gone));
+        (changed, dropped)
     }
 
     /// Entries that the store had, to be read over.
@@ -400,7 +408,10 @@ impl<S: Stored + ?Sized> Indexer<S> {
         let _writer = self.writer.lock();
         self.state.write(|state| {
             let replaced = replacement.swap(state)?;
-            settle(&mut Transaction::new(Arc::make_mut(state), &mut Vec::new()));
+            settle(&mut Transaction::new(
+                Arc::make_mut(state),
+                &mut Former::default(),
+            ));
             Ok(replaced)
         })
     }

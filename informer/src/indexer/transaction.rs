@@ -29,15 +29,33 @@ pub(crate) enum Change<S: Stored + ?Sized> {
 /// Changes under the store's lock.
 pub(crate) struct Transaction<'a, S: ?Sized> {
     state: &'a mut State<S>,
-    /// Entries to drop after the lock.
-    freed: &'a mut Vec<Arc<S>>,
+    former: &'a mut Former<S>,
+}
+
+/// Entries to drop after the lock.
+pub(super) struct Former<S: ?Sized> {
+    /// Those that the store has no longer.
+    pub(super) gone: Vec<Arc<S>>,
+    /// Others, and further references to the same.
+    late: Vec<Arc<S>>,
+}
+
+// === impl Former ===
+
+impl<S: ?Sized> Default for Former<S> {
+    fn default() -> Self {
+        Self {
+            gone: Vec::new(),
+            late: Vec::new(),
+        }
+    }
 }
 
 // === impl Transaction ===
 
 impl<'a, S: Stored + ?Sized> Transaction<'a, S> {
-    pub(super) fn new(state: &'a mut State<S>, freed: &'a mut Vec<Arc<S>>) -> Self {
-        Self { state, freed }
+    pub(super) fn new(state: &'a mut State<S>, former: &'a mut Former<S>) -> Self {
+        Self { state, former }
     }
 
     /// Sets the version of the store's content, unless it is later already.
@@ -91,11 +109,11 @@ impl<'a, S: Stored + ?Sized> Transaction<'a, S> {
             Delta::Replaced(object) => self.put(object, initial, UpdateReason::Relist),
             Delta::Sync(object) => {
                 let change = self.resync(&object);
-                self.freed.push(object);
+                self.former.late.push(object);
                 change
             }
             Delta::Deleted(deletion) => {
-                self.freed.extend(match &deletion {
+                self.former.late.extend(match &deletion {
                     Deletion::Seen(object) => Some(Arc::clone(object)),
                     Deletion::FinalStateUnknown { last, .. } => last.clone(),
                     Deletion::Unreadable { .. } => None,
@@ -120,11 +138,11 @@ impl<'a, S: Stored + ?Sized> Transaction<'a, S> {
                 Some(Ordering::Less)
                     if reason == UpdateReason::Changed && self.is_comparable(&known) =>
                 {
-                    self.freed.push(object);
+                    self.former.late.push(object);
                     return Change::Stale;
                 }
                 Some(Ordering::Equal) if !object.resource_version().is_empty() => {
-                    self.freed.push(object);
+                    self.former.late.push(object);
                     return Change::Known;
                 }
                 _ => {}
@@ -246,7 +264,7 @@ impl<'a, S: Stored + ?Sized> Transaction<'a, S> {
         }
         state.owned += object.owned_bytes();
         state.owned -= old.as_ref().map_or(0, |old| old.owned_bytes());
-        self.freed.extend(old);
+        self.former.gone.extend(old);
     }
 
     fn remove(&mut self, slot: Slot) -> Option<Arc<S>> {
@@ -258,7 +276,7 @@ impl<'a, S: Stored + ?Sized> Transaction<'a, S> {
         }
         state.namespaces.remove(names, old.key_ref());
         state.owned -= old.owned_bytes();
-        self.freed.extend(state.objects.remove(slot));
+        self.former.gone.extend(state.objects.remove(slot));
         Some(old)
     }
 }

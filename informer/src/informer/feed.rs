@@ -131,7 +131,7 @@ impl<S: Stored + ?Sized> Feed<S> {
     ) {
         let processor = processor.lock();
         let mut events = Vec::with_capacity(deltas.len());
-        indexer.change(|change| {
+        let ((), dropped) = indexer.change_and_free(|change| {
             for delta in deltas {
                 match change.apply(delta, initial) {
                     Change::Known => {}
@@ -149,6 +149,8 @@ impl<S: Stored + ?Sized> Feed<S> {
         }
         applied.changed |= events.iter().any(|event| !event.is_resync());
         processor.distribute(events);
+        drop(processor);
+        drop(dropped);
     }
 
     /// Replaces what the store holds of the scope by a list. Returns whether anything changed.

@@ -345,15 +345,16 @@ impl<S: ?Sized> EntryReader<S> {
         decode(&object, &self.decoding)
     }
 
-    /// Reads one entry of a watch, which takes the place of another one in most cases: over a spare one if there is one.
+    /// Reads one entry of a watch, over a spare one if there is one. `replaces`: it takes the place of one of the store.
     pub(crate) fn read_change<'de>(
         &'de self,
         origin: &'de Arc<Origin>,
         bytes: &'de [u8],
+        replaces: bool,
     ) -> Result<Arc<S>, reeve_wire::Error> {
         if let Some(decode_over) = self.of.decode_over
             && let Some(object) = origin.object(bytes)
-            && let Some(mut entry) = self.spares.take(bytes.len())
+            && let Some(mut entry) = self.spares.take(bytes.len(), replaces)
             && let Some(place) = Arc::get_mut(&mut entry)
         {
             decode_over(&object, &self.decoding, place)?;

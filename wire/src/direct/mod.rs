@@ -143,6 +143,11 @@ impl Object<'_> {
             };
         }
         kinds!(read_as);
+        if self.kind.is_none()
+            && let Some(place) = (object as &mut dyn Any).downcast_mut::<ObjectMeta>()
+        {
+            return self.read_into("meta.v1.ObjectMeta", place, true);
+        }
         None
     }
 

@@ -82,14 +82,14 @@ where
         return false;
     };
     let kind = (&*envelope.api_version, &*envelope.kind);
-    let directly: Option<T> = Object {
+    let object = Object {
         message,
         bytes: envelope.object,
         limits: Limits::default(),
         kind: Some(kind),
         rule: trim.and_then(Trim::rule),
-    }
-    .read();
+    };
+    let directly: Option<T> = object.read();
     let mut deserializer = Deserializer::new(message, envelope.object)
         .with_type(envelope.api_version.clone(), envelope.kind.clone());
     if let Some(trim) = trim {
@@ -101,11 +101,15 @@ where
     }
     let last = LAST.with_borrow_mut(|last| last.remove(&TypeId::of::<T>()));
     if let Some(mut place) = last.and_then(|last| last.downcast::<T>().ok()) {
-        let read_over = deserializer.read_over(&mut *place).map(|()| &*place);
-        assert_eq!(
-            read_over.map_err(|error| error.to_string()),
-            by_serde.as_ref().map_err(|error| error.to_string())
-        );
+        let over = object.read_over(&mut *place);
+        assert_eq!(over.is_some(), directly.is_some());
+        if over.is_some() {
+            assert_eq!(Some(&*place), directly.as_ref());
+        }
+        let read = deserializer.read_over(&mut *place).map(|()| &*place);
+        let text = |error: crate::Error| error.to_string();
+        let expected = by_serde.as_ref().map_err(ToString::to_string);
+        assert_eq!(read.map_err(text), expected);
     }
     let read = deserializer.read::<T>();
     if let Ok(read) = Deserializer::new(message, envelope.object).read::<T>() {
@@ -444,4 +448,33 @@ fn an_object_of_another_kind_or_beyond_a_limit_is_left_to_serde() {
     ] {
         assert!(!is_read(other), "{:?} {:?}", other.kind, other.limits);
     }
+}
+
+#[test]
+fn a_pod_that_is_read_over_its_former_state_keeps_its_memory() {
+    let body = crate::to_vec(&serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "a", "annotations": {"team": "shop"}},
+        "spec": {"containers": [{"name": "web", "image": "nginx"}]},
+    }));
+    let body = body.unwrap();
+    let envelope = Envelope::parse(&body).unwrap();
+    let mut deserializer = Deserializer::new(envelope.message().unwrap(), envelope.object);
+    let mut pod: core::v1::Pod = deserializer.read().unwrap();
+    let places = |pod: &core::v1::Pod| {
+        let spec = pod.spec.as_ref().unwrap();
+        let annotations = pod.metadata.annotations.as_ref().unwrap();
+        let (key, value) = annotations.first_key_value().unwrap();
+        let texts = [
+            spec.containers[0].name.as_ptr(),
+            key.as_ptr(),
+            value.as_ptr(),
+        ];
+        (spec.containers.as_ptr(), texts)
+    };
+    let (before, object) = (places(&pod), pod.clone());
+    deserializer.read_over(&mut pod).unwrap();
+    assert_eq!(places(&pod), before);
+    assert_eq!(pod, object);
 }

@@ -17,7 +17,8 @@ use crate::trim::Rule;
 /// The JSON texts that are read here nest less than the strictest limit that reads objects directly.
 const JSON_DEPTH: usize = 24;
 
-/// The grain of memory: a text in a place that has less than this to spare takes no more than one of its own.
+/// The grain of memory. A text stays in a place that has less than this to spare: it takes one grain more than in its own place at
+/// most.
 const GRAIN: usize = 16;
 
 /// A value that is read in place.
@@ -258,12 +259,12 @@ impl<T: Value> Value for Vec<T> {
             cursor.skip();
             return Some(true);
         }
+        // Of exactly this capacity, so it has no more items.
         let count = cursor.occurrences();
         if self.capacity() != count {
             let former = std::mem::replace(self, Self::with_capacity(count));
             self.extend(former.into_iter().take(count));
         }
-        self.truncate(count);
         let mut place = 0;
         loop {
             if place == self.len() {
