@@ -32,6 +32,7 @@ mod reflector;
 mod script;
 mod servers;
 mod setup;
+mod spares;
 mod stops;
 mod turns;
 mod world;
