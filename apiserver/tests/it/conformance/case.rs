@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::conformance::client::{Reply, Stream};
 use crate::conformance::normal::{Line, Normalizer};
 use crate::conformance::runner::{Compact, Shared};
+use crate::conformance::webhook::Webhook;
 
 pub const MERGE: &str = "application/merge-patch+json";
 pub const JSON_PATCH: &str = "application/json-patch+json";
@@ -85,6 +86,12 @@ impl Case {
     /// Shows `placeholder` for `text` in the record.
     pub fn hide(&mut self, text: &str, placeholder: &'static str) {
         self.hidden.push((text.to_owned(), placeholder));
+    }
+
+    /// Keeps a webhook to the end of the run. While objects remain that only a webhook can convert, no namespace is deleted without it:
+    /// the namespace controller lists every resource.
+    pub fn keep(&self, webhook: &Webhook) {
+        self.shared.kept.lock().push(webhook.running());
     }
 
     /// Shows managedFields in the record of this case.

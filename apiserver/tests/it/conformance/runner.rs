@@ -5,9 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reeve_apiserver::assets;
 use reeve_apiserver::control_plane::ControlPlane;
 use reeve_apiserver::{ApiServer, Serving};
+use reeve_serve::http::Running;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -21,7 +23,7 @@ use crate::conformance::recorded;
 
 /// The number of cases that run at once.
 const AT_ONCE: usize = 12;
-const CASE_WITHIN: Duration = Duration::from_secs(420);
+const CASE_WITHIN: Duration = Duration::from_secs(240);
 
 /// One case.
 #[derive(Clone, Copy)]
@@ -41,6 +43,8 @@ pub struct Shared {
     pub group: String,
     /// Drops history up to a version.
     pub compact: Compact,
+    /// The webhooks that outlive their cases.
+    pub kept: Mutex<Vec<Arc<Running>>>,
 }
 
 /// The way to drop history.
@@ -118,6 +122,7 @@ impl Target {
             run,
             group,
             compact,
+            kept: Mutex::default(),
         });
         Self { shared, real }
     }

@@ -20,13 +20,13 @@ use serde_json::{Value, json};
 /// The resource whose creation shows that a configuration is in use.
 pub const PROBE: &str = "podtemplates";
 
-/// A webhook that runs until it is dropped.
+/// A webhook that runs until it is dropped, or, if a case [keeps](super::case::Case::keep) it, to the end of the run.
 pub struct Webhook {
     url: String,
     authority: String,
     certificate: String,
     asked: Arc<Mutex<Vec<Value>>>,
-    _running: Running,
+    running: Arc<Running>,
 }
 
 /// What a webhook sends.
@@ -82,7 +82,7 @@ impl Webhook {
             authority,
             certificate,
             asked,
-            _running: running,
+            running: Arc::new(running),
         }
     }
 
@@ -99,6 +99,11 @@ impl Webhook {
     /// The scheme and authority of its address.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// What stops it when the last one is dropped.
+    pub fn running(&self) -> Arc<Running> {
+        self.running.clone()
     }
 
     /// Whether it was asked about the probe at `path`.

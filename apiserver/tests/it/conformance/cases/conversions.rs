@@ -12,6 +12,7 @@ const V2: &str = "/apis/{own}/v2/namespaces/{ns}/dogs";
 
 /// Defines Dog with `spec.address` in v1, which is stored, and `spec.host` and `spec.port` in v2.
 pub(super) async fn dogs(t: &mut Case, webhook: &Webhook) {
+    t.keep(webhook);
     t.hide(webhook.url(), "{webhook}");
     let mut definition = definition(webhook);
     definition["spec"]["versions"][1]["selectableFields"] = json!([{"jsonPath": ".spec.host"}]);
@@ -154,6 +155,7 @@ cases! { "conversions";
     }
     ["CRD-11"] "an established definition keeps an authority for its webhook" => |t| {
         let webhook = Webhook::start(|request| converted(request, |_| {}));
+        t.keep(&webhook);
         t.hide(webhook.url(), "{webhook}");
         let path = format!("{DEFINITIONS}/dogs.{{own}}");
         let mut body = definition(&webhook);
