@@ -481,7 +481,8 @@ async fn untyped_objects_custom_kinds_and_forms_that_read_json_only_are_requeste
     ));
 }
 
-/// The stores of one kind of a real server, in both encodings.
+/// The stores of one kind of a real server, in both encodings. Three informers are compiled for each kind, in six seconds;
+/// `encodings` compares the objects of every kind without them.
 async fn compare_real<K>(client: &Client) -> usize
 where
     K: Form + kube_core::Resource<DynamicType = ()> + serde::de::DeserializeOwned,
@@ -541,7 +542,7 @@ where
 /// Runs when `KUBEBUILDER_ASSETS` names a directory with kube-apiserver and etcd.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn objects_of_a_real_server_are_the_same_in_both_encodings() {
-    use k8s_openapi::api::{apps, core, flowcontrol, rbac, scheduling};
+    use k8s_openapi::api::{apps, rbac};
     use k8s_openapi::kube_aggregator::pkg::apis::apiregistration;
     let assets = reeve_apiserver::control_plane::ControlPlane::from_assets();
     let Some(control_plane) = assets.await.unwrap() else {
@@ -572,13 +573,8 @@ async fn objects_of_a_real_server_are_the_same_in_both_encodings() {
     let counts = [
         compare_real::<apps::v1::Deployment>(&client).await,
         compare_real::<Secret>(&client).await,
-        compare_real::<core::v1::Namespace>(&client).await,
-        compare_real::<core::v1::Service>(&client).await,
         compare_real::<rbac::v1::ClusterRole>(&client).await,
-        compare_real::<flowcontrol::v1::FlowSchema>(&client).await,
-        compare_real::<flowcontrol::v1::PriorityLevelConfiguration>(&client).await,
         compare_real::<apiregistration::v1::APIService>(&client).await,
-        compare_real::<scheduling::v1::PriorityClass>(&client).await,
     ];
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
 }
