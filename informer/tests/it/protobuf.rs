@@ -481,8 +481,8 @@ async fn untyped_objects_custom_kinds_and_forms_that_read_json_only_are_requeste
     ));
 }
 
-/// The stores of one kind of a real server, in both encodings. Three informers are compiled for each kind, in six seconds;
-/// `encodings` compares the objects of every kind without them.
+/// The stores of one kind of a real server, in both encodings. Three informers are compiled for each kind, which takes
+/// seconds: `encodings` compares the objects of every kind without them.
 async fn compare_real<K>(client: &Client) -> usize
 where
     K: Form + kube_core::Resource<DynamicType = ()> + serde::de::DeserializeOwned,
