@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::local::setup;
 
-const GROUP_PATH: &str = "/apis/ops.yiiong.top/v1/namespaces/default/ipblocks";
+pub(crate) const GROUP_PATH: &str = "/apis/ops.yiiong.top/v1/namespaces/default/ipblocks";
 
 /// A request that failed.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +89,17 @@ pub(crate) fn active_status(
         "observedGeneration": 1, "target": ip, "engine": engine,
         "conditions": [condition("Ready"), condition("Enforced")],
     }}))
+}
+
+/// The status of a ban that was lifted, as a patch of the one before it.
+pub(crate) fn expired_status(ip: &str, at: Timestamp) -> Value {
+    let message = format!("the ban of {ip} ended");
+    let condition = |kind: &str| {
+        json!({"type": kind, "status": "False", "reason": "Expired", "message": message,
+            "lastTransitionTime": format!("{at:.0}"), "observedGeneration": 1})
+    };
+    json!({"status": {"phase": "expired", "message": message, "unblockedAt": format!("{at:.3}"),
+        "conditions": [condition("Ready"), condition("Enforced")]}})
 }
 
 pub(crate) async fn merge(

@@ -63,6 +63,13 @@ struct Args {
     /// Only these scenarios, with commas between them.
     #[arg(long, value_delimiter = ',', value_parser = SCENARIOS)]
     only: Vec<String>,
+    /// Only the requests of so many lifecycles, as the floor of their processor time; prints the seconds. The bench runs
+    /// itself with this.
+    #[arg(long, hide = true, requires = "gateway")]
+    bare: Option<usize>,
+    /// The gateway of `--bare`.
+    #[arg(long, hide = true)]
+    gateway: Option<String>,
     /// Where the Markdown table is written, beside standard output.
     #[arg(long)]
     table: Option<PathBuf>,
@@ -163,17 +170,23 @@ fn show(report: &Report, args: &Args) -> Result<()> {
     if let Some(path) = &args.table {
         std::fs::write(path, &table)?;
     }
-    #[allow(
-        clippy::print_stdout,
-        reason = "the table is the purpose of this program"
-    )]
-    {
-        println!("{table}");
-    }
+    print(&table)
+}
+
+#[allow(
+    clippy::print_stdout,
+    reason = "the figures are the purpose of this program"
+)]
+fn print(text: &str) -> Result<()> {
+    println!("{text}");
     Ok(())
 }
 
 async fn run(args: Args) -> Result<()> {
+    if let (Some(count), Some(gateway)) = (args.bare, &args.gateway) {
+        let seconds = scenario::drive(count, gateway).await?;
+        return print(&format!("{seconds:.2}"));
+    }
     if !args.scale.is_empty() {
         return scales(&args).await;
     }
@@ -245,6 +258,9 @@ async fn run(args: Args) -> Result<()> {
     }
     if includes(&args, "one") {
         scenario::write_alone(&mut bench, 100).await?;
+    }
+    if includes(&args, "lift") {
+        scenario::bare(&mut bench, args.count).await?;
     }
     for (name, recipe) in subjects {
         bench.name = name;

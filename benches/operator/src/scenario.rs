@@ -1,5 +1,6 @@
 //! The scenarios: each leaves the server empty and the gateway clean.
 
+mod bare;
 mod faults;
 mod floor;
 mod load;
@@ -12,6 +13,7 @@ use crate::bench::Bench;
 use crate::blocks::{Error, Result, address, create, each};
 use crate::subject::Subject;
 
+pub(crate) use self::bare::{bare, drive};
 pub(crate) use self::faults::{api_down, gateway_faults, kill};
 pub(crate) use self::floor::{floor, write_alone};
 pub(crate) use self::load::{burst, lift, single};

@@ -78,6 +78,11 @@ impl Subject {
     }
 }
 
+/// The CPU time of this process.
+pub(crate) fn own_cpu() -> Duration {
+    read_usage(std::process::id()).unwrap_or_default().cpu
+}
+
 fn read_usage(pid: u32) -> Option<Usage> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The command in field 2 may contain blanks: count from its closing parenthesis.
