@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::facts::{effective_hash, end, span};
+use super::facts::{effective_hash, end, inexpressible, span};
 use super::plan::{Announcement, Cause, Change, Effect, INVALID_SPEC, Notice, Problem, holds_lift};
 use crate::api::ConditionStatus::{self, False, True};
 use crate::api::condition::{ALLOWLISTED, ENFORCED, LIFT_HELD, READY, SHADOW};
-use crate::api::{IPBlockStatus, Phase, ResultCode, Standing, UNBLOCKED, write_time};
+use crate::api::{IPBlockStatus, Phase, Place, ResultCode, Standing, UNBLOCKED, write_time};
+use crate::engine::Kind;
 use crate::policy::RefusalKind;
 
 /// A status in the making.
@@ -127,9 +128,14 @@ impl<'a> Draft<'a> {
         status.target = Some(target.to_string());
         status.engine = Some(place.engine.clone());
         status.last_spec_hash = Some(effective_hash(target, &place.engine));
+        let by = match inexpressible(target, place) {
+            None => place.to_string(),
+            // The set engines alone have it.
+            Some(_) => Place::new(Kind::Sets.name(), "").to_string(),
+        };
         match &status.expires_at {
-            Some(until) => format!("{target} is banned by {place} until {until}"),
-            None => format!("{target} is banned by {place} without end"),
+            Some(until) => format!("{target} is banned by {by} until {until}"),
+            None => format!("{target} is banned by {by} without end"),
         }
     }
 

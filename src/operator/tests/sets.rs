@@ -368,6 +368,8 @@ async fn what_the_gateway_cannot_express_is_left_to_the_set_engines() {
     world.start().await;
     world.create("a", "2001:db8::7", "5m").await;
     let status = world.until("a", "active", 5 * SECOND).await;
+    let shown = status.message.as_deref().unwrap_or_default();
+    assert!(shown.contains("banned by the set engines"), "{shown}");
     let own = &status.engines[0];
     assert!(own.name == "iptables" && !own.enforced);
     let message = own.message.as_deref().unwrap_or_default();

@@ -52,6 +52,8 @@ impl World {
                 banned.insert(wish.target);
             }
         }
+        self.check_sets(&users.fed, &banned, &unsure);
+        banned.retain(|target| !target.is_ipv6() || self.engine != "iptables");
         self.check_gateways(&banned, &unsure);
         self.check_notices(&blocks);
         self.check_memory(&blocks).await;
@@ -65,7 +67,9 @@ impl World {
             format!("{}: {wish:?}, {}", block.key(), json!(block))
         };
         let status = block.status.clone().unwrap_or_default();
-        let unsupported = wish.target.is_ipv6() && self.engine == "iptables";
+        // A set engine takes what the gateway cannot.
+        let refused = wish.target.is_ipv6() && self.engine == "iptables";
+        let unsupported = refused && !self.follows;
         let capped =
             self.configured.most_active.is_some() || self.configured.most_per_minute.is_some();
         let phase = status.phase.clone();

@@ -12,7 +12,7 @@ async fn quiet() -> World {
         begun: Instant::now(),
     };
     let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 1);
-    let mut world = World::new("iptables", clock, timeline).await;
+    let mut world = World::new("iptables", false, clock, timeline).await;
     world.start().await;
     world
 }

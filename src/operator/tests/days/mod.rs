@@ -1,7 +1,7 @@
 //! Days of virtual time with random faults: nothing is lost, doubled or leaked.
 //!
 //! A day is drawn from a seed. The operator runs with the built-in API server and two simulated gateways, in one thread,
-//! without sockets. Users make, edit, trigger, unblock and delete blocks, alerts ban and end, an administrator edits the
+//! without sockets except that of a list, which nothing reads. Users make, edit, trigger, unblock and delete blocks and edit a list of a set engine ([`sets`]), alerts ban and end, an administrator edits the
 //! configuration ([`users`]). Gateways, the API server, clocks and processes fail ([`faults`]). [`checks`] has what must
 //! hold at any time, and what must hold when nothing has failed for a while.
 //!
@@ -13,6 +13,7 @@ mod checks;
 mod faults;
 mod found;
 mod process;
+mod sets;
 mod users;
 mod world;
 
@@ -106,8 +107,11 @@ async fn day(seed: u64, lines: Arc<Mutex<Vec<String>>>) -> Summary {
         0 => "xdp",
         _ => "iptables",
     };
-    timeline.add(format!("the engine is {engine}"));
-    let mut world = World::new(engine, clock, timeline).await;
+    let follows = random.below(2) == 0;
+    timeline.add(format!(
+        "the engine is {engine}, and with a list: {follows}"
+    ));
+    let mut world = World::new(engine, follows, clock, timeline).await;
     let mut users = Users::new(random.clone());
     world.start().await;
     let running = world.alive_tasks().await;
@@ -151,7 +155,7 @@ async fn day(seed: u64, lines: Arc<Mutex<Vec<String>>>) -> Summary {
 
 fn run(seed: u64, lines: Arc<Mutex<Vec<String>>>) -> Summary {
     let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
+        .enable_all()
         .start_paused(true)
         .build()
         .unwrap();

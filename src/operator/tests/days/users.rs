@@ -5,6 +5,7 @@ use kube_client::core::Status;
 
 use super::super::*;
 use super::process::Process;
+use super::sets::Fed;
 use super::world::{COLLEAGUE, PLACES, World};
 use super::*;
 use crate::api::TRIGGER_ANNOTATION;
@@ -59,8 +60,9 @@ pub(super) struct Wish {
 }
 
 pub(super) struct Users {
-    random: Random,
+    pub(super) random: Random,
     pub(super) wishes: BTreeMap<String, Wish>,
+    pub(super) fed: Fed,
     made: u64,
 }
 
@@ -94,6 +96,7 @@ impl Users {
         Self {
             random,
             wishes: BTreeMap::new(),
+            fed: Fed::new(),
             made: 0,
         }
     }
@@ -106,7 +109,7 @@ impl Users {
         all[self.random.below(all.len() as u64) as usize]
     }
 
-    fn duration(&self) -> Duration {
+    pub(super) fn duration(&self) -> Duration {
         match self.random.below(4) {
             0 => seconds_from(&self.random, 5, 120),
             1 => seconds_from(&self.random, 120, 1800),
@@ -124,7 +127,7 @@ impl Users {
     }
 
     pub(super) async fn act(&mut self, world: &mut World) {
-        match self.random.below(26) {
+        match self.random.below(28) {
             0..6 => self.create(world).await,
             6..13 => self.alert(world).await,
             13 => self.resolve(world).await,
@@ -134,6 +137,7 @@ impl Users {
             19..21 => self.edit(world, Edit::Duration).await,
             21 => self.edit(world, Edit::Reason).await,
             22..24 => self.delete(world).await,
+            24..26 => self.feed(world).await,
             _ => self.configure(world).await,
         }
     }
@@ -270,7 +274,9 @@ impl Users {
             }
             Edit::Trigger | Edit::Annotate => {
                 let until = Some(end(asked, asked_for));
-                wish.until = until.filter(|_| !allowed(wish));
+                // An earlier request for a lift that is not carried out yet wins.
+                let lifts = before.spec.unblock == Some(true);
+                wish.until = until.filter(|_| !lifts && !allowed(wish));
                 wish.over = false;
             }
             Edit::Duration => {

@@ -52,6 +52,8 @@ pub(super) struct World {
     /// The right time.
     pub(super) clock: Clock,
     pub(super) engine: &'static str,
+    /// Whether a set engine follows the blocks and a list, too.
+    pub(super) follows: bool,
     pub(super) sites: Vec<Site>,
     pub(super) configured: Configured,
     pub(super) processes: Vec<Process>,
@@ -83,7 +85,12 @@ pub(super) struct World {
 // === impl World ===
 
 impl World {
-    pub(super) async fn new(engine: &'static str, clock: Clock, timeline: Timeline) -> Self {
+    pub(super) async fn new(
+        engine: &'static str,
+        follows: bool,
+        clock: Clock,
+        timeline: Timeline,
+    ) -> Self {
         let server = ApiServer::builder()
             .clock(clock.clone())
             .event_ttl(None)
@@ -140,6 +147,7 @@ impl World {
             moved: Instant::now(),
             broken: Arc::default(),
             engine,
+            follows,
             timeline,
         };
         world.idle = world.alive_tasks().await;
@@ -168,6 +176,9 @@ impl World {
             (keys::RESYNC_INTERVAL, "5m".to_owned()),
             (keys::RETENTION, "2h".to_owned()),
         ]);
+        if self.follows {
+            data.insert(keys::ENGINES, super::sets::ENGINE.to_owned());
+        }
         if let Some(most) = configured.most_active {
             data.insert(keys::MAX_ACTIVE_BLOCKS, most.to_string());
         }
