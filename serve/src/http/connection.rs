@@ -40,6 +40,11 @@ const WINDOW: u32 = 64 * 1024;
 /// Bytes of an answer that are kept for an HTTP/2 client that does not read, besides the answer itself.
 const SEND_BUFFER: usize = 64 * 1024;
 
+/// The bytes of a connection, plain or of TLS. hyper's connection is large, and is compiled for this type alone.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<IO: AsyncRead + AsyncWrite + Send + Unpin> Stream for IO {}
+
 /// Collects the futures that hyper would spawn: at most as many as a connection may have requests.
 #[derive(Clone)]
 struct Streams(mpsc::UnboundedSender<BoxFuture<'static, ()>>);
@@ -73,8 +78,23 @@ pub(super) struct Connection {
 // === impl Connection ===
 
 impl Connection {
+    /// Serves `plain`, or what the handshake of `tls` chooses. The future is made here, because a caller in another crate would
+    /// compile hyper again.
+    #[inline(never)]
+    pub(super) fn run(
+        self,
+        stream: TcpStream,
+        tls: Option<Tls>,
+        plain: Protocol,
+    ) -> BoxFuture<'static, ()> {
+        match tls {
+            Some(tls) => Box::pin(self.serve_tls(stream, tls)),
+            None => Box::pin(self.serve(Box::new(stream), plain)),
+        }
+    }
+
     /// Completes the TLS handshake, then serves the protocol that it chose.
-    pub(super) async fn serve_tls(self, stream: TcpStream, tls: Tls) {
+    async fn serve_tls(self, stream: TcpStream, tls: Tls) {
         let handshake = tokio::select! {
             biased;
             () = self.stop.cancelled() => return,
@@ -83,7 +103,7 @@ impl Connection {
         let problem = match handshake {
             Ok(Ok((stream, protocol, client))) => {
                 let connection = Self { client, ..self };
-                return connection.serve(stream, protocol).await;
+                return connection.serve(Box::new(stream), protocol).await;
             }
             Ok(Err(error)) => error.to_string(),
             Err(_) => "it took too long".to_owned(),
@@ -92,10 +112,7 @@ impl Connection {
     }
 
     /// Answers requests until the peer leaves or takes too long. After the stop, only the requests in work are answered.
-    pub(super) async fn serve<IO>(self, io: IO, protocol: Protocol)
-    where
-        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    async fn serve(self, io: Box<dyn Stream>, protocol: Protocol) {
         let Self {
             peer,
             limits,
@@ -271,7 +288,7 @@ mod tests {
             tasks: false,
             client: None,
         };
-        let serving = connection.serve(far, protocol);
+        let serving = connection.serve(Box::new(far), protocol);
         (near, stop, tokio::spawn(serving))
     }
 

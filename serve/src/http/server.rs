@@ -185,13 +185,9 @@ impl Server {
                             tasks: self.tasks,
                             client: None,
                         };
-                        let plain = self.plain;
-                        let tls = self.tls.clone();
+                        let served = connection.run(stream, self.tls.clone(), self.plain);
                         connections.spawn(async move {
-                            match tls {
-                                Some(tls) => connection.serve_tls(stream, tls).await,
-                                None => connection.serve(stream, plain).await,
-                            }
+                            served.await;
                             drop(place);
                         });
                     }
