@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use http::Request;
+use ipblock_operator::api::Place;
 use ipblock_operator::decide::effective_hash;
 use ipblock_operator::target::Target;
 use jiff::Timestamp;
@@ -72,21 +73,18 @@ pub(crate) fn active_status(
     ip: &str,
     since: Timestamp,
     until: Timestamp,
-    engine: &str,
+    place: &Place,
 ) -> Result<Value> {
     let target: Target = ip.parse().map_err(setup)?;
-    let message = match engine {
-        "sets" => format!("{ip} is banned by the set engines until {until:.3}"),
-        _ => format!("{ip} is banned until {until:.3}"),
-    };
+    let message = format!("{ip} is banned by {place} until {until:.3}");
     let condition = |kind: &str| {
         json!({"type": kind, "status": "True", "reason": "Banned", "message": message,
             "lastTransitionTime": format!("{since:.0}"), "observedGeneration": 1})
     };
     Ok(json!({"status": {
         "phase": "active", "result": "success", "message": message, "blockedAt": format!("{since:.3}"),
-        "expiresAt": format!("{until:.3}"), "lastSpecHash": effective_hash(&target, engine), "banCount": 1,
-        "observedGeneration": 1, "target": ip, "engine": engine,
+        "expiresAt": format!("{until:.3}"), "lastSpecHash": effective_hash(&target, &place.engine), "banCount": 1,
+        "observedGeneration": 1, "target": ip, "engine": place.engine,
         "conditions": [condition("Ready"), condition("Enforced")],
     }}))
 }

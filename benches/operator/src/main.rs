@@ -54,6 +54,9 @@ struct Args {
     /// Only the sizes: BLOCKS+ENTRIES of lists, with commas between them, against the built-in API server.
     #[arg(long, value_delimiter = ',', value_parser = size)]
     scale: Vec<(usize, usize)>,
+    /// The blocks of `--scale` are at a gateway, with a call for each, in place of one engine that serves all.
+    #[arg(long, requires = "scale")]
+    at_gateway: bool,
     /// Only lists of so many entries, which the operator pulls and keeps as BlockLists, against the built-in API server.
     #[arg(long, value_delimiter = ',')]
     feed: Vec<usize>,
@@ -144,6 +147,7 @@ async fn scales(args: &Args) -> Result<()> {
             blocks: *blocks,
             entries: *entries,
             idle: Duration::from_secs(args.idle),
+            called: args.at_gateway,
         };
         scale::run(&mut report, args.operator.clone(), args.log.clone(), size).await?;
     }

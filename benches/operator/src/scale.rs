@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::blocks::{self, Error, Result, each, merge, send};
+use crate::gateway::Gateway;
 use crate::local::{LISTS, Local, fetch, free, now, peak, setup, sum};
 use crate::report::Report;
 use crate::subject::{Recipe, Subject};
@@ -34,12 +35,17 @@ pub(crate) struct Size {
     pub(crate) entries: usize,
     /// How long the idle operator is watched.
     pub(crate) idle: Duration,
+    /// Whether a gateway has the blocks, with a call for each; otherwise an engine of the type `list` serves all.
+    pub(crate) called: bool,
 }
 
 struct Scale {
     local: Local,
     recipe: Recipe,
     scenario: String,
+    /// Where blocks are banned.
+    place: Place,
+    gateway: Option<Gateway>,
 }
 
 /// Measures one size.
@@ -50,15 +56,30 @@ pub(crate) async fn run(
     size: Size,
 ) -> Result<()> {
     let local = Local::start("scale").await?;
-    let list = free()?;
-    let engines = format!("- {{name: edge, type: list, addr: '{list}', insecure: true}}");
-    local
-        .install(&json!({"engines": engines, "trigger": "[]"}))
-        .await?;
+    let (place, gateway, data) = if size.called {
+        let gateway = Gateway::start().await?;
+        let host = gateway.host();
+        let data = json!({"engine": "iptables", "gatewayHost": host, "trigger": "[]"});
+        (Place::new("iptables", &host), Some(gateway), data)
+    } else {
+        let list = free()?;
+        let engines = format!("- {{name: edge, type: list, addr: '{list}', insecure: true}}");
+        let data = json!({"engines": engines, "trigger": "[]"});
+        (Place::new("sets", ""), None, data)
+    };
+    local.install(&data).await?;
+    let more: &[&str] = if size.called {
+        &["--allow-loopback"]
+    } else {
+        &[]
+    };
+    let at = if size.called { " at a gateway" } else { "" };
     let scale = Scale {
-        recipe: local.recipe(operator, log, &[]),
+        recipe: local.recipe(operator, log, more),
         local,
-        scenario: format!("{} + {} entries", size.blocks, size.entries),
+        scenario: format!("{} + {} entries{at}", size.blocks, size.entries),
+        place,
+        gateway,
     };
     scale.measure(report, size).await
 }
@@ -81,7 +102,7 @@ impl Scale {
             .await?;
         add(
             report,
-            "start until the list is served whole",
+            "start until all is enforced",
             started.elapsed().as_secs_f64(),
             "s",
         );
@@ -199,8 +220,9 @@ impl Scale {
         each(numbers.len(), LANES, |n| {
             let client = self.local.client.clone();
             let number = first + n;
+            let place = &self.place;
             async move {
-                let (block, status) = active(number, since, until)?;
+                let (block, status) = active(number, since, until, place)?;
                 let path = "/apis/ops.yiiong.top/v1/namespaces/default/ipblocks";
                 send(&client, "POST", path, "application/json", &block).await?;
                 merge(&client, &format!("active-{number}"), "/status", &status).await?;
@@ -232,15 +254,20 @@ impl Scale {
         .await
     }
 
-    /// Waits until the list engine serves at least `wanted` targets.
+    /// How many targets the list engine serves, or the gateway has.
+    async fn enforced(&self) -> Result<usize> {
+        if let Some(gateway) = &self.gateway {
+            return Ok(gateway.enforced().len());
+        }
+        let all = self.metrics().await?;
+        Ok(sum(&all, "ipblock_engine_enforced{") as usize)
+    }
+
+    /// Waits until at least `wanted` targets are enforced.
     async fn has(&self, subject: &mut Subject, wanted: usize, limit: Duration) -> Result<()> {
         let waiting = async {
             while subject.alive() {
-                let enforced = self
-                    .metrics()
-                    .await
-                    .map(|all| sum(&all, "ipblock_engine_enforced{"));
-                if enforced.is_ok_and(|count| count as usize >= wanted) {
+                if self.enforced().await.is_ok_and(|count| count >= wanted) {
                     return Ok(());
                 }
                 sleep(Duration::from_millis(50)).await;
@@ -250,7 +277,8 @@ impl Scale {
             ))
         };
         let waited = timeout(limit, waiting).await;
-        waited.map_err(|_| Error::Setup(format!("{wanted} targets are not served in {limit:?}")))?
+        waited
+            .map_err(|_| Error::Setup(format!("{wanted} targets are not enforced in {limit:?}")))?
     }
 
     async fn metrics(&self) -> Result<String> {
@@ -292,7 +320,12 @@ impl Lag {
 
 /// A block that is banned until `until`, as an earlier leader left it, and its status. The end is the beginning and the
 /// duration: a block whose records disagree is written again.
-fn active(number: usize, now: Timestamp, until: Timestamp) -> Result<(Value, Value)> {
+fn active(
+    number: usize,
+    now: Timestamp,
+    until: Timestamp,
+    place: &Place,
+) -> Result<(Value, Value)> {
     let seconds = until.as_second() - now.as_second();
     let since = until - SignedDuration::from_secs(seconds);
     let ip = blocks::address(number);
@@ -305,11 +338,12 @@ fn active(number: usize, now: Timestamp, until: Timestamp) -> Result<(Value, Val
         ..IPBlockSpec::default()
     };
     let name = format!("active-{number}");
-    let place = Place::new("sets", "");
-    let block = IPBlock::born(&name, "default", &target, Some(&place), spec);
+    let block = IPBlock::born(&name, "default", &target, Some(place), spec);
     let block = serde_json::to_value(block).map_err(setup)?;
-    let mut status = blocks::active_status(&ip, since, until, "sets")?;
-    status["status"]["engines"] = json!([{"name": "edge", "enforced": true}]);
+    let mut status = blocks::active_status(&ip, since, until, place)?;
+    if place.endpoint.is_empty() {
+        status["status"]["engines"] = json!([{"name": "edge", "enforced": true}]);
+    }
     Ok((block, status))
 }
 

@@ -8,6 +8,7 @@ use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client as Plain;
 use hyper_util::rt::TokioExecutor;
+use ipblock_operator::api::Place;
 use jiff::SignedDuration;
 use kube_client::Client;
 use reeve_client::connect;
@@ -61,6 +62,7 @@ pub(crate) async fn drive(count: usize, gateway: &str) -> Result<f64> {
         let (client, plain) = (client.clone(), plain.clone());
         async move {
             let (name, ip) = (format!("bare-{n}"), address(n));
+            let place = Place::new("iptables", gateway);
             let patch = async |subresource: &str, body: Value| {
                 let path = format!("{GROUP_PATH}/{name}{subresource}");
                 write(
@@ -85,11 +87,7 @@ pub(crate) async fn drive(count: usize, gateway: &str) -> Result<f64> {
             patch("", intent).await?;
             call("/limit").await?;
             let until = now() + SignedDuration::from_hours(1);
-            patch(
-                "/status",
-                blocks::active_status(&ip, now(), until, "iptables")?,
-            )
-            .await?;
+            patch("/status", blocks::active_status(&ip, now(), until, &place)?).await?;
             write(
                 &client,
                 "POST",

@@ -1,5 +1,6 @@
 //! The floor: what the same writes cost without an operator.
 
+use ipblock_operator::api::Place;
 use jiff::SignedDuration;
 use serde_json::json;
 use tokio::time::Instant;
@@ -14,17 +15,18 @@ use crate::local::now;
 pub(crate) async fn floor(bench: &mut Bench, count: usize) -> Result<f64> {
     let _watched = Watched::start(&bench.client).await?;
     let started = Instant::now();
-    let client = bench.client.clone();
+    let (client, host) = (bench.client.clone(), bench.gateway.host());
     each(count, LANES, |n| {
-        let client = client.clone();
+        let (client, gateway) = (client.clone(), host.clone());
         async move {
             let (name, ip) = (format!("floor-{n}"), address(n));
             create(&client, &name, &ip, "1h").await?;
             let intent = json!({"metadata": {"finalizers": ["bench.reeve/floor"],
                 "annotations": {"ops.yiiong.top/intent": format!("v1 iptables {ip}")}}});
             merge(&client, &name, "", &intent).await?;
+            let place = Place::new("iptables", &gateway);
             let until = now() + SignedDuration::from_hours(1);
-            let status = blocks::active_status(&ip, now(), until, "iptables")?;
+            let status = blocks::active_status(&ip, now(), until, &place)?;
             merge(&client, &name, "/status", &status).await?;
             Ok(())
         }
