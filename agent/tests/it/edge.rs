@@ -5,8 +5,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use http::StatusCode;
+use reeve_apiserver::assets;
 
-use crate::namespace::{CLIENT, Pair, not_run, wait};
+use crate::namespace::{CLIENT, Pair, wait};
 use crate::operator::Operator;
 
 const OPERATOR: &str = "10.77.0.3:8093";
@@ -29,12 +30,8 @@ impl Edge {
     fn start(server: &str, text: &str, flags: &[&str], url: &str) -> Option<Self> {
         let pair = Pair::new()?;
         for program in [server, "curl"] {
-            if Command::new(program).arg("-v").output().is_err() {
-                not_run(&format!(
-                    "the script of docs/edge.md with {server}: {program} is not installed"
-                ));
-                return None;
-            }
+            let found = Command::new(program).arg("-v").output().ok();
+            assets::decide(found, &format!("{program} is not installed"))?;
         }
         let directory =
             std::env::temp_dir().join(format!("ipblock-{server}-{}", std::process::id()));

@@ -8,4 +8,5 @@ mod namespace;
 mod operator;
 mod process;
 mod repair;
+mod server;
 mod whole;

@@ -3,14 +3,14 @@
 //! Sockets are opened by threads that move into a namespace; a socket stays there when its thread ends.
 
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
-use std::sync::Once;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use reeve_apiserver::assets;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// The node's addresses.
@@ -117,16 +117,11 @@ impl Drop for Namespace {
 // === impl Pair ===
 
 impl Pair {
-    /// A pair, or `None` where the machine does not allow it: then the list of what did not run has a line.
+    /// A pair. `None` skips the test where the machine does not allow it, see `reeve_apiserver::assets`.
     pub(crate) fn new() -> Option<Self> {
-        static ONCE: Once = Once::new();
-        let pair = Self::made();
-        if pair.is_none() {
-            ONCE.call_once(|| {
-                not_run("ipblock-agent in network namespaces: root, `ip`, `nsenter` and `nft` are needed");
-            });
-        }
-        pair
+        let reason =
+            "network namespaces are not allowed: root, `ip`, `nsenter` and `nft` are needed";
+        assets::decide(Self::made(), reason)
     }
 
     fn made() -> Option<Self> {
@@ -267,14 +262,4 @@ fn connect(from: IpAddr, to: SocketAddr) -> TcpStream {
 )]
 pub(crate) fn wait(time: Duration) {
     std::thread::sleep(time);
-}
-
-/// Appends a line to the list of what did not run.
-pub(crate) fn not_run(line: &str) {
-    eprintln!("not run: {line}");
-    let Some(path) = std::env::var_os("REEVE_NOT_RUN") else {
-        return;
-    };
-    let file = File::options().append(true).create(true).open(path);
-    writeln!(file.unwrap(), "{line}").unwrap();
 }

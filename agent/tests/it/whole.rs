@@ -1,15 +1,17 @@
 //! From an object to a dropped packet: the API server, the operator and the agent as processes on the node.
 //!
-//! The programs of other packages are those that `cargo test --workspace` builds beside this one.
+//! The case runs on `reeve-apiserver`, and on etcd and kube-apiserver where `KUBEBUILDER_ASSETS` names them. The programs of
+//! other packages are those that `cargo test --workspace` builds beside this one.
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use reeve_apiserver::assets;
 use serde_json::{Value, json};
 
-use crate::namespace::{CLIENT, Pair, not_run, wait};
+use crate::namespace::{CLIENT, Pair, wait};
+use crate::server::{Kind, Server, beside};
 
 /// How long the operator has to start and to act.
 const TRIES: usize = 200;
@@ -18,83 +20,30 @@ const TRIES: usize = 200;
 struct World {
     pair: Pair,
     directory: PathBuf,
-    url: String,
+    server: Option<Server>,
     processes: Vec<Child>,
 }
 
-/// A program beside the agent.
-fn beside(name: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_BIN_EXE_ipblock-agent")).with_file_name(name);
-    if path.exists() {
-        return Some(path);
-    }
-    not_run(&format!(
-        "ipblock-agent with the operator: {name} is not built; `cargo test --workspace` builds it"
-    ));
-    None
-}
-
 impl World {
-    /// Starts the API server and the operator, whose engine is a list.
-    fn start() -> Option<Self> {
+    /// Starts an API server and the operator, whose engine is a list, and the agent.
+    fn start(kind: Kind) -> Option<Self> {
         let pair = Pair::new()?;
-        let (server, operator) = (beside("reeve-apiserver")?, beside("ipblock-operator")?);
-        let directory = std::env::temp_dir().join(format!("ipblock-whole-{}", std::process::id()));
+        let operator = beside("ipblock-operator")?;
+        let curl = Command::new("curl").arg("--version").output().ok();
+        assets::decide(curl, "curl is not installed")?;
+        let directory =
+            std::env::temp_dir().join(format!("ipblock-whole-{kind:?}-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let token = directory.join("list-token");
         std::fs::write(&token, "t0ken\n").unwrap();
-        let kubeconfig = directory.join("kubeconfig");
-        let mut server = pair
-            .node
-            .command(server.to_str().unwrap())
-            .arg("--kubeconfig")
-            .arg(&kubeconfig)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut ready = String::new();
-        let mut output = BufReader::new(server.stdout.take().unwrap());
-        while !ready.starts_with("ready ") {
-            ready.clear();
-            assert!(
-                output.read_line(&mut ready).unwrap() > 0,
-                "the API server starts"
-            );
-        }
         let mut world = Self {
+            server: Server::start(kind, &pair.node, &directory),
             pair,
-            url: ready["ready ".len()..]
-                .trim()
-                .trim_end_matches('/')
-                .to_owned(),
             directory,
-            processes: vec![server],
+            processes: Vec::new(),
         };
-        let printed = Command::new(&operator).arg("crd").output().unwrap().stdout;
-        let definitions: Vec<Value> =
-            serde_saphyr::from_multiple(std::str::from_utf8(&printed).unwrap()).unwrap();
-        for definition in &definitions {
-            world.create(
-                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-                definition,
-            );
-        }
-        let engines = json!([{
-            "name": "nodes",
-            "type": "list",
-            "addr": "127.0.0.1:8093",
-            "bearerTokenFile": token,
-        }]);
-        world.create(
-            "/api/v1/namespaces/default/configmaps",
-            &json!({
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": {"name": "ipblock-operator-config"},
-                "data": {"whitelist": "", "engines": engines.to_string()},
-            }),
-        );
+        let kubeconfig = world.server.as_ref()?.kubeconfig.clone();
+        world.install(&operator, &token);
         let mut command = world.pair.node.command(operator.to_str().unwrap());
         command
             .args([
@@ -117,6 +66,34 @@ impl World {
             .arg(&token);
         world.spawn(&mut command);
         Some(world)
+    }
+
+    /// The kinds and the ConfigMap.
+    fn install(&self, operator: &Path, token: &Path) {
+        let printed = Command::new(operator).arg("crd").output().unwrap().stdout;
+        let definitions: Vec<Value> =
+            serde_saphyr::from_multiple(std::str::from_utf8(&printed).unwrap()).unwrap();
+        for definition in &definitions {
+            self.create(
+                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+                definition,
+            );
+        }
+        let engines = json!([{
+            "name": "nodes",
+            "type": "list",
+            "addr": "127.0.0.1:8093",
+            "bearerTokenFile": token,
+        }]);
+        self.create(
+            "/api/v1/namespaces/default/configmaps",
+            &json!({
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "ipblock-operator-config"},
+                "data": {"whitelist": "", "engines": engines.to_string()},
+            }),
+        );
     }
 
     fn spawn(&mut self, command: &mut Command) {
@@ -171,28 +148,8 @@ impl World {
 
     /// A request from inside of the node. `None`: no answer, or no success.
     fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Option<Value> {
-        let address = self.url.strip_prefix("http://")?;
-        let body = body.map(Value::to_string).unwrap_or_default();
-        let kind = if method == "PATCH" {
-            "merge-patch+json"
-        } else {
-            "json"
-        };
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nAccept: application/json\r\n\
-             Content-Type: application/{kind}\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        let answer = self.pair.node.inside(|| {
-            let mut stream = std::net::TcpStream::connect(address)?;
-            stream.write_all(request.as_bytes())?;
-            std::io::read_to_string(stream)
-        });
-        let answer = answer.ok()?;
-        let status = answer.split(' ').nth(1)?;
-        let found = &answer[answer.find('{')?..=answer.rfind('}')?];
-        let found = serde_json::from_str(found).unwrap_or_default();
-        status.starts_with('2').then_some(found)
+        let server = self.server.as_ref()?;
+        server.request(&self.pair.node, method, path, body)
     }
 
     /// Kills all processes.
@@ -201,6 +158,7 @@ impl World {
             let _ = process.kill();
             let _ = process.wait();
         }
+        self.server = None;
     }
 }
 
@@ -213,9 +171,22 @@ impl Drop for World {
     }
 }
 
-#[test]
-fn a_block_drops_packets_and_ends_on_time_without_operator_api_server_and_agent() {
-    let Some(mut world) = World::start() else {
+mod builtin {
+    #[test]
+    fn a_block_drops_packets_and_ends_on_time_without_operator_api_server_and_agent() {
+        super::case(crate::server::Kind::Builtin);
+    }
+}
+
+mod real {
+    #[test]
+    fn a_block_drops_packets_and_ends_on_time_without_operator_api_server_and_agent() {
+        super::case(crate::server::Kind::Real);
+    }
+}
+
+fn case(kind: Kind) {
+    let Some(mut world) = World::start(kind) else {
         return;
     };
     world.ban("lifted", CLIENT[2], "1h");
