@@ -175,10 +175,10 @@ async fn an_unban_lifts_the_other_blocks_though_one_is_refused() {
     let binding = json!({"metadata": {"name": "keep"},
         "spec": {"policyName": "keep", "validationActions": ["Deny"]}});
     let create = Default::default();
-    let policies: Api<ValidatingAdmissionPolicy> = Api::all(world.server.client());
+    let policies: Api<ValidatingAdmissionPolicy> = Api::all(world.client.clone());
     let policy = serde_json::from_value(policy).unwrap();
     policies.create(&create, &policy).await.unwrap();
-    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(world.server.client());
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(world.client.clone());
     let binding = serde_json::from_value(binding).unwrap();
     bindings.create(&create, &binding).await.unwrap();
     let lifted = world.ipb("unban 192.0.2.7 --overlapping --wait").await;

@@ -1,4 +1,5 @@
-//! The plugin as a process, against the built-in API server with the operator in this process.
+//! The plugin as a process, against an API server, with the operator in this process.
+//! The tests run on the built-in server; the commands of the guide also run on kube-apiserver with etcd.
 
 mod ban;
 mod files;

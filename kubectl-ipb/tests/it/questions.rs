@@ -140,11 +140,11 @@ async fn why_has_an_answer_for_every_state() {
 #[tokio::test]
 async fn lists_that_have_the_address_are_named_and_a_check_says_that_it_reads_none() {
     let world = World::new().await;
-    let definitions: Api<CustomResourceDefinition> = Api::all(world.server.client());
+    let definitions: Api<CustomResourceDefinition> = Api::all(world.client.clone());
     let [_, lists] = ipblock_operator::api::crds();
     let create = Default::default();
     definitions.create(&create, &lists).await.unwrap();
-    let lists: Api<BlockList> = Api::namespaced(world.server.client(), "web");
+    let lists: Api<BlockList> = Api::namespaced(world.client.clone(), "web");
     while lists.list(&Default::default()).await.is_err() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
@@ -180,11 +180,11 @@ async fn lists_that_have_the_address_are_named_and_a_check_says_that_it_reads_no
 #[tokio::test]
 async fn commands_about_blocks_say_that_lists_are_left_out_and_a_lift_names_those_that_ban_on() {
     let world = World::new().await;
-    let definitions: Api<CustomResourceDefinition> = Api::all(world.server.client());
+    let definitions: Api<CustomResourceDefinition> = Api::all(world.client.clone());
     let [_, lists] = ipblock_operator::api::crds();
     let create = Default::default();
     definitions.create(&create, &lists).await.unwrap();
-    let lists: Api<BlockList> = Api::namespaced(world.server.client(), "web");
+    let lists: Api<BlockList> = Api::namespaced(world.client.clone(), "web");
     while lists.list(&Default::default()).await.is_err() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
@@ -215,7 +215,7 @@ async fn a_wrong_configmap_is_named_and_the_last_good_rules_count() {
     world.ok("ban 192.0.2.7 --wait").await;
     let record = async || {
         let maps: kube_client::Api<k8s_openapi::api::core::v1::ConfigMap> =
-            kube_client::Api::namespaced(world.server.client(), "default");
+            kube_client::Api::namespaced(world.client.clone(), "default");
         maps.get_opt("ipblock-operator-record")
             .await
             .unwrap()

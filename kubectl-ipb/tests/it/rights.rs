@@ -31,7 +31,7 @@ fn tenant(world: &World) -> String {
 }
 
 async fn grant(world: &World, verbs: &[&str]) {
-    let roles: Api<Role> = Api::namespaced(world.server.client(), "web");
+    let roles: Api<Role> = Api::namespaced(world.client.clone(), "web");
     let role = json!({"metadata": {"name": "bans"}, "rules": [
         {"apiGroups": ["ops.yiiong.top"], "resources": ["ipblocks"], "verbs": verbs}]});
     let binding = json!({"metadata": {"name": "bans"},
@@ -42,7 +42,7 @@ async fn grant(world: &World, verbs: &[&str]) {
         .create(&create, &serde_json::from_value(role).unwrap())
         .await
         .unwrap();
-    let bindings: Api<RoleBinding> = Api::namespaced(world.server.client(), "web");
+    let bindings: Api<RoleBinding> = Api::namespaced(world.client.clone(), "web");
     bindings
         .create(&create, &serde_json::from_value(binding).unwrap())
         .await

@@ -1,17 +1,21 @@
 //! An API server, the operator with an engine that only records, and the plugin as a process.
+//!
+//! The server is the built-in one, or kube-apiserver with etcd, see [`World::real`].
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ipblock_operator::api::{self, IPBlock, IPBlockStatus};
+use ipblock_operator::api::{self, IPBlock, IPBlockStatus, Phase};
 use ipblock_operator::config::CONFIG_MAP;
 use ipblock_operator::operator::{Operator, Settings};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube_client::Api;
 use kube_client::api::{ListParams, Patch, PatchParams, PostParams};
+use kube_client::{Api, Client};
+use reeve_apiserver::assets;
+use reeve_apiserver::control_plane::ControlPlane;
 use reeve_apiserver::{ApiServer, Builder, Serving};
 use reeve_clock::Clock;
 use serde_json::json;
@@ -30,10 +34,17 @@ pub(crate) struct Output {
 }
 
 pub(crate) struct World {
-    pub(crate) server: ApiServer,
-    _serving: Serving,
+    /// An administrator's.
+    pub(crate) client: Client,
+    _server: Server,
     stop: CancellationToken,
     folder: PathBuf,
+}
+
+/// A server that runs until it is dropped.
+enum Server {
+    Builtin(#[allow(dead_code, reason = "held for its drop")] (ApiServer, Serving)),
+    Real(#[allow(dead_code, reason = "held for its drop")] Box<ControlPlane>),
 }
 
 // === impl World ===
@@ -41,47 +52,65 @@ pub(crate) struct World {
 impl World {
     /// With the kind, the ConfigMap and a running operator.
     pub(crate) async fn new() -> Self {
-        let mut world = Self::empty(ApiServer::builder()).await;
-        world.install().await;
-        world.configure(&[]).await;
-        world.operate().await;
-        world
+        Self::empty(ApiServer::builder()).await.complete().await
     }
 
-    /// An API server alone.
+    /// The same on kube-apiserver with etcd. `None` skips the test, see `reeve_apiserver::assets`.
+    pub(crate) async fn real() -> Option<Self> {
+        let control_plane = assets::control_plane()?.start().await.unwrap();
+        let (client, kubeconfig) = (control_plane.client().unwrap(), control_plane.kubeconfig());
+        let server = Server::Real(Box::new(control_plane));
+        let world = Self::of(server, client, &kubeconfig);
+        Some(world.complete().await)
+    }
+
+    /// Adds the kind, the ConfigMap and a running operator.
+    async fn complete(mut self) -> Self {
+        self.install().await;
+        self.configure(&[]).await;
+        self.operate().await;
+        self
+    }
+
+    /// The built-in API server alone.
     pub(crate) async fn empty(builder: Builder) -> Self {
+        let server = builder.start().await.unwrap();
+        let serving = server.serve(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let (client, kubeconfig) = (server.client(), serving.kubeconfig());
+        Self::of(Server::Builtin((server, serving)), client, &kubeconfig)
+    }
+
+    fn of(server: Server, client: Client, kubeconfig: &str) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder =
             std::env::temp_dir().join(format!("kubectl-ipb-{}-{count}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let server = builder.start().await.unwrap();
-        let serving = server.serve(([127, 0, 0, 1], 0).into()).await.unwrap();
         let world = Self {
-            server,
+            client,
+            _server: server,
             stop: CancellationToken::new(),
             folder,
-            _serving: serving,
         };
-        world.file("kubeconfig", &world._serving.kubeconfig());
+        world.file("kubeconfig", kubeconfig);
         world
     }
 
     pub(crate) async fn install(&self) {
-        let definitions: Api<CustomResourceDefinition> = Api::all(self.server.client());
+        let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         let create = PostParams::default();
         definitions.create(&create, &api::crd()).await.unwrap();
         while self.blocks().list(&ListParams::default()).await.is_err() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let namespaces: Api<Namespace> = Api::all(self.server.client());
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let web = serde_json::from_value(json!({"metadata": {"name": "web"}})).unwrap();
         namespaces.create(&create, &web).await.unwrap();
     }
 
     /// Writes the ConfigMap with these keys more.
     pub(crate) async fn configure(&self, more: &[(&str, &str)]) {
-        let maps: Api<ConfigMap> = Api::namespaced(self.server.client(), "default");
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), "default");
         let mut data = json!({"engine": "dry-run", "whitelist": WHITELIST});
         for (key, text) in more {
             data[*key] = json!(text);
@@ -95,14 +124,14 @@ impl World {
 
     /// Starts the operator.
     pub(crate) async fn operate(&mut self) {
-        let operator = Operator::build(self.server.client(), Settings::new(Clock::system()));
+        let operator = Operator::build(self.client.clone(), Settings::new(Clock::system()));
         let operator = operator.await.unwrap();
         let stop = self.stop.child_token();
         tokio::spawn(async move { operator.run(stop).await });
     }
 
     pub(crate) fn blocks(&self) -> Api<IPBlock> {
-        Api::namespaced(self.server.client(), "default")
+        Api::namespaced(self.client.clone(), "default")
     }
 
     /// The status of a block in the namespace `default`.
@@ -113,6 +142,29 @@ impl World {
             .unwrap()
             .status
             .unwrap_or_default()
+    }
+
+    /// Waits until the operator has decided about each block of the namespace `default`.
+    pub(crate) async fn decided(&self) {
+        let undecided = |block: &IPBlock| {
+            let phase = block
+                .status
+                .as_ref()
+                .and_then(|status| status.phase.clone());
+            phase.is_none_or(|phase| matches!(phase, Phase::Pending))
+        };
+        let all = async || {
+            let blocks = self.blocks().list(&ListParams::default()).await.unwrap();
+            !blocks.items.iter().any(undecided)
+        };
+        let wait = async {
+            while !all().await {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let patience = Duration::from_secs(60);
+        let waited = tokio::time::timeout(patience, wait).await;
+        waited.expect("each block has a phase within a minute");
     }
 
     /// Writes a file, and returns its path.
