@@ -15,17 +15,39 @@ use crate::world::{World, run, until};
 /// Set in the process that runs in a network namespace of its own.
 const INSIDE: &str = "REEVE_IN_NAMESPACE";
 
-#[test]
-fn an_unmodified_firewall_bouncer_enforces_the_bans_and_the_kernel_lifts_them() {
-    let program = "tests/e2e/bouncer.sh sets it";
-    let Some(program) = assets::program("REEVE_BOUNCER", program) else {
+mod builtin {
+    #[test]
+    fn an_unmodified_firewall_bouncer_enforces_the_bans_and_the_kernel_lifts_them() {
+        super::in_namespace(crate::cluster::Kind::Builtin);
+    }
+}
+
+mod real {
+    #[test]
+    fn an_unmodified_firewall_bouncer_enforces_the_bans_and_the_kernel_lifts_them() {
+        super::in_namespace(crate::cluster::Kind::Real);
+    }
+}
+
+/// The program in `REEVE_BOUNCER`; `None` skips the test.
+fn program() -> Option<PathBuf> {
+    let program = std::env::var_os("REEVE_BOUNCER").filter(|name| !name.is_empty());
+    assets::decide(
+        program.map(PathBuf::from).filter(|path| path.is_file()),
+        "REEVE_BOUNCER names no program; tests/e2e/bouncer.sh sets it, or prints why it cannot",
+    )
+}
+
+/// Runs the test again in a network namespace of its own, and there the case.
+fn in_namespace(kind: Kind) {
+    let Some(program) = program() else {
         return;
     };
-    if program == Path::new("unavailable") {
+    if std::env::var_os(INSIDE).is_some() {
+        run(kind, async |world| bouncer(world, program).await);
         return;
     }
-    if std::env::var_os(INSIDE).is_some() {
-        run(Kind::Builtin, async |world| bouncer(world, program).await);
+    if kind == Kind::Real && assets::control_plane().is_none() {
         return;
     }
     // The bouncer changes the packet filter, so everything runs where that harms nothing.

@@ -4,7 +4,8 @@
 #     eval "$(tests/e2e/bouncer.sh)" && cargo test --test e2e bouncer
 #
 # Only that line goes to stdout. The package is not installed: nothing of it is started. Where it cannot be had, or where
-# network namespaces and nftables are not allowed, the line says so, and the list of what did not run has the reason.
+# network namespaces and nftables are not allowed, the variable is `unavailable` and stderr has the reason: the tests are
+# skipped, and they fail where assets are required.
 #
 #   REEVE_INTEROP_DIR   the folder to unpack into (default: ${XDG_CACHE_HOME:-$HOME/.cache}/reeve/interop)
 set -uo pipefail
@@ -14,7 +15,7 @@ output="${REEVE_INTEROP_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/reeve/interop}/boun
 program="$output/usr/bin/$package"
 
 unavailable() {
-  echo "the test with CrowdSec's firewall bouncer: $1" | tee -a "${REEVE_NOT_RUN:-/dev/null}" >&2
+  echo "the tests with CrowdSec's firewall bouncer: $1" >&2
   echo "export REEVE_BOUNCER=unavailable"
   exit 0
 }
