@@ -9,11 +9,9 @@ use serde_json::json;
 use tokio::process::{Child, Command};
 
 use crate::cluster::Kind;
+use crate::namespace;
 use crate::sets::address;
-use crate::world::{World, run, until};
-
-/// Set in the process that runs in a network namespace of its own.
-const INSIDE: &str = "REEVE_IN_NAMESPACE";
+use crate::world::{World, until};
 
 mod builtin {
     #[test]
@@ -38,32 +36,11 @@ fn program() -> Option<PathBuf> {
     )
 }
 
-/// Runs the test again in a network namespace of its own, and there the case.
+/// The bouncer changes the packet filter, so everything runs where that harms nothing.
 fn in_namespace(kind: Kind) {
-    let Some(program) = program() else {
-        return;
-    };
-    if std::env::var_os(INSIDE).is_some() {
-        run(kind, async |world| bouncer(world, program).await);
-        return;
+    if let Some(program) = program() {
+        namespace::run(kind, async |world| bouncer(world, program).await);
     }
-    if kind == Kind::Real && assets::control_plane().is_none() {
-        return;
-    }
-    // The bouncer changes the packet filter, so everything runs where that harms nothing.
-    let thread = std::thread::current();
-    let test = thread.name().expect("a test has a name").to_owned();
-    let output = std::process::Command::new("unshare")
-        .args(["--net", "sh", "-c", "ip link set lo up && exec \"$@\"", "-"])
-        .arg(std::env::current_exe().expect("this program"))
-        .args(["--exact", &test, "--nocapture"])
-        .env(INSIDE, "1")
-        .output()
-        .expect("unshare runs");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let passed = output.status.success() && text.contains("1 passed");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(passed, "inside of the namespace:\n{text}\n{errors}");
 }
 
 async fn bouncer(world: World, program: PathBuf) {

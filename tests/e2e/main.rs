@@ -22,12 +22,14 @@ mod builtin;
 mod cluster;
 mod gateway;
 mod kubectl;
+mod namespace;
 mod process;
 mod recorder;
 mod world;
 
 mod audit;
 mod config;
+mod edge;
 mod faults;
 mod installed;
 mod lifecycle;

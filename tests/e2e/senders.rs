@@ -27,7 +27,7 @@ on_both_servers!(
 const BLOCK: &str = "ipblock-6465ec74397c9126";
 
 /// A program of the `PATH`; `None` skips the case.
-fn program(name: &str) -> Option<PathBuf> {
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(name));
     assets::decide(
