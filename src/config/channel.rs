@@ -264,6 +264,9 @@ fn is_local(url: &str) -> bool {
 }
 
 #[cfg(test)]
+mod services;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

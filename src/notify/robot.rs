@@ -135,10 +135,18 @@ impl Robot {
             }
             // The system is busy.
             (_, -1) => Err(Error::Later { why, after: None }),
-            // Token, signature, keyword, address or message: only an edit helps.
+            // Token, signature, keyword, address, robot, group or message: only an edit helps.
             (
                 Brand::DingTalk,
-                310_000 | 300_001 | 300_005 | 400_101 | 40_035 | 430_101..=430_104,
+                310_000
+                | 300_001
+                | 300_005
+                | 40_035
+                | 43_004
+                | 400_013
+                | 400_101..=400_106
+                | 430_101..=430_104
+                | 460_101,
             )
             | (Brand::WeCom, 93_000..=93_008 | 40_001..=40_099 | 44_001..=44_099 | 45_002) => {
                 Err(Error::Never(why))
@@ -279,6 +287,11 @@ mod tests {
             (
                 Brand::DingTalk,
                 r#"{"errcode":300005,"errmsg":"token is not exist"}"#,
+                None,
+            ),
+            (
+                Brand::DingTalk,
+                r#"{"errcode":460101,"errmsg":"message too long"}"#,
                 None,
             ),
             (
