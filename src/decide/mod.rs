@@ -39,6 +39,8 @@ mod lifts;
 mod plan;
 mod railed;
 pub mod run;
+#[cfg(test)]
+mod runbook_tests;
 mod settled;
 #[cfg(test)]
 mod simulation;

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::servers::Broken;
 use super::*;
+use crate::decide::runbook_tests::explained;
 use crate::guard::{Ask, Hold, Limiter, Scope, Settings};
 use crate::policy::Policy;
 
@@ -215,6 +216,7 @@ impl Simulation {
             Step::Finish(patch) => self.patch(block, patch),
             Step::WriteStatus(status) | Step::ShowProgress(status) => {
                 let before = block.status.clone().unwrap_or_default();
+                explained(Some(&before), status);
                 let written = self.write(block, |block| {
                     block.status = Some(IPBlockStatus::clone(status));
                 });

@@ -17,6 +17,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::runbook_tests::explained;
 use super::*;
 use crate::api::{
     ConditionStatus, EngineStatus, FINALIZER, INTENT, IPBlock, IPBlockSpec, IPBlockStatus, Intent,
@@ -86,6 +87,9 @@ impl Plan {
                 }
                 _ => Outcome::Done,
             };
+            if let Step::WriteStatus(status) | Step::ShowProgress(status) = run.step() {
+                explained(run.block().status.as_ref(), status);
+            }
             steps.push(run.step().clone());
             run.advance(Ok::<_, ()>(outcome), at).unwrap();
         }
