@@ -82,7 +82,7 @@ pub enum Action {
     Refused,
     /// A ban or a lift did not come about; it is tried again.
     Failed,
-    /// The object was let go without a lift at the gateway.
+    /// The finalizer was removed without a lift at the gateway.
     Released,
     /// A ban that stood already was taken over, moved to another gateway, or asserted after failures.
     Kept,

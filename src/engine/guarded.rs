@@ -351,9 +351,8 @@ mod tests {
         loop {
             match engine.ban(&target(1), None).await {
                 Ok(_) => break,
-                Err(error) => {
-                    tokio::time::sleep(error.retry_after().unwrap()).await;
-                }
+                Err(Error::Open { retry_after, .. }) => tokio::time::sleep(retry_after).await,
+                Err(other) => panic!("the gateway was called: {other}"),
             }
         }
         assert!(back.elapsed() <= Duration::from_secs(8));

@@ -1,4 +1,4 @@
-//! Blocks that were let go, and that the cache still has.
+//! Blocks whose finalizer was removed, and that the cache still has.
 //!
 //! While the watch fails, the cache shows a block that is gone: in deletion, with the finalizer. Each run for it would
 //! lift its ban and report that again.

@@ -1,4 +1,4 @@
-//! Blocks that are let go.
+//! Blocks whose finalizer is removed.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_client::Api;
