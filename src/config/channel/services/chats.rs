@@ -6,8 +6,9 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::SIGNING;
-use super::server::{Checked, Posted, demand, is_current, is_signed, list, one_of, only, text};
-use crate::inbound;
+use super::server::{
+    Checked, Posted, Reply, demand, is_current, is_signed, list, one_of, only, text,
+};
 
 const JSON: &str = "application/json";
 const COLORS: [&str; 13] = [
@@ -32,7 +33,7 @@ const COLORS: [&str; 13] = [
 pub(super) fn lark(posted: &Posted) -> Checked {
     let answer = |code: i64, message: &str| {
         let answer = json!({"code": code, "msg": message, "data": {}});
-        inbound::json(StatusCode::OK, &answer)
+        Reply::json(StatusCode::OK, &answer)
     };
     if !posted.path.starts_with("/open-apis/bot/v2/hook/") {
         let why = "param invalid: incoming webhook access token invalid";
@@ -101,7 +102,7 @@ fn lark_message(body: &Value) -> Result<(), String> {
 
 /// Slack answers by a status and a word.
 pub(super) fn slack(posted: &Posted) -> Checked {
-    let refuse = |status: StatusCode, word: &str| inbound::text(status, word);
+    let refuse = |status: StatusCode, word: &str| Reply::text(status, word);
     let parts: Vec<&str> = posted.path.split('/').collect();
     if parts.len() != 5 || parts[1] != "services" {
         return Err(refuse(StatusCode::NOT_FOUND, "no_service"));
@@ -127,7 +128,7 @@ pub(super) fn slack(posted: &Posted) -> Checked {
         let checked = blocks.and_then(|blocks| blocks.iter().try_for_each(slack_block));
         checked.map_err(|why| refuse(StatusCode::BAD_REQUEST, &format!("invalid_blocks {why}")))?;
     }
-    Ok(inbound::text(StatusCode::OK, "ok"))
+    Ok(Reply::text(StatusCode::OK, "ok"))
 }
 
 fn slack_block(block: &Value) -> Result<(), String> {
@@ -184,7 +185,7 @@ fn slack_text(object: &Value, longest: usize) -> Result<(), String> {
 /// A flow answers 202 at once; a body outside of its schema gets 400.
 pub(super) fn teams(posted: &Posted) -> Checked {
     let refuse = |status: StatusCode, code: &str, why: &str| {
-        inbound::json(status, &json!({"error": {"code": code, "message": why}}))
+        Reply::json(status, &json!({"error": {"code": code, "message": why}}))
     };
     if posted.query.get("sig").is_none_or(String::is_empty) {
         let code = "DirectApiAuthorizationRequired";
@@ -200,7 +201,7 @@ pub(super) fn teams(posted: &Posted) -> Checked {
     }
     let checked = posted.json(JSON).and_then(|body| teams_message(&body));
     checked.map_err(|why| refuse(StatusCode::BAD_REQUEST, "TriggerInputSchemaMismatch", &why))?;
-    Ok(inbound::text(StatusCode::ACCEPTED, ""))
+    Ok(Reply::text(StatusCode::ACCEPTED, ""))
 }
 
 fn teams_message(body: &Value) -> Result<(), String> {

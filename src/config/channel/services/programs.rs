@@ -5,9 +5,8 @@ use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::server::{Checked, Posted, demand, is_current, is_signed, one_of, only, text};
+use super::server::{Checked, Posted, Reply, demand, is_current, is_signed, one_of, only, text};
 use super::{BEARER, SIGNING};
-use crate::inbound;
 
 /// PagerDuty accepts an event with 202; 400 is an event that it cannot process.
 pub(super) fn pagerduty(posted: &Posted) -> Checked {
@@ -24,11 +23,11 @@ pub(super) fn pagerduty(posted: &Posted) -> Checked {
         Ok(key) => {
             let answer =
                 json!({"status": "success", "message": "Event processed", "dedup_key": key});
-            Ok(inbound::json(StatusCode::ACCEPTED, &answer))
+            Ok(Reply::json(StatusCode::ACCEPTED, &answer))
         }
         Err(why) => {
             let answer = json!({"status": "invalid event", "message": "Event object is invalid", "errors": [why]});
-            Err(inbound::json(StatusCode::BAD_REQUEST, &answer))
+            Err(Reply::json(StatusCode::BAD_REQUEST, &answer))
         }
     }
 }
@@ -86,7 +85,7 @@ fn pagerduty_event(event: &Value) -> Result<String, String> {
 
 pub(super) fn webhook(posted: &Posted) -> Checked {
     if posted.header("authorization") != format!("Bearer {BEARER}") {
-        return Err(inbound::text(
+        return Err(Reply::text(
             StatusCode::UNAUTHORIZED,
             "another token is expected",
         ));
@@ -100,14 +99,14 @@ pub(super) fn webhook(posted: &Posted) -> Checked {
                 "webhook-id is the id of the event",
             )
         });
-    checked.map_err(|why| inbound::text(StatusCode::BAD_REQUEST, why))?;
+    checked.map_err(|why| Reply::text(StatusCode::BAD_REQUEST, &why))?;
     if !webhook_is_signed(posted) {
-        return Err(inbound::text(
+        return Err(Reply::text(
             StatusCode::UNAUTHORIZED,
             "the signature is wrong",
         ));
     }
-    Ok(inbound::text(StatusCode::NO_CONTENT, ""))
+    Ok(Reply::text(StatusCode::NO_CONTENT, ""))
 }
 
 /// Libraries of Standard Webhooks allow five minutes.

@@ -5,13 +5,12 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::SIGNING;
-use super::server::{Checked, Posted, demand, is_current, is_signed, only, text};
-use crate::inbound::{self, Answer};
+use super::server::{Checked, Posted, Reply, demand, is_current, is_signed, only, text};
 
 /// Both answer 200 with a code.
-fn answer(code: i64, message: &str) -> Answer {
+fn answer(code: i64, message: &str) -> Reply {
     let answer = json!({"errcode": code, "errmsg": message});
-    inbound::json(StatusCode::OK, &answer)
+    Reply::json(StatusCode::OK, &answer)
 }
 
 pub(super) fn dingtalk(posted: &Posted) -> Checked {

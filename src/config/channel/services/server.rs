@@ -15,13 +15,20 @@ use reeve_serve::certificates::Certificates;
 use serde_json::Value;
 use sha2::Sha256;
 
-use crate::inbound::{self, Answer, Running};
+use crate::inbound::{self, Running};
 
 /// What a service answers: a success, or why it refuses.
-pub(super) type Checked = Result<Answer, Answer>;
+pub(super) type Checked = Result<Reply, Reply>;
 
 /// The documented rules of a service.
 pub(super) type Checker = fn(&Posted) -> Checked;
+
+/// An answer.
+pub(super) struct Reply {
+    status: StatusCode,
+    kind: &'static str,
+    body: String,
+}
 
 /// A request.
 pub(super) struct Posted {
@@ -69,13 +76,14 @@ impl Service {
                     headers: head.headers,
                     body: body.to_bytes().to_vec(),
                 };
-                match check(&posted) {
-                    Ok(answer) => {
+                let reply = match check(&posted) {
+                    Ok(reply) => {
                         record.lock().push(posted.body);
-                        answer
+                        reply
                     }
-                    Err(answer) => answer,
-                }
+                    Err(reply) => reply,
+                };
+                inbound::typed(reply.status, reply.kind, reply.body)
             }
         };
         let address = ([127, 0, 0, 1], 0).into();
@@ -96,6 +104,26 @@ impl Service {
     /// Their bodies.
     pub(super) fn bodies(&self) -> Vec<Vec<u8>> {
         self.accepted.lock().clone()
+    }
+}
+
+// === impl Reply ===
+
+impl Reply {
+    pub(super) fn json(status: StatusCode, value: &Value) -> Self {
+        Self {
+            status,
+            kind: "application/json",
+            body: value.to_string(),
+        }
+    }
+
+    pub(super) fn text(status: StatusCode, text: &str) -> Self {
+        Self {
+            status,
+            kind: "text/plain",
+            body: text.to_owned(),
+        }
     }
 }
 
