@@ -201,7 +201,10 @@ fn exposed() -> String {
     let sets = sets::Metrics::default();
     sets.register(&mut registry);
     let lists = crate::lists::Metrics::default();
-    lists.counted(1, [("accepted", 1), ("refused", 0), ("ended", 0)]);
+    lists.counted(
+        1,
+        [("accepted", 1), ("refused", 0), ("ended", 0), ("held", 0)],
+    );
     lists.register(&mut registry);
     sets.counted(&"edge".into(), sets::Counts::default());
     sets.batch("edge", true);

@@ -152,7 +152,7 @@ pub const PROTECTING: &[&str] = &[
     BRAKE,
 ];
 
-/// The keys that decide which bans are refused.
+/// The keys that decide which bans, and which entries of lists, are refused.
 pub const REFUSING: &[&str] = &[
     WHITELIST,
     PROTECTED_RANGES,
@@ -160,6 +160,7 @@ pub const REFUSING: &[&str] = &[
     PROTECT_CLUSTER,
     MIN_PREFIX_V4,
     MIN_PREFIX_V6,
+    MAX_DURATION,
     SHADOW_SOURCES,
     ENGINE,
     ENGINES,

@@ -3,13 +3,16 @@
 //! The policy is compared with the standing bans before it is in force, so that not one of them is lifted first. While the
 //! brake holds, refused bans stay until their own end; new bans follow the policy. A release is bound to the content
 //! that it was given for: a later edit is judged again.
+//!
+//! The bans of blocks and the entries of lists are two [parts](Part), each with the bounds of its own: 200 blocks beside a
+//! million entries are not lost among them. What one part engages holds both, because it is one edit.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-use super::settings::Settings;
+use super::settings::{Brake, Settings};
 
 pub use super::held::RELEASE;
 use crate::api::Place;
@@ -22,7 +25,16 @@ use crate::policy::Policy;
 pub struct Lifts {
     /// What releases the brake.
     pub id: String,
-    /// The bans that are refused now.
+    /// The bans of blocks.
+    pub blocks: Part,
+    /// The entries of lists.
+    pub lists: Part,
+}
+
+/// Bans that are compared with the bounds of the brake together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Those that are refused now.
     pub refused: usize,
     /// All that stand.
     pub standing: usize,
@@ -59,8 +71,8 @@ pub fn releases(annotation: Option<&str>, id: &str) -> bool {
     ids.any(|released| released == id)
 }
 
-/// The bans of `coverage` that `policy` and `settings` would lift, and those that an engine at `place` cannot express, if
-/// they are too many to be lifted at once. No `place`: other engines take every ban. `engaged` is
+/// The bans of `coverage` that `policy` and `settings` would lift, and those that an engine at `place` cannot express, with
+/// the entries of `lists`, if they are too many to be lifted at once. No `place`: other engines take every ban. `engaged` is
 /// the brake as it was: for the same content it stays while it holds anything, however few bans are left.
 #[must_use]
 pub fn judge(
@@ -69,12 +81,14 @@ pub fn judge(
     settings: &Settings,
     place: Option<&Place>,
     id: &str,
+    lists: Part,
     engaged: Option<&Lifts>,
 ) -> Option<Lifts> {
     let brake = settings.brake;
     let standing = coverage.len();
     let engaged = engaged.filter(|lifts| lifts.id == id);
-    if brake.lift_percent == 0 || (standing < brake.lift_least && engaged.is_none()) {
+    let few = standing < brake.lift_least && lists.standing < brake.lift_least;
+    if brake.lift_percent == 0 || (few && engaged.is_none()) {
         return None;
     }
     let refused = coverage.claims().filter(|(_, claim)| {
@@ -82,26 +96,52 @@ pub fn judge(
             || policy.refusal(&claim.target).is_some()
             || place.is_some_and(|place| inexpressible(&claim.target, place).is_some())
     });
-    let refused = refused.count();
-    if let Some(engaged) = engaged.filter(|_| refused > 0) {
+    let blocks = Part {
+        refused: refused.count(),
+        standing,
+    };
+    if let Some(engaged) = engaged.filter(|_| blocks.refused + lists.refused > 0) {
         return Some(engaged.clone());
     }
-    let part = refused.saturating_mul(100) >= standing.saturating_mul(brake.lift_percent.into());
-    (part && refused >= brake.lift_least.max(1)).then(|| Lifts {
+    (blocks.is_over(brake) || lists.is_over(brake)).then(|| Lifts {
         id: id.to_owned(),
-        refused,
-        standing,
+        blocks,
+        lists,
     })
 }
 
+// === impl Part ===
+
+impl Part {
+    fn is_over(self, brake: Brake) -> bool {
+        let least = brake.lift_least.max(1);
+        let bound = self.standing.saturating_mul(brake.lift_percent.into());
+        self.refused >= least && self.refused.saturating_mul(100) >= bound
+    }
+}
+
 // === impl Lifts ===
+
+impl Lifts {
+    /// What is held: `5 bans out of 5 and 120 entries of BlockLists out of 150`.
+    #[must_use]
+    pub fn held(&self) -> String {
+        let parts = [(self.blocks, "bans"), (self.lists, "entries of BlockLists")];
+        let parts = parts.into_iter().filter(|(part, _)| part.refused > 0);
+        let parts: Vec<String> = parts
+            .map(|(part, what)| format!("{} {what} out of {}", part.refused, part.standing))
+            .collect();
+        parts.join(" and ")
+    }
+}
 
 impl fmt::Display for Lifts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "the brake holds the lift of {} bans out of {} that this configuration refuses (brake.liftPercent); they stay until their end. Check whitelist, protectedRanges and shadowSources; if they are right, set the annotation {RELEASE} of the ConfigMap to {}",
-            self.refused, self.standing, self.id
+            "the brake holds the lift of {} that this configuration refuses (brake.liftPercent); they stay until their end. Check whitelist, protectedRanges, maxDuration and shadowSources; if they are right, set the annotation {RELEASE} of the ConfigMap to {}",
+            self.held(),
+            self.id
         )
     }
 }
@@ -147,11 +187,12 @@ mod tests {
                 &settings,
                 None,
                 "x",
+                Part::default(),
                 None,
             )
         };
         let lifts = judge(200, "192.0.2.0/24").unwrap();
-        assert_eq!((lifts.refused, lifts.standing), (200, 200));
+        assert_eq!((lifts.blocks.refused, lifts.blocks.standing), (200, 200));
         assert!(judge(200, "192.0.2.0/25").is_some(), "128 of 200");
         assert_eq!(judge(200, "192.0.2.0/26"), None, "64 of 200");
         assert_eq!(judge(99, "192.0.2.0/24"), None, "fewer than liftLeast");
@@ -164,14 +205,31 @@ mod tests {
         settings.shadow.insert("feed".into());
         let policy = Policy::default();
         assert_eq!(
-            judge(&coverage(200), &policy, &settings, None, "x", None)
-                .unwrap()
-                .refused,
+            judge(
+                &coverage(200),
+                &policy,
+                &settings,
+                None,
+                "x",
+                Part::default(),
+                None
+            )
+            .unwrap()
+            .blocks
+            .refused,
             100
         );
         settings.brake.lift_percent = 0;
         assert_eq!(
-            judge(&coverage(200), &policy, &settings, None, "x", None),
+            judge(
+                &coverage(200),
+                &policy,
+                &settings,
+                None,
+                "x",
+                Part::default(),
+                None
+            ),
             None
         );
     }
@@ -189,22 +247,83 @@ mod tests {
         let (settings, policy) = (Settings::default(), Policy::default());
         let judge = |engine: &str| {
             let place = Place::new(engine, "g:1");
-            judge(&six, &policy, &settings, Some(&place), "x", None)
+            judge(
+                &six,
+                &policy,
+                &settings,
+                Some(&place),
+                "x",
+                Part::default(),
+                None,
+            )
         };
         assert_eq!(judge("xdp"), None);
-        assert_eq!(judge("iptables").map(|lifts| lifts.refused), Some(200));
+        assert_eq!(
+            judge("iptables").map(|lifts| lifts.blocks.refused),
+            Some(200)
+        );
     }
 
     #[test]
     fn an_engaged_brake_stays_for_the_same_content_however_few_bans_are_left() {
         let settings = Settings::default();
         let policy = allowing("192.0.2.0/25");
-        let engaged = judge(&coverage(200), &policy, &settings, None, "x", None);
+        let engaged = judge(
+            &coverage(200),
+            &policy,
+            &settings,
+            None,
+            "x",
+            Part::default(),
+            None,
+        );
         let few = coverage(3);
-        let again = |policy, id| judge(&few, policy, &settings, None, id, engaged.as_ref());
+        let again = |policy, id| {
+            judge(
+                &few,
+                policy,
+                &settings,
+                None,
+                id,
+                Part::default(),
+                engaged.as_ref(),
+            )
+        };
         assert_eq!(again(&policy, "x"), engaged);
         assert_eq!(again(&policy, "y"), None, "another content");
         assert_eq!(again(&Policy::default(), "x"), None, "it holds nothing");
+    }
+
+    #[test]
+    fn entries_of_lists_engage_the_brake_by_their_own_number_and_few_of_them_do_not() {
+        let (settings, policy) = (Settings::default(), Policy::default());
+        let judge = |bans, refused, standing, engaged: Option<&Lifts>| {
+            let lists = Part { refused, standing };
+            let coverage = coverage(bans);
+            judge(&coverage, &policy, &settings, None, "x", lists, engaged)
+        };
+        let lifts = judge(0, 1_000_000, 1_000_000, None).unwrap();
+        assert_eq!(lifts.lists.refused, 1_000_000);
+        assert!(lifts.to_string().contains(
+            "the lift of 1000000 entries of BlockLists out of 1000000 that this configuration"
+        ));
+        assert!(judge(200, 600, 1_000, None).is_some(), "whatever blocks do");
+        assert_eq!(judge(0, 400, 1_000, None), None, "less than liftPercent");
+        assert_eq!(judge(0, 99, 120, None), None, "fewer than liftLeast");
+        assert_eq!(judge(0, 1, 1_000, Some(&lifts)), Some(lifts.clone()));
+        assert_eq!(judge(0, 0, 1_000, Some(&lifts)), None, "it holds nothing");
+    }
+
+    #[test]
+    fn blocks_are_not_lost_among_the_entries_of_lists() {
+        let (settings, policy) = (Settings::default(), allowing("192.0.2.0/24"));
+        let lists = Part {
+            refused: 0,
+            standing: 1_000_000,
+        };
+        let lifts = judge(&coverage(200), &policy, &settings, None, "x", lists, None);
+        let held = lifts.unwrap().held();
+        assert_eq!(held, "200 bans out of 200");
     }
 
     #[test]
@@ -219,6 +338,8 @@ mod tests {
         let mut settings = Settings::default();
         settings.shadow.insert("feed".into());
         assert_ne!(one, super::id(&edited, &settings));
+        edited.insert("maxDuration".into(), "1h".into());
+        assert_ne!(one, id(&edited), "entries of lists are refused by it");
         assert!(releases(Some(&one), &one) && releases(Some(&format!("x, {one}")), &one));
         assert!(!releases(Some(&one), &other) && !releases(None, &one));
     }

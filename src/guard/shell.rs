@@ -8,9 +8,10 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use reeve_controller::source::Sender;
 use reeve_controller::{Request, Runnable};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::brake::{self, Lifts};
+use super::brake::{Lifts, Part};
 use super::held::{Ask, Held, Hold, Scope};
 use super::limiter::Limiter;
 use super::metrics::Metrics;
@@ -27,6 +28,8 @@ const TICK: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Guard {
     state: Arc<Mutex<State>>,
+    /// Whether the brake on lifts is engaged.
+    holds: Arc<watch::Sender<bool>>,
     metrics: Metrics,
 }
 
@@ -45,6 +48,8 @@ struct State {
     /// The coverage has the bans that stand.
     seeded: bool,
     lifts: Option<Lifts>,
+    /// The entries of lists that stand, as they were counted last.
+    listed: Part,
     /// The brake on lifts is released as soon as the configuration is in force that releases it.
     releasing: bool,
     /// The bans that a brake on lifts held for an earlier process.
@@ -92,6 +97,7 @@ impl Guard {
     pub fn new(metrics: Metrics) -> Self {
         Self {
             state: Arc::default(),
+            holds: Arc::default(),
             metrics,
         }
     }
@@ -360,120 +366,6 @@ impl Guard {
         self.state.lock().resolved.held()
     }
 
-    /// The coverage has the bans that stand: judges what the configuration would lift. The run that read the blocks has
-    /// `config`, and an edit may have come meanwhile.
-    pub fn seeded(&self, coverage: &Coverage, config: Option<&Config>) {
-        let latest = {
-            let mut state = self.state.lock();
-            state.seeded = true;
-            state.early.config.take()
-        };
-        match latest.as_deref().or(config) {
-            Some(config) => {
-                self.judge(coverage, config);
-            }
-            None => self.state.lock().early.unjudged = true,
-        }
-    }
-
-    /// A configuration with this content and annotation is about to be in force. Returns whether blocks that were held may
-    /// go on. What it releases is held until [`Guard::in_force`].
-    pub fn configured(
-        &self,
-        coverage: &Coverage,
-        config: &Arc<Config>,
-        before: Option<&Config>,
-        content: String,
-        released: Option<String>,
-    ) -> bool {
-        let (mut freed, mut freed_lifts) = (false, false);
-        let rejudge = {
-            let mut state = self.state.lock();
-            let state = &mut *state;
-            let (most, now) = (config.guard.brake.bans_per_minute, Instant::now());
-            let former = before.and_then(|before| before.guard.brake.bans_per_minute);
-            if former.is_some_and(|former| most.is_none_or(|most| most > former)) {
-                freed |= state.limiter.reset();
-            }
-            if let Some(id) = state.limiter.braked().map(str::to_owned)
-                && brake::releases(released.as_deref(), &id)
-            {
-                freed |= state.limiter.release(&id, now);
-            }
-            if state
-                .resolved
-                .release(released.as_deref(), config.guard.brake, now)
-            {
-                freed_lifts = true;
-                let engaged = state.resolved.is_engaged();
-                self.metrics.brake("alerts", engaged);
-            }
-            // Under the lock: a brake that engages next must not be shown as released.
-            if freed {
-                self.metrics.brake("bans", false);
-            }
-            let early = std::mem::take(&mut state.early);
-            state.early.config = (!state.seeded).then(|| Arc::clone(config));
-            let changed = early.unjudged
-                || state.content != content
-                || state.released != released
-                || state.lifts.is_some()
-                || before.is_none_or(|before| before.policy != config.policy);
-            (state.content, state.released) = (content, released);
-            for (namespace, source, at) in &early.bans {
-                let ask = Ask { namespace, source };
-                state.limiter.count(ask, &config.guard, *at);
-            }
-            if let Some(id) = early.braked {
-                self.engage(state, &config.guard, id);
-            }
-            state.seeded && changed
-        };
-        rejudge && self.judge(coverage, config) || freed || freed_lifts
-    }
-
-    /// The configuration of the last [`Guard::configured`] is in force: releases the brake on lifts if it does.
-    pub fn in_force(&self) {
-        let mut state = self.state.lock();
-        if std::mem::take(&mut state.releasing) {
-            state.lifts = None;
-            self.metrics.brake("lifts", false);
-        }
-    }
-
-    /// Whether the brake on lifts is to be released with this.
-    fn judge(&self, coverage: &Coverage, config: &Config) -> bool {
-        let mut state = self.state.lock();
-        let state = &mut *state;
-        let (policy, settings) = (&config.policy, &config.guard);
-        let recalled = std::mem::take(&mut state.recalled);
-        if recalled > 0 && state.lifts.is_none() {
-            state.lifts = Some(Lifts {
-                id: state.content.clone(),
-                refused: recalled,
-                standing: coverage.len(),
-            });
-        }
-        let engaged = state.lifts.as_ref();
-        // Engines that follow the set of bans take every target.
-        let place = config.place().ok().filter(|_| config.engines.is_empty());
-        let content = &state.content;
-        let lifts = brake::judge(coverage, policy, settings, place, content, engaged);
-        let lifts = lifts.filter(|lifts| !brake::releases(state.released.as_deref(), &lifts.id));
-        state.releasing = state.lifts.is_some() && lifts.is_none();
-        if !state.releasing {
-            self.metrics.brake("lifts", lifts.is_some());
-            state.lifts = lifts;
-        }
-        state.releasing
-    }
-
-    /// The lifts that the brake holds.
-    #[must_use]
-    pub fn lifts(&self) -> Option<Lifts> {
-        self.state.lock().lifts.clone()
-    }
-
     /// What releases the brake on bans; `None`: it is not engaged.
     #[must_use]
     pub fn braked(&self) -> Option<String> {
@@ -481,6 +373,7 @@ impl Guard {
     }
 }
 
+mod lifts;
 mod recalled;
 #[cfg(test)]
 mod tests;

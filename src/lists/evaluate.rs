@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::{BlockList, EntryRefusal, ListEntry};
+use crate::config::Config;
 use crate::duration;
 use crate::policy::Policy;
 use crate::sets::{Entry, TargetSet, Until};
@@ -19,6 +20,9 @@ pub(super) struct Rules<'a> {
     pub(super) policy: &'a Policy,
     /// The longest ban.
     pub(super) most: Option<Duration>,
+    /// The entries that stand while the brake on lifts is engaged: those that a rule of the configuration refuses now stay
+    /// until the earlier of their ends.
+    pub(super) kept: Option<&'a TargetSet>,
 }
 
 /// The entries of one list.
@@ -42,6 +46,8 @@ pub(super) struct Counts {
     pub(super) refused: usize,
     /// Those of `refused` that a rule of the configuration refuses.
     pub(super) ruled: usize,
+    /// Refused by a rule of the configuration, and kept by the brake on lifts. They count as accepted.
+    pub(super) held: usize,
 }
 
 /// Why an entry is refused.
@@ -69,7 +75,17 @@ pub(super) fn evaluate(list: &BlockList, rules: Rules<'_>, now: Timestamp) -> Ev
                 target,
                 until: Until::new(until),
             }),
-            Err(refused) => evaluated.refuse(entry, refused),
+            Err(refused) => match rules.held(entry, &refused) {
+                Some(held) => {
+                    let until = end(entry, &default, since).unwrap_or_default();
+                    evaluated.counts.held += 1;
+                    accepted.push(Entry {
+                        until: held.until.min(Until::new(until)),
+                        ..held
+                    });
+                }
+                None => evaluated.refuse(entry, refused),
+            },
         }
     }
     evaluated.accepted = accepted.into_iter().collect();
@@ -134,14 +150,43 @@ fn check(
     Ok(target)
 }
 
-fn later(at: Timestamp, by: Duration) -> Timestamp {
+pub(super) fn later(at: Timestamp, by: Duration) -> Timestamp {
     let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
     at.checked_add(by).unwrap_or(Timestamp::MAX)
+}
+
+// === impl Rules ===
+
+impl<'a> Rules<'a> {
+    /// Those of a configuration, without what the brake keeps.
+    pub(super) fn of(config: &'a Config) -> Self {
+        Self {
+            policy: &config.policy,
+            most: config.max_duration,
+            kept: None,
+        }
+    }
+
+    /// The entry as it stands, if the brake keeps it.
+    fn held(&self, entry: &ListEntry, refused: &Refused) -> Option<Entry> {
+        let kept = self.kept.filter(|_| refused.ruled)?;
+        let target = entry.target.parse().ok()?;
+        let until = kept.get(&target)?;
+        Some(Entry { target, until })
+    }
 }
 
 // === impl Evaluated ===
 
 impl Evaluated {
+    /// The source of the list is only shown now, and the brake keeps what stands: new entries are not enforced.
+    pub(super) fn keep_only(&mut self, kept: &TargetSet) {
+        let entries = self.accepted.iter();
+        let entries = entries.filter(|entry| kept.get(&entry.target).is_some());
+        self.accepted = entries.collect();
+        self.counts.held = self.accepted.len();
+    }
+
     fn refuse(&mut self, entry: &ListEntry, refused: Refused) {
         self.counts.refused += 1;
         self.counts.ruled += usize::from(refused.ruled);
@@ -200,6 +245,7 @@ mod tests {
         let rules = Rules {
             policy: &policy,
             most,
+            kept: None,
         };
         evaluate(list, rules, at(now))
     }
@@ -250,6 +296,7 @@ mod tests {
             ended: 0,
             refused: 6,
             ruled: 4,
+            held: 0,
         };
         assert_eq!(evaluated.counts, counts);
     }
@@ -295,6 +342,54 @@ mod tests {
             assert_eq!(evaluated.accepted.len(), 1, "{now}");
             assert!(evaluated.refusals.iter().all(|it| it.reason == "OverLimit"));
         }
+    }
+
+    #[test]
+    fn the_brake_keeps_the_entries_that_stand_until_the_earlier_end_and_no_others() {
+        let list = list(
+            &[
+                ("198.51.100.7", "2026-01-03T00:00:00Z"),
+                ("198.51.100.8", ""),
+                ("198.51.100.9", ""),
+                ("203.0.113.7", ""),
+                ("nonsense", ""),
+            ],
+            "",
+        );
+        let kept: TargetSet = [
+            ("198.51.100.7", Some(at("2026-01-02T00:00:00Z"))),
+            ("198.51.100.8", None),
+            ("203.0.113.9", None),
+        ]
+        .into_iter()
+        .map(|(target, until)| Entry {
+            target: target.parse().unwrap(),
+            until: Until::new(until),
+        })
+        .collect();
+        let policy = Policy {
+            allowlist: ["198.51.100.0/24".parse::<Target>().unwrap()]
+                .into_iter()
+                .collect(),
+            ..Policy::default()
+        };
+        let rules = Rules {
+            policy: &policy,
+            most: None,
+            kept: Some(&kept),
+        };
+        let mut evaluated = evaluate(&list, rules, at("2026-01-01T00:00:00Z"));
+        let second = Some(at("2026-01-02T00:00:00Z"));
+        let expected = [
+            ("198.51.100.7".to_owned(), second),
+            ("198.51.100.8".to_owned(), None),
+            ("203.0.113.7".to_owned(), None),
+        ];
+        assert_eq!(accepted(&evaluated), expected);
+        let counts = evaluated.counts;
+        assert_eq!((counts.held, counts.refused, counts.ruled), (2, 2, 1));
+        evaluated.keep_only(&kept);
+        assert_eq!(accepted(&evaluated), expected[..2]);
     }
 
     #[test]

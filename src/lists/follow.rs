@@ -23,15 +23,20 @@ impl ListReconciler {
     pub(crate) async fn follow(self, again: Sender<Request>, stop: CancellationToken) {
         let mut states = self.parts.live.changes();
         let mut leading = self.parts.leading.clone();
+        let mut braked = self.parts.guard.holds();
         loop {
             let (changed, began) = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
                 changed = states.changed() => (changed, false),
+                changed = braked.changed() => (changed, false),
                 changed = leading.changed() => (changed, *leading.borrow_and_update()),
             };
             if changed.is_err() {
                 return;
+            }
+            if !*braked.borrow_and_update() {
+                self.release();
             }
             let mut requests = self.affected();
             if began {
@@ -86,7 +91,9 @@ fn is_about(affected: &Affected, list: &List, entries: impl FnOnce() -> TargetSe
         Affected::All => true,
         nothing if nothing.is_none() => false,
         ranges => {
-            list.counts.ruled > 0 || entries().iter().any(|entry| ranges.has(&[entry.target]))
+            list.counts.ruled > 0
+                || list.counts.held > 0
+                || entries().iter().any(|entry| ranges.has(&[entry.target]))
         }
     }
 }

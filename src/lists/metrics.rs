@@ -29,13 +29,13 @@ impl Metrics {
         );
         registry.register(
             "ipblock_list_entries",
-            "Entries of BlockLists when each was last read, by state: accepted, refused or ended",
+            "Entries of BlockLists when each was last read, by state: accepted, refused, ended, or held by the brake on lifts (those are accepted too)",
             self.entries.clone(),
         );
     }
 
     /// There are so many lists and entries now.
-    pub(crate) fn counted(&self, lists: usize, states: [(&'static str, usize); 3]) {
+    pub(crate) fn counted(&self, lists: usize, states: [(&'static str, usize); 4]) {
         self.lists.set(number(lists));
         for (state, count) in states {
             self.entries

@@ -15,6 +15,11 @@
 //! A list has no finalizer. Set engines are level-triggered: when the list is gone, so are its targets in the set that
 //! they follow, and a target that an engine still has after a crash is found by its comparison.
 //!
+//! # The brake on lifts
+//! Before an edit is in force, the entries that it would lift are counted, and [the brake](crate::guard::brake) judges them
+//! with the bans of blocks. While it is engaged, entries that stand and are refused now are kept until their end, if their
+//! list still has them. New entries follow the edit; so does an edit of a list.
+//!
 //! # When something fails
 //! A list that cannot be read is tried again with growing delays, and until then the last entries stay. After a start
 //! the set counts as read once every list was, so that no engine lifts what a list still holds. A server without the
@@ -22,6 +27,7 @@
 
 mod evaluate;
 mod follow;
+mod lifts;
 mod metrics;
 mod reconciler;
 mod status;

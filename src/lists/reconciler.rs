@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kube_core::PartialObjectMeta;
 use parking_lot::Mutex;
 use reeve_controller::cache::{Lister, ReadError, View};
@@ -20,6 +21,7 @@ use super::metrics::Metrics;
 use super::status::{Facts, Off, status, unconfigured};
 use crate::api::{BlockList, BlockListStatus, EntryRefusal};
 use crate::config::Config;
+use crate::guard::Guard;
 use crate::reconcile::{Live, State};
 use crate::sets::{Sets, Share};
 use crate::time::Time;
@@ -46,6 +48,8 @@ pub(crate) struct Dependencies {
     /// Whether this replica leads, and so writes statuses.
     pub(crate) leading: watch::Receiver<bool>,
     pub(crate) metrics: Metrics,
+    /// The brake on lifts.
+    pub(crate) guard: Guard,
 }
 
 /// Brings the desired set in line with lists. Clones share their state.
@@ -72,6 +76,9 @@ pub(super) struct List {
     /// Its entries have to be read again, whatever its generation.
     pub(super) stale: bool,
     pub(super) read_at: Option<Instant>,
+    /// Its last change, and its source.
+    pub(super) since: Option<Timestamp>,
+    pub(super) source: Option<Box<str>>,
     /// Why nothing of it is enforced.
     off: Option<Off>,
     pub(super) counts: Counts,
@@ -135,6 +142,7 @@ impl ListReconciler {
             ("accepted", sum(|list| list.accepted)),
             ("refused", sum(|list| list.counts.refused)),
             ("ended", sum(|list| list.counts.ended)),
+            ("held", sum(|list| list.counts.held)),
         ];
         self.parts.metrics.counted(known.lists.len(), states);
     }
@@ -152,24 +160,27 @@ impl ListReconciler {
         ctx: &Context,
         request: &Request,
         config: &Config,
+        braked: bool,
     ) -> Result<Option<List>, reconcile::Error> {
         let got = ctx.client().get::<BlockList>(request).await;
         let Some(list) = optional(got)?.filter(|list| list.metadata.deletion_timestamp.is_none())
         else {
             return Ok(None);
         };
+        let name = request.to_string();
+        let kept = braked.then(|| self.parts.sets.list(&name));
         let rules = Rules {
-            policy: &config.policy,
-            most: config.max_duration,
+            kept: kept.as_ref(),
+            ..Rules::of(config)
         };
-        let evaluated = evaluate(&list, rules, self.parts.time.now());
-        let source = list.spec.source.as_deref();
-        let off = if list.spec.suspended == Some(true) {
-            Some(Off::Suspended)
-        } else {
-            let shadow = source.filter(|source| config.guard.is_shadow(Some(source)));
-            shadow.map(|source| Off::Shadow(source.into()))
-        };
+        let mut evaluated = evaluate(&list, rules, self.parts.time.now());
+        let mut off = off(&list, config);
+        if let (Some(Off::Shadow(_)), Some(kept)) = (&off, &kept)
+            && !kept.is_empty()
+        {
+            evaluated.keep_only(kept);
+            off = None;
+        }
         let Evaluated {
             accepted,
             counts,
@@ -181,6 +192,8 @@ impl ListReconciler {
             generation: list.metadata.generation,
             stale: false,
             read_at: Some(Instant::now()),
+            since: list.changed_at(),
+            source: list.spec.source.as_deref().map(Into::into),
             off,
             counts,
             refusals,
@@ -189,7 +202,6 @@ impl ListReconciler {
             shown: list.status.clone().unwrap_or_default(),
             ..before
         };
-        let name = request.to_string();
         loaded.change = if loaded.off.is_some() {
             self.parts.sets.drop_list(&name)
         } else {
@@ -236,6 +248,8 @@ impl ListReconciler {
             return Ok(LOOK_AGAIN);
         };
         let failing = shares.iter().any(|share| share.error.is_some());
+        let held = (list.counts.held > 0).then(|| self.parts.guard.lifts());
+        let held = held.flatten().map(|lifts| lifts.to_string());
         let facts = Facts {
             generation: list.generation,
             off: list.off.as_ref(),
@@ -245,6 +259,7 @@ impl ListReconciler {
             standing: standing.len(),
             next_end: sets.next_end(&standing),
             shares: &shares,
+            held: held.as_deref(),
         };
         let wanted = status(&facts, &list.shown, self.parts.time.now());
         let left = self.write(ctx, request, &list, wanted).await?;
@@ -305,7 +320,14 @@ impl ListReconciler {
         // An edit while the list was read is not missed: from here on it marks the list.
         let in_force = self.parts.live.config();
         list.stale = in_force.is_none_or(|in_force| !Arc::ptr_eq(&in_force, config));
+        // Neither is the end of the brake.
+        list.stale |= list.counts.held > 0 && !self.holds();
         known.lists.insert(request.clone(), list);
+    }
+
+    /// Whether the brake on lifts is engaged.
+    fn holds(&self) -> bool {
+        self.parts.guard.lifts().is_some()
     }
 
     async fn without_configuration(
@@ -325,6 +347,16 @@ impl ListReconciler {
     }
 }
 
+/// Why nothing of a list is enforced by `config`.
+fn off(list: &BlockList, config: &Config) -> Option<Off> {
+    if list.spec.suspended == Some(true) {
+        return Some(Off::Suspended);
+    }
+    let source = list.spec.source.as_deref();
+    let shadow = source.filter(|source| config.guard.is_shadow(Some(source)));
+    shadow.map(|source| Off::Shadow(source.into()))
+}
+
 impl Reconciler for ListReconciler {
     type Error = reconcile::Error;
 
@@ -338,6 +370,9 @@ impl Reconciler for ListReconciler {
         let Some(meta) = lister.get(&request)? else {
             return Ok(self.gone(&request));
         };
+        // The brake is engaged before a policy is in force, and released after it is not any more: it is read before and
+        // after the policy.
+        let braked = self.holds();
         let config = match self.parts.live.state().await {
             State::Loaded(config) => config,
             State::Missing(why) => {
@@ -355,7 +390,8 @@ impl Reconciler for ListReconciler {
             })
         };
         if !current {
-            match self.load(&ctx, &request, &config).await? {
+            let braked = braked || self.holds();
+            match self.load(&ctx, &request, &config, braked).await? {
                 Some(list) => self.keep(&request, list, &config),
                 None => return Ok(self.gone(&request)),
             }

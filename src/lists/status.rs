@@ -6,6 +6,7 @@ use super::evaluate::Counts;
 use crate::api::{
     BlockListStatus, Condition, ConditionStatus, EngineShare, EntryRefusal, condition, write_time,
 };
+use crate::decide::LIFT_BRAKED;
 use crate::sets::Share;
 
 /// What is known about a list.
@@ -24,6 +25,8 @@ pub(super) struct Facts<'a> {
     pub(super) next_end: Option<Timestamp>,
     /// What each set engine has of them, in the order of the configuration.
     pub(super) shares: &'a [Share],
+    /// Why the brake on lifts keeps entries that are refused now.
+    pub(super) held: Option<&'a str>,
 }
 
 /// Why nothing of a list is enforced, though its entries may be.
@@ -68,6 +71,13 @@ pub(super) fn status(
     };
     let (enforced, reason, why) = enforced(facts);
     let yes = ConditionStatus::True;
+    let conditions = &mut status.conditions;
+    conditions.retain(|it| it.kind != condition::LIFT_HELD || facts.held.is_some());
+    if let Some(why) = facts.held {
+        let message = format!("{} entries are refused and kept: {why}", facts.counts.held);
+        let held = (condition::LIFT_HELD, yes, LIFT_BRAKED, &*message);
+        Condition::set(conditions, held, facts.generation, now);
+    }
     for condition in [
         (condition::READY, yes, ready, message.as_str()),
         (condition::ENFORCED, enforced, reason, &why),
@@ -199,12 +209,14 @@ mod tests {
                 ended: 1,
                 refused: 1,
                 ruled: 1,
+                held: 0,
             },
             refusals: &[],
             accepted: 10,
             standing: 8,
             next_end: None,
             shares,
+            held: None,
         }
     }
 

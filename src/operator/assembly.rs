@@ -204,6 +204,7 @@ pub(super) fn assemble(
         time: time.clone(),
         leading: manager.leading(),
         metrics: list_counts,
+        guard: guard.clone(),
     });
     let (lists, list_requests) = source::channel::<Request>(REQUESTS);
 
@@ -266,6 +267,7 @@ pub(super) fn assemble(
                 sets: Arc::clone(&sets),
                 guard,
                 coverage: Arc::clone(&coverage),
+                lists: followed.clone(),
                 discovery: discovery.clone(),
             },
         ))?;

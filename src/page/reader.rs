@@ -247,8 +247,9 @@ fn configuration(sources: &Sources) -> Configuration {
     }
     if let Some(lifts) = guard.lifts() {
         problems.push(format!(
-            "the brake holds {} of {} bans that the configuration would lift; the annotation {RELEASE}={} of the ConfigMap releases it",
-            lifts.refused, lifts.standing, lifts.id
+            "the brake holds {} that the configuration would lift; the annotation {RELEASE}={} of the ConfigMap releases it",
+            lifts.held(),
+            lifts.id
         ));
     }
     problems.extend(guard.resolved());

@@ -27,6 +27,7 @@ use super::sweep::Affected;
 use crate::config::{Changes, ChannelConfig, Config, Options, allowlist};
 use crate::decide::Coverage;
 use crate::guard::{Discovery, Guard};
+use crate::lists::ListReconciler;
 use crate::metrics::Metrics;
 use crate::names::Resolver;
 use crate::notify::{Channel, Notifications};
@@ -79,6 +80,8 @@ pub struct Consumers {
     pub guard: Guard,
     /// The bans that stand, which a new policy is compared with.
     pub coverage: Arc<Mutex<Coverage>>,
+    /// The lists, whose entries a new policy is compared with too.
+    pub(crate) lists: ListReconciler,
     /// The addresses of the cluster.
     pub discovery: Discovery,
 }
@@ -137,7 +140,8 @@ impl ConfigurationReconciler {
         self.warn_of_pods(ctx, map, &config);
         self.warn_of_sources(ctx, map, &config);
         let config = Arc::new(config);
-        let freed = self.consider(map, &data, &config, before.as_deref());
+        let lists = self.listed(&config, before.as_deref()).await;
+        let freed = self.consider(map, &data, &config, before.as_deref(), lists);
         let unrecorded = self.record(ctx, map, data, &config, unread).await;
         let changes = match &before {
             Some(before) => config.changes(before),

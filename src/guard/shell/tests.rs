@@ -241,7 +241,14 @@ fn what_was_read_before_there_was_a_configuration_counts_with_it() {
     ]);
     let configured = |before: Option<&Config>, released: Option<&str>| {
         let released = released.map(str::to_owned);
-        guard.configured(&coverage, &one, before, "lifts-1".into(), released)
+        guard.configured(
+            &coverage,
+            Part::default(),
+            &one,
+            before,
+            "lifts-1".into(),
+            released,
+        )
     };
     // It is put in force before the blocks are read, and only seen again.
     configured(None, None);
@@ -254,7 +261,7 @@ fn what_was_read_before_there_was_a_configuration_counts_with_it() {
     guard.seeded(&coverage, None);
     configured(Some(&one), None);
     assert_eq!(guard.braked().as_deref(), Some("bans-7"));
-    assert_eq!(guard.lifts().map(|lifts| lifts.refused), Some(4));
+    assert_eq!(guard.lifts().map(|lifts| lifts.blocks.refused), Some(4));
     configured(Some(&one), Some("bans-7"));
     let held = guard.asks("ns/a", "feed", &one.guard).unwrap_err();
     assert_eq!(held.reason, "Limited", "the last minute counts");
@@ -267,12 +274,19 @@ fn an_edit_while_the_blocks_are_read_is_judged_as_soon_as_they_are_read() {
     let right = config(&[]);
     let wrong = config(&[("whitelist", "192.0.2.0/24")]);
     let configured = |config: &Arc<Config>, before: Option<&Config>, id: &str| {
-        guard.configured(&coverage, config, before, id.to_owned(), None)
+        guard.configured(
+            &coverage,
+            Part::default(),
+            config,
+            before,
+            id.to_owned(),
+            None,
+        )
     };
     configured(&right, None, "lifts-1");
     // A run has read this configuration, and reads the blocks.
     configured(&wrong, Some(&right), "lifts-2");
-    let held = || guard.lifts().map(|lifts| (lifts.id, lifts.refused));
+    let held = || guard.lifts().map(|lifts| (lifts.id, lifts.blocks.refused));
     guard.seeded(&coverage, Some(&right));
     assert_eq!(held(), Some(("lifts-2".to_owned(), 200)));
     configured(&wrong, Some(&wrong), "lifts-2");
@@ -323,7 +337,14 @@ fn a_brake_on_lifts_of_an_earlier_process_holds_the_few_bans_that_are_left() {
     let guard = Guard::new(Metrics::default());
     let coverage = standing(2);
     let one = config(&[("whitelist", "192.0.2.0/24")]);
-    guard.configured(&coverage, &one, None, "lifts-1".into(), None);
+    guard.configured(
+        &coverage,
+        Part::default(),
+        &one,
+        None,
+        "lifts-1".into(),
+        None,
+    );
     guard.recall_lift();
     guard.seeded(&coverage, Some(&one));
     assert_eq!(guard.lifts().map(|lifts| lifts.id), Some("lifts-1".into()));
@@ -336,9 +357,23 @@ fn lifts_stay_braked_until_the_configuration_that_releases_them_is_in_force() {
     let right = config(&[]);
     let wrong = config(&[("whitelist", "192.0.2.0/24")]);
     guard.seeded(&coverage, Some(&right));
-    guard.configured(&coverage, &wrong, Some(&right), "lifts-1".into(), None);
+    guard.configured(
+        &coverage,
+        Part::default(),
+        &wrong,
+        Some(&right),
+        "lifts-1".into(),
+        None,
+    );
     assert!(guard.lifts().is_some());
-    let freed = guard.configured(&coverage, &right, Some(&wrong), "lifts-2".into(), None);
+    let freed = guard.configured(
+        &coverage,
+        Part::default(),
+        &right,
+        Some(&wrong),
+        "lifts-2".into(),
+        None,
+    );
     assert!(
         freed && guard.lifts().is_some(),
         "the wrong one is in force"
@@ -365,11 +400,47 @@ fn only_a_brake_that_is_raised_or_removed_lets_bans_go_on() {
         guard.recall_brake(Some(&before.guard), "bans-7", Timestamp::UNIX_EPOCH);
         let after = of(&edited);
         let none = Coverage::default();
-        let answer = guard.configured(&none, &after, Some(&before), String::new(), None);
+        let answer = guard.configured(
+            &none,
+            Part::default(),
+            &after,
+            Some(&before),
+            String::new(),
+            None,
+        );
         assert_eq!(
             (answer, guard.braked().is_none()),
             (freed, freed),
             "{edited}"
         );
     }
+}
+
+#[test]
+fn a_replica_without_blocks_judges_the_entries_of_lists_and_is_notified_of_the_end() {
+    let guard = Guard::new(Metrics::default());
+    let holds = guard.holds();
+    let none = Coverage::default();
+    let (right, wrong) = (config(&[]), config(&[("whitelist", "192.0.2.0/24")]));
+    let configured = |refused, config, before, released: Option<&str>| {
+        let standing = 200;
+        let lists = Part { refused, standing };
+        let released = released.map(str::to_owned);
+        guard.configured(
+            &none,
+            lists,
+            config,
+            Some(before),
+            "lifts-1".into(),
+            released,
+        )
+    };
+    configured(0, &right, &right, None);
+    assert!(!*holds.borrow());
+    configured(150, &wrong, &right, None);
+    assert!(*holds.borrow());
+    let freed = configured(150, &wrong, &wrong, Some("lifts-1"));
+    assert!(freed && *holds.borrow(), "it is not in force");
+    guard.in_force();
+    assert!(!*holds.borrow() && guard.lifts().is_none());
 }

@@ -347,3 +347,107 @@ async fn a_list_of_five_thousand_entries_is_accepted_and_one_more_is_not() {
     let refused = world.lists().patch("feed", &params, &patch).await;
     assert!(refused.is_err_and(|error| error.to_string().contains("5000")));
 }
+
+/// A set engine, the brake at three entries, and this allowlist.
+fn braked(allowlist: &str) -> [(&str, &str); 4] {
+    [
+        ("engine", ""),
+        ("engines", SET),
+        ("brake", "{liftPercent: 50, liftLeast: 3}"),
+        ("whitelist", allowlist),
+    ]
+}
+
+/// A world whose list `feed` has four entries in one range.
+async fn with_four_entries() -> World {
+    let mut world = World::new().await;
+    world.configure(&braked("")).await;
+    world.start().await;
+    let four = [
+        ("192.0.2.1", ""),
+        ("192.0.2.2", ""),
+        ("192.0.2.3", "2026-01-01T00:05:00Z"),
+        ("192.0.2.4", ""),
+    ];
+    world.feed("feed", &four).await;
+    world.list_is("feed", "Enforced", 10 * SECOND).await;
+    world
+}
+
+const FOUR: [&str; 4] = ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"];
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_that_would_lift_most_entries_is_held_and_lifts_them_when_it_is_released() {
+    let world = with_four_entries().await;
+    world.configure(&braked("192.0.2.0/24")).await;
+    tokio::time::sleep(10 * SECOND).await;
+    world.set_becomes(&FOUR, SECOND).await;
+    let held = "4 entries of BlockLists out of 4";
+    assert!(world.announced("LiftsBraked", held).await);
+    assert_eq!(world.metric("ipblock_brake{kind=\"lifts\"}"), 1.0);
+    let entries = |state: &str| world.metric(&format!("ipblock_list_entries{{state=\"{state}\"}}"));
+    assert_eq!((entries("held"), entries("refused")), (4.0, 0.0));
+    let status = world.list_status("feed").await;
+    assert_eq!((status.enforced, status.refused), (4, 0));
+    let condition = status.condition(api::condition::LIFT_HELD).unwrap();
+    assert_eq!(condition.reason, "LiftBraked");
+    assert!(condition.message.contains(held), "{condition:?}");
+    let id = condition.message.rsplit(' ').next().unwrap().to_owned();
+    // An edit of the list is followed, a new entry follows the rules, and an end is an end.
+    let edited = [
+        ("192.0.2.1", ""),
+        ("192.0.2.2", ""),
+        ("192.0.2.3", "2026-01-01T00:05:00Z"),
+        ("192.0.2.9", ""),
+    ];
+    world.feed("feed", &edited).await;
+    world.set_becomes(&FOUR[..3], 5 * SECOND).await;
+    world.set_becomes(&FOUR[..2], 300 * SECOND).await;
+    world.release_brake("lifts-00000000").await;
+    tokio::time::sleep(60 * SECOND).await;
+    world.set_becomes(&FOUR[..2], SECOND).await;
+    world.release_brake(&id).await;
+    world.set_becomes(&[], 5 * SECOND).await;
+    world.list_is("feed", "NothingToEnforce", 20 * SECOND).await;
+    let status = world.list_status("feed").await;
+    assert!(status.condition(api::condition::LIFT_HELD).is_none());
+    assert_eq!(world.metric("ipblock_brake{kind=\"lifts\"}"), 0.0);
+    assert!(world.announced("BrakeReleased", "LiftsBraked").await);
+    // The release is bound to that edit.
+    world.configure(&braked("")).await;
+    world
+        .set_becomes(&["192.0.2.1", "192.0.2.2", "192.0.2.9"], 10 * SECOND)
+        .await;
+    world.configure(&braked("192.0.0.0/16")).await;
+    tokio::time::sleep(10 * SECOND).await;
+    world
+        .set_becomes(&["192.0.2.1", "192.0.2.2", "192.0.2.9"], SECOND)
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_that_lifts_few_entries_is_not_held_and_one_that_is_taken_back_ends_the_brake() {
+    let world = with_four_entries().await;
+    world.configure(&braked("192.0.2.4")).await;
+    world.set_becomes(&FOUR[..3], 5 * SECOND).await;
+    assert_eq!(world.metric("ipblock_brake{kind=\"lifts\"}"), 0.0);
+    let wrong = [
+        ("engine", ""),
+        ("engines", SET),
+        ("brake", "{liftPercent: 50, liftLeast: 2}"),
+        ("whitelist", "192.0.2.4"),
+        ("maxDuration", "1h"),
+    ];
+    world.configure(&wrong).await;
+    tokio::time::sleep(10 * SECOND).await;
+    world.set_becomes(&FOUR[..3], SECOND).await;
+    assert!(world.announced("LiftsBraked", "2 entries").await);
+    world
+        .configure(&[("engine", ""), ("maxDuration", "")])
+        .await;
+    tokio::time::sleep(10 * SECOND).await;
+    world.set_becomes(&FOUR[..3], SECOND).await;
+    assert_eq!(world.metric("ipblock_brake{kind=\"lifts\"}"), 0.0);
+    let status = world.list_status("feed").await;
+    assert!(status.condition(api::condition::LIFT_HELD).is_none());
+}

@@ -10,7 +10,7 @@ use reeve_controller::events::EventType;
 use super::ConfigurationReconciler;
 use super::engaged::Engaged;
 use crate::config::Config;
-use crate::guard::brake;
+use crate::guard::brake::{self, Part};
 use crate::prefix::Prefixes;
 
 // === impl ConfigurationReconciler ===
@@ -26,6 +26,19 @@ impl ConfigurationReconciler {
         discovery.ranges()
     }
 
+    /// The entries of lists, and those that `config` would lift. They are counted when that may have changed.
+    pub(super) async fn listed(&self, config: &Config, before: Option<&Config>) -> Part {
+        let same = before.is_some_and(|before| {
+            before.policy == config.policy
+                && before.max_duration == config.max_duration
+                && before.guard.shadow == config.guard.shadow
+        });
+        if same && self.consumers.guard.lifts().is_none() {
+            return Part::default();
+        }
+        self.consumers.lists.would_lift(config).await
+    }
+
     /// Has the guard judge a configuration before it is in force. Whether blocks that were held may go on.
     pub(super) fn consider(
         &self,
@@ -33,6 +46,7 @@ impl ConfigurationReconciler {
         data: &BTreeMap<String, String>,
         config: &Arc<Config>,
         before: Option<&Config>,
+        lists: Part,
     ) -> bool {
         let annotations = map.and_then(|map| map.metadata.annotations.as_ref());
         let released = annotations.and_then(|all| all.get(brake::RELEASE)).cloned();
@@ -42,6 +56,7 @@ impl ConfigurationReconciler {
         let guard = &self.consumers.guard;
         guard.configured(
             &coverage,
+            lists,
             config,
             before,
             brake::id(data, &config.guard),
