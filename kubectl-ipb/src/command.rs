@@ -25,6 +25,7 @@ use ipblock_operator::target::Target;
   kubectl ipb unban 192.0.2.7 --wait
   kubectl ipb check addresses.txt
   kubectl ipb import decisions.json --for 4h --dry-run
+  kubectl ipb import reputation.txt --as-list reputation --for 2d
   kubectl ipb export -A -o csv")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -258,7 +259,13 @@ pub(crate) struct Import {
     #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = lasting)]
     pub(crate) length: Length,
 
-    /// The source in the blocks
+    /// Write BlockLists NAME-0, NAME-1, … of 5,000 entries each, not a block for each entry. What the file does not have
+    /// any more is removed from the lists that earlier imports of this name made; a file with nothing to ban removes
+    /// nothing. Only set engines enforce lists
+    #[arg(long, value_name = "NAME", value_parser = list_name)]
+    pub(crate) as_list: Option<String>,
+
+    /// The source in the blocks or lists
     #[arg(long, value_name = "SOURCE", default_value = "import")]
     pub(crate) source: String,
 
@@ -266,7 +273,7 @@ pub(crate) struct Import {
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 
-    /// Prolong bans that stand
+    /// Prolong bans that stand; without it an entry of a list keeps its end
     #[arg(long)]
     pub(crate) extend: bool,
 
@@ -390,6 +397,20 @@ fn time(text: &str) -> Result<Duration, String> {
     })
 }
 
+/// A name for lists: with a number behind it, the name of an object and the value of a label.
+fn list_name(text: &str) -> Result<String, String> {
+    let letters = text
+        .chars()
+        .all(|letter| matches!(letter, 'a'..='z' | '0'..='9' | '-'));
+    let ends = text.starts_with('-') || text.ends_with('-');
+    if text.is_empty() || text.len() > 52 || !letters || ends {
+        return Err(
+            "up to 52 small letters, digits and hyphens between them are expected".to_owned(),
+        );
+    }
+    Ok(text.to_owned())
+}
+
 /// A length of a ban: a duration, or `forever`.
 pub(crate) fn lasting(text: &str) -> Result<Length, String> {
     if matches!(text, "forever" | "never") {
@@ -439,6 +460,9 @@ mod tests {
             ("ban 192.0.2.7 --dry-run --wait", "cannot be used with"),
             ("list --phase banned", "possible values: pending"),
             ("why 192.0.2.7 --as-group ops", "--as <USER>"),
+            ("import f --as-list feed-a", ""),
+            ("import f --as-list Feed", "small letters"),
+            ("import f --as-list feed-", "small letters"),
         ] {
             let words = std::iter::once("ipb").chain(line.split(' '));
             match Arguments::try_parse_from(words) {

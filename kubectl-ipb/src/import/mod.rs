@@ -1,9 +1,12 @@
 //! `kubectl ipb import`: a file of addresses becomes blocks.
 //!
 //! `file` reads it within a bound, `read` makes entries of its text (pure), and this module writes them, several at
-//! once. An entry that is refused does not stop the others.
+//! once. An entry that is refused does not stop the others. With `--as-list`, `place` decides which BlockList has which
+//! entry (pure), and `as_list` writes the lists.
 
+mod as_list;
 pub(crate) mod file;
+mod place;
 mod read;
 mod table;
 
@@ -45,11 +48,28 @@ struct Summary {
     left: usize,
 }
 
+/// The entries of a file.
+#[derive(Debug, Default)]
+struct Gathered {
+    /// How many there are.
+    all: usize,
+    /// Those to ban, each with its line.
+    wanted: Vec<(usize, Item)>,
+    /// What became of the others.
+    summary: Summary,
+}
+
 // === impl Summary ===
 
 impl Summary {
     /// Prints the refused entries and the line about all.
     fn print(&mut self, all: usize, dry_run: bool) -> Result<(), Error> {
+        self.print_refused();
+        out(&self.line(all, dry_run))
+    }
+
+    /// Names the refused entries.
+    fn print_refused(&mut self) {
         self.refused.sort();
         let (named, more) = self.refused.split_at(self.refused.len().min(NAMED));
         for (line, why) in named {
@@ -58,7 +78,6 @@ impl Summary {
         if !more.is_empty() {
             note(&format!("and {} more", more.len()));
         }
-        out(&self.line(all, dry_run))
     }
 
     fn line(&self, all: usize, dry_run: bool) -> String {
@@ -82,21 +101,31 @@ impl Summary {
 }
 
 pub(crate) async fn run(cluster: &Cluster, arguments: command::Import) -> Result<Exit, Error> {
+    let gathered = gather(cluster, &arguments).await?;
+    match &arguments.as_list {
+        Some(name) => as_list::run(cluster, &arguments, name, gathered).await,
+        None => as_blocks(cluster, &arguments, gathered).await,
+    }
+}
+
+/// Reads the file, and sets apart what is refused before anything is written.
+async fn gather(cluster: &Cluster, arguments: &command::Import) -> Result<Gathered, Error> {
     let text = file::read(&arguments.file)?;
     let entries = read(&text, arguments.format, cluster.now()).map_err(|problem| {
         let file = arguments.file.clone().into();
         Error::Format { file, problem }
     })?;
-    let all = entries.len();
+    let mut gathered = Gathered {
+        all: entries.len(),
+        ..Gathered::default()
+    };
     let known = Known::read(cluster).await;
     let rules = known.rules();
     for unknown in &rules.unknown {
         note(&format!("note: {unknown}"));
     }
-    let by = cluster.user().await;
-    let mut summary = Summary::default();
+    let summary = &mut gathered.summary;
     let mut seen = std::collections::HashSet::new();
-    let mut wanted = Vec::new();
     for Entry { line, item } in entries {
         let item = match item {
             Ok(Some(item)) => item,
@@ -114,9 +143,24 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Import) -> Result
         } else if let Some(refused) = rules.refusal(&item.target) {
             summary.refused.push((line, refused.message));
         } else {
-            wanted.push((line, ban_of(item, &arguments, by.as_deref())));
+            gathered.wanted.push((line, item));
         }
     }
+    Ok(gathered)
+}
+
+/// Writes a block for each entry.
+async fn as_blocks(
+    cluster: &Cluster,
+    arguments: &command::Import,
+    gathered: Gathered,
+) -> Result<Exit, Error> {
+    let Gathered {
+        all,
+        wanted,
+        mut summary,
+    } = gathered;
+    let by = cluster.user().await;
     let how = How {
         extend: arguments.extend,
         dry_run: arguments.dry_run,
@@ -124,6 +168,8 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Import) -> Result
     summary.left = wanted.len();
     let mut forbidden = Some(0);
     let mut ended = None;
+    let wanted = wanted.into_iter();
+    let wanted = wanted.map(|(line, item)| (line, ban_of(item, arguments, by.as_deref())));
     let mut writes = stream::iter(wanted)
         .map(|(line, wanted)| async move { (line, put(cluster, &wanted, how).await) })
         .buffer_unordered(usize::from(arguments.concurrency));

@@ -1,5 +1,12 @@
 //! check, import and export.
 
+use std::collections::BTreeMap;
+
+use ipblock_operator::api::{self, BlockList, BlockListSpec};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_client::Api;
+use kube_client::api::{ListParams, PostParams};
+
 use super::world::{World, steady};
 
 #[tokio::test]
@@ -156,4 +163,160 @@ async fn many_entries_are_imported_at_once_and_what_is_exported_can_be_imported(
     }
     let expired = world.ok("export --phase expired").await;
     assert_eq!(expired, "");
+}
+
+impl World {
+    fn lists(&self) -> Api<BlockList> {
+        Api::namespaced(self.server.client(), "default")
+    }
+
+    /// Installs the kind of lists.
+    async fn with_lists() -> Self {
+        let world = Self::new().await;
+        let definitions: Api<CustomResourceDefinition> = Api::all(world.server.client());
+        let [_, lists] = api::crds();
+        let create = PostParams::default();
+        definitions.create(&create, &lists).await.unwrap();
+        while world.lists().list(&ListParams::default()).await.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        world
+    }
+
+    /// The lists by name: their versions, and the targets of their entries.
+    async fn entries(&self) -> BTreeMap<String, (String, Vec<String>)> {
+        let lists = self.lists().list(&ListParams::default()).await.unwrap();
+        let lists = lists.items.into_iter().map(|list| {
+            let entries = list.spec.entries.into_iter().map(|entry| entry.target);
+            let version = list.metadata.generation.unwrap().to_string();
+            (list.metadata.name.unwrap(), (version, entries.collect()))
+        });
+        lists.collect()
+    }
+}
+
+#[tokio::test]
+async fn an_import_as_lists_follows_its_file_and_the_same_file_again_changes_nothing() {
+    let world = World::with_lists().await;
+    let text = "ip,until,reason\n192.0.2.7,2999-01-01T00:00:00Z,scan\n192.0.2.8,,\n192.0.2.8,,\n203.0.113.10,,office\n2001:db8::/48,,\n";
+    let file = world.file("bans.csv", text);
+    let line = format!("import {file} --as-list feed --for 1d --source partner");
+    let dry = world.ipb(&format!("{line} --dry-run")).await;
+    let summary = "5 entries: 3 added, 1 repeated, 1 refused; lists: 1 created";
+    assert_eq!(dry.text, format!("{summary} (server dry run)\n"), "{dry:?}");
+    assert!(world.entries().await.is_empty());
+    let first = world.ipb(&line).await;
+    assert_eq!(
+        (first.code, &*first.text),
+        (Some(1), &*format!("{summary}\n"))
+    );
+    assert!(first.errors.contains("line 5: 203.0.113.10 is allowlisted"));
+    let list = world.lists().get("feed-0").await.unwrap();
+    assert_eq!(list.spec.source.as_deref(), Some("partner"));
+    let one = &list.spec.entries[0];
+    assert_eq!(one.until.as_deref(), Some("2999-01-01T00:00:00Z"));
+    assert_eq!(one.reason.as_deref(), Some("scan"));
+    let before = world.entries().await;
+    assert_eq!(
+        before["feed-0"].1,
+        ["192.0.2.7", "192.0.2.8", "2001:db8::/48"]
+    );
+    let again = world.ipb(&line).await;
+    assert!(again.text.contains("0 added, 3 unchanged"), "{again:?}");
+    assert!(
+        again.text.ends_with("lists: none is changed\n"),
+        "{again:?}"
+    );
+    assert_eq!(world.entries().await, before);
+    assert!(
+        world
+            .blocks()
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
+    // What left the file leaves the list.
+    let less = world
+        .ipb_with(
+            "import - --as-list feed --source partner",
+            "192.0.2.8\n192.0.2.9\n",
+        )
+        .await;
+    assert_eq!(
+        less.text,
+        "2 entries: 1 added, 1 unchanged, 2 not in the file any more and removed; lists: 1 changed\n"
+    );
+    assert_eq!(
+        world.entries().await["feed-0"].1,
+        ["192.0.2.8", "192.0.2.9"]
+    );
+}
+
+#[tokio::test]
+async fn a_file_without_a_ban_removes_nothing_and_lists_of_others_are_not_taken() {
+    let world = World::with_lists().await;
+    let many: String = (0..5_001)
+        .map(|n| format!("11.0.{}.{}\n", n / 250, n % 250))
+        .collect();
+    let import = "import - --as-list feed --for forever";
+    let first = world.ipb_with(import, &many).await;
+    assert_eq!(
+        first.text, "5001 entries: 5001 added; lists: 2 created\n",
+        "{first:?}"
+    );
+    let before = world.entries().await;
+    assert_eq!(
+        (before["feed-0"].1.len(), before["feed-1"].1.len()),
+        (5_000, 1)
+    );
+    for (text, part) in [
+        (
+            "# nothing\n",
+            "the file has nothing to ban, so the 5001 bans of the lists feed stay",
+        ),
+        (
+            "<html>\nbad gateway\n192.0.2.7\n",
+            "has more refused entries (2) than bans (1)",
+        ),
+    ] {
+        let refused = world.ipb_with(import, text).await;
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.errors.contains(part), "{refused:?}");
+        assert!(refused.errors.contains("-l ops.yiiong.top/import=feed"));
+        assert_eq!(world.entries().await, before);
+    }
+    let one = world.ipb_with(import, "11.0.0.0\n").await;
+    assert!(
+        one.text.ends_with("; lists: 1 changed, 1 deleted\n"),
+        "{one:?}"
+    );
+    assert_eq!(world.entries().await.len(), 1);
+    // A list that another client made.
+    let other = BlockList::new("other-0", BlockListSpec::default());
+    world
+        .lists()
+        .create(&PostParams::default(), &other)
+        .await
+        .unwrap();
+    let taken = world
+        .ipb_with("import - --as-list other", "192.0.2.7\n")
+        .await;
+    assert!(
+        taken
+            .errors
+            .contains("default/other-0 is not of this import"),
+        "{taken:?}"
+    );
+}
+
+#[tokio::test]
+async fn without_the_kind_of_lists_an_import_says_what_to_apply() {
+    let world = World::new().await;
+    let output = world
+        .ipb_with("import - --as-list feed", "192.0.2.7\n")
+        .await;
+    assert_eq!(output.code, Some(1));
+    assert!(output.errors.contains("no BlockList kind"), "{output:?}");
 }
