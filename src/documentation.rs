@@ -192,6 +192,10 @@ fn exposed() -> String {
         scope: Scope::All,
         most: 1,
     });
+    guard.limited(&Held::Active {
+        scope: Scope::engine("xdp", false).unwrap(),
+        most: 1,
+    });
     guard.shadowed("feed");
     guard.ranges("nodes", 1);
     guard.discovery("nodes", true);

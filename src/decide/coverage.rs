@@ -298,6 +298,7 @@ impl Coverage {
             Scope::All => self.claims.len(),
             Scope::Namespace(name) => self.namespaces.get(&**name).copied().unwrap_or(0),
             Scope::Source(name) => self.sources.get(&**name).copied().unwrap_or(0),
+            Scope::Engine { ipv6, .. } => self.of_family(*ipv6),
         }
     }
 

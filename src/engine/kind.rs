@@ -9,6 +9,9 @@ use super::Error;
 use crate::outbound::BoxFuture;
 use crate::target::Target;
 
+/// The entries of each of the XDP gateway's two maps, IPv4 and IPv6. It answers "Failed to add" to one more.
+const XDP_MAP: usize = 10_240;
+
 /// Bans and unbans targets. Dyn-safe: the configuration chooses the engine.
 pub trait Engine: Send + Sync + fmt::Debug {
     /// What this engine can do.
@@ -52,6 +55,10 @@ pub struct Capabilities {
     pub ipv6: bool,
     /// It bans ranges, not only addresses.
     pub ranges: bool,
+    /// It ends bans by itself, also without the operator; how exactly is its own matter, so a ban that is due is lifted.
+    pub ttl: bool,
+    /// The most targets of each address family that its gateway takes; `None`: no limit of its own.
+    pub most: Option<usize>,
 }
 
 /// The result of a ban.
@@ -154,18 +161,24 @@ impl Kind {
                 gateway: true,
                 ipv6: false,
                 ranges: true,
+                ttl: false,
+                most: None,
             },
             Self::Xdp => Capabilities {
                 name: "xdp",
                 gateway: true,
                 ipv6: true,
                 ranges: true,
+                ttl: true,
+                most: Some(XDP_MAP),
             },
             Self::DryRun => Capabilities {
                 name: "dry-run",
                 gateway: false,
                 ipv6: true,
                 ranges: true,
+                ttl: false,
+                most: None,
             },
             // Each of them says what it cannot express.
             Self::Sets => Capabilities {
@@ -173,6 +186,8 @@ impl Kind {
                 gateway: false,
                 ipv6: true,
                 ranges: true,
+                ttl: false,
+                most: None,
             },
         }
     }

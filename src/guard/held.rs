@@ -3,6 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::api::Standing;
+use crate::engine::Kind;
+
 /// The annotation of the ConfigMap that releases a brake: the texts that its Event names, separated by commas.
 pub const RELEASE: &str = "ops.yiiong.top/release-brake";
 
@@ -24,6 +27,24 @@ pub enum Scope {
     Namespace(String),
     /// Those of a source.
     Source(String),
+    /// Those of an address family, at the gateway of the configured engine.
+    Engine {
+        /// The engine's name.
+        name: &'static str,
+        /// IPv6, not IPv4.
+        ipv6: bool,
+    },
+}
+
+/// A gateway that has as many targets of a family as it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full {
+    /// The engine's name.
+    pub engine: &'static str,
+    /// The family is IPv6, not IPv4.
+    pub ipv6: bool,
+    /// The targets that it takes.
+    pub most: usize,
 }
 
 /// A new ban.
@@ -33,6 +54,8 @@ pub struct Ask<'a> {
     pub namespace: &'a str,
     /// See [`source_of`](super::source_of).
     pub source: &'a str,
+    /// The gateway has no room for the ban.
+    pub full: Option<Full>,
 }
 
 /// Why a new ban has to wait.
@@ -79,6 +102,13 @@ pub struct Hold {
 // === impl Scope ===
 
 impl Scope {
+    /// The blocks of a family at the gateway of an engine; `None`: there is no such engine.
+    #[must_use]
+    pub fn engine(name: &str, ipv6: bool) -> Option<Self> {
+        let name = name.parse::<Kind>().ok()?.name();
+        Some(Self::Engine { name, ipv6 })
+    }
+
     /// For metrics: `all`, `namespace`, `source`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
@@ -86,6 +116,7 @@ impl Scope {
             Self::All => "all",
             Self::Namespace(_) => "namespace",
             Self::Source(_) => "source",
+            Self::Engine { .. } => "engine",
         }
     }
 
@@ -95,6 +126,7 @@ impl Scope {
             Self::All => name.to_owned(),
             Self::Namespace(of) => format!("limits.namespaces.{of}.{name}"),
             Self::Source(of) => format!("limits.sources.{of}.{name}"),
+            Self::Engine { name: of, .. } => format!("the engine {of}"),
         }
     }
 }
@@ -105,6 +137,30 @@ impl fmt::Display for Scope {
             Self::All => formatter.write_str("in all"),
             Self::Namespace(name) => write!(formatter, "in namespace {name}"),
             Self::Source(name) => write!(formatter, "from source {name}"),
+            Self::Engine { ipv6: true, .. } => formatter.write_str("of IPv6"),
+            Self::Engine { ipv6: false, .. } => formatter.write_str("of IPv4"),
+        }
+    }
+}
+
+// === impl Full ===
+
+impl Full {
+    /// The gateway of `standing` takes no more than `most` targets; `None`: there is no such engine.
+    #[must_use]
+    pub fn of(standing: &Standing, most: usize) -> Option<Self> {
+        let kind: Kind = standing.place.engine.parse().ok()?;
+        Some(Self {
+            engine: kind.name(),
+            ipv6: standing.target.is_ipv6(),
+            most,
+        })
+    }
+
+    pub(super) fn scope(self) -> Scope {
+        Scope::Engine {
+            name: self.engine,
+            ipv6: self.ipv6,
         }
     }
 }
@@ -114,8 +170,8 @@ impl fmt::Display for Scope {
 impl Ask<'_> {
     /// The scopes that the ban counts in.
     #[must_use]
-    pub fn scopes(&self) -> [Scope; 3] {
-        [
+    pub fn scopes(&self) -> Vec<Scope> {
+        vec![
             Scope::All,
             Scope::Namespace(self.namespace.to_owned()),
             Scope::Source(self.source.to_owned()),
@@ -180,6 +236,13 @@ impl Held {
 impl fmt::Display for Held {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Active {
+                scope: scope @ Scope::Engine { name, .. },
+                most,
+            } => write!(
+                formatter,
+                "the gateway of the engine {name} takes {most} targets {scope}, and blocks have as many there; it is banned when one of them ends, or lift blocks, or ban a range in place of its addresses"
+            ),
             Self::Active { scope, most } => write!(
                 formatter,
                 "{} allows {most} banned at once {scope}, and all are; it is banned when one of them ends, or raise the key",

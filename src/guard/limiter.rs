@@ -37,6 +37,13 @@ impl Limiter {
         at: Instant,
         time: impl Fn() -> String,
     ) -> Result<(), Held> {
+        // No setting makes room at a gateway.
+        if let Some(full) = ask.full {
+            return Err(Held::Active {
+                scope: full.scope(),
+                most: full.most,
+            });
+        }
         let limits = &settings.limits;
         let exempt = limits.exempt_manual && ask.source == "manual";
         if !exempt {
@@ -163,6 +170,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::guard::Full;
     use proptest::prelude::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -175,7 +183,36 @@ mod tests {
     }
 
     fn ask<'a>(namespace: &'a str, source: &'a str) -> Ask<'a> {
-        Ask { namespace, source }
+        Ask {
+            namespace,
+            source,
+            full: None,
+        }
+    }
+
+    #[test]
+    fn a_full_gateway_holds_bans_of_its_family_also_those_that_no_cap_counts() {
+        let mut settings = Settings::default();
+        settings.limits.exempt_manual = true;
+        let mut limiter = Limiter::default();
+        let full = Full {
+            engine: "xdp",
+            ipv6: false,
+            most: 10_240,
+        };
+        let mut admit = |full| {
+            let asked = Ask {
+                full,
+                ..ask("default", "manual")
+            };
+            limiter.admit(asked, &settings, |_| 0, Instant::now(), String::new)
+        };
+        assert_eq!(admit(None), Ok(()));
+        let held = admit(Some(full)).unwrap_err();
+        assert_eq!((held.reason(), held.kind()), ("Limited", "active"));
+        assert!(held.to_string().starts_with(
+            "the gateway of the engine xdp takes 10240 targets of IPv4, and blocks have as many"
+        ));
     }
 
     #[test]

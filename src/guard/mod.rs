@@ -35,7 +35,7 @@ mod window;
 
 pub use discovery::Discovery;
 pub use escalation::Escalation;
-pub use held::{Ask, Held, Hold, Scope};
+pub use held::{Ask, Full, Held, Hold, Scope};
 pub use limiter::Limiter;
 pub use metrics::Metrics;
 pub use settings::{Brake, Limit, Limits, Settings};

@@ -11,7 +11,7 @@ use super::sweep::request_named;
 use crate::api::{IPBlock, IPBlockStatus, Phase, RESOLVED, condition};
 use crate::config::Config;
 use crate::decide::{Claim, Coverage, LIFT_BRAKED, RESOLVED_BRAKED, Rails, Run, World, decide};
-use crate::guard::{Ask, Scope, source_of};
+use crate::guard::{Ask, Full, Scope, source_of};
 use crate::trigger::Repeat;
 
 /// The brake on lifts of bans whose trigger is not configured.
@@ -114,12 +114,19 @@ impl BlockReconciler {
             }
             return run;
         };
+        let engine = config.engine.as_ref().ok();
+        let engine = self.parts.engines.get(&standing.place, engine).ok();
+        let capabilities = engine.map(|engine| engine.capabilities());
         let mut coverage = self.parts.coverage.lock();
         if coverage.claim(key).is_some() {
             guard.forget(key);
             return run;
         }
-        let admitted = guard.admit(key, ask(block), &config.guard, &coverage, now);
+        let most = capabilities.and_then(|engine| engine.most);
+        let most = most.filter(|most| coverage.is_full(&standing, *most));
+        let full = most.and_then(|most| Full::of(&standing, most));
+        let asked = Ask { full, ..ask(block) };
+        let admitted = guard.admit(key, asked, &config.guard, &coverage, now);
         let Err(mut hold) = admitted else {
             // Counted from now on, before other blocks ask.
             coverage.reserve(key, standing, until);
@@ -170,8 +177,11 @@ impl BlockReconciler {
         let ask = Ask {
             namespace: namespace.unwrap_or_default(),
             source: claim.source.as_deref().unwrap_or("manual"),
+            full: None,
         };
-        for key in self.parts.guard.freed(key, &ask.scopes()) {
+        let mut scopes = ask.scopes();
+        scopes.extend(Scope::engine(&claim.place.engine, claim.target.is_ipv6()));
+        for key in self.parts.guard.freed(key, &scopes) {
             if let Some(request) = request_named(&key)
                 && self.parts.again.try_send(request).is_err()
             {
@@ -185,6 +195,7 @@ fn ask(block: &IPBlock) -> Ask<'_> {
     Ask {
         namespace: block.metadata.namespace.as_deref().unwrap_or_default(),
         source: source_of(block),
+        full: None,
     }
 }
 

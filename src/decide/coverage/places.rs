@@ -1,11 +1,13 @@
 //! The places of claims: each once, what a gateway there may have lost, and where no call has taken effect.
 
+use std::collections::HashSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use super::Coverage;
 use super::overlaps::coordinates;
-use crate::api::Place;
+use crate::api::{Place, Standing};
+use crate::target::Target;
 
 /// The most claims that one [`sample`](Coverage::sample) looks at: those at other places are few.
 const SCANNED: usize = 4096;
@@ -13,6 +15,29 @@ const SCANNED: usize = 4096;
 // === impl Coverage ===
 
 impl Coverage {
+    /// How many claims there are of an address family, at all places.
+    pub(super) fn of_family(&self, ipv6: bool) -> usize {
+        let lengths = self.lengths.iter();
+        let counts = lengths.filter(|((of, _), _)| *of == ipv6);
+        counts.map(|(_, count)| count).sum()
+    }
+
+    /// Whether the claims at the place of `standing` have `most` targets of its family, and not its own, which would need no
+    /// room. Claims are only gone through when there may be so many.
+    #[must_use]
+    pub fn is_full(&self, standing: &Standing, most: usize) -> bool {
+        let ipv6 = standing.target.is_ipv6();
+        if self.of_family(ipv6) < most {
+            return false;
+        }
+        let here = self
+            .claims
+            .values()
+            .filter(|claim| claim.target.is_ipv6() == ipv6 && *claim.place == standing.place);
+        let targets: HashSet<Target> = here.map(|claim| claim.target).collect();
+        targets.len() >= most && !targets.contains(&standing.target)
+    }
+
     /// The place as all claims there share it.
     pub(super) fn shared(&mut self, place: Place) -> Arc<Place> {
         if let Some(shared) = self.places.get(&place) {

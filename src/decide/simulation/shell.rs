@@ -128,6 +128,7 @@ impl Simulation {
         let asked = Ask {
             namespace: "default",
             source: "manual",
+            full: None,
         };
         let active = |scope: &Scope| coverage.count(scope);
         let now = self.instant();

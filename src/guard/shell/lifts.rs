@@ -76,7 +76,11 @@ impl Guard {
                 || before.is_none_or(|before| before.policy != config.policy);
             (state.content, state.released) = (content, released);
             for (namespace, source, at) in &early.bans {
-                let ask = Ask { namespace, source };
+                let ask = Ask {
+                    namespace,
+                    source,
+                    full: None,
+                };
                 state.limiter.count(ask, &config.guard, *at);
             }
             if let Some(id) = early.braked {

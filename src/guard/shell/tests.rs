@@ -9,6 +9,7 @@ fn ask(source: &str) -> Ask<'_> {
     Ask {
         namespace: "default",
         source,
+        full: None,
     }
 }
 

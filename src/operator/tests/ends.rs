@@ -203,6 +203,7 @@ async fn a_gateway_that_lost_its_bans_has_them_again_within_a_minute() {
             dead: Mutex::default(),
             refuses: Mutex::default(),
             unlisted,
+            most: None,
         });
         let connector = Arc::new(Connect(faults));
         world

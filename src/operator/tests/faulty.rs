@@ -15,6 +15,8 @@ pub(super) struct Faulty {
     pub(super) refuses: Mutex<BTreeSet<String>>,
     /// The gateways have no list, as XDP.
     pub(super) unlisted: bool,
+    /// The targets of a family that a gateway takes.
+    pub(super) most: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -63,7 +65,10 @@ impl FaultyEngine {
 
 impl Engine for FaultyEngine {
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+        Capabilities {
+            most: self.faults.most,
+            ..self.inner.capabilities()
+        }
     }
 
     fn endpoint(&self) -> &str {
@@ -104,6 +109,7 @@ impl World {
             dead: Mutex::default(),
             refuses: Mutex::default(),
             unlisted: false,
+            most: None,
         })
     }
 }

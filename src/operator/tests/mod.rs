@@ -46,6 +46,7 @@ mod days;
 mod ends;
 mod explored;
 mod faulty;
+mod full;
 mod gateways;
 mod guard;
 mod lists;
