@@ -451,3 +451,42 @@ async fn an_edit_that_lifts_few_entries_is_not_held_and_one_that_is_taken_back_e
     let status = world.list_status("feed").await;
     assert!(status.condition(api::condition::LIFT_HELD).is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn entries_that_the_brake_holds_stay_over_a_restart_and_so_do_those_of_an_edit_meanwhile() {
+    let mut world = with_four_entries().await;
+    world.configure(&braked("192.0.2.0/24")).await;
+    tokio::time::sleep(10 * SECOND).await;
+    world.kill();
+    world.start().await;
+    tokio::time::sleep(MINUTE).await;
+    world.set_becomes(&FOUR, SECOND).await;
+    assert_eq!(world.metric("ipblock_brake{kind=\"lifts\"}"), 1.0);
+    let status = world.list_status("feed").await;
+    let held = status.condition(api::condition::LIFT_HELD).unwrap();
+    let id = held.message.rsplit(' ').next().unwrap().to_owned();
+    world.kill();
+    // It is released while no operator runs.
+    world.release_brake(&id).await;
+    world.start().await;
+    world.set_becomes(&[], MINUTE).await;
+    world.configure(&braked("")).await;
+    world.set_becomes(&FOUR, 10 * SECOND).await;
+    world.kill();
+    // The edit is made while no operator runs.
+    world.configure(&braked("192.0.0.0/16")).await;
+    world.start().await;
+    tokio::time::sleep(MINUTE).await;
+    world.set_becomes(&FOUR, SECOND).await;
+    assert_eq!(world.metric("ipblock_brake{kind=\"lifts\"}"), 1.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_before_a_start_that_lifts_few_entries_is_applied_within_a_minute() {
+    let mut world = with_four_entries().await;
+    world.kill();
+    world.configure(&braked("192.0.2.4")).await;
+    world.start().await;
+    world.set_becomes(&FOUR[..3], MINUTE).await;
+    assert_eq!(world.metric("ipblock_brake{kind=\"lifts\"}"), 0.0);
+}

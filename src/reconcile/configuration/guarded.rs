@@ -33,10 +33,14 @@ impl ConfigurationReconciler {
                 && before.max_duration == config.max_duration
                 && before.guard.shadow == config.guard.shadow
         });
-        if same && self.consumers.guard.lifts().is_none() {
+        let guard = &self.consumers.guard;
+        if same && !guard.holds_lists() {
             return Part::default();
         }
-        self.consumers.lists.would_lift(config).await
+        let all = guard.is_to_judge();
+        let lists = self.consumers.lists.would_lift(config).await;
+        guard.counted(lists, all);
+        lists
     }
 
     /// Has the guard judge a configuration before it is in force. Whether blocks that were held may go on.
