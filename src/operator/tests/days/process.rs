@@ -24,8 +24,9 @@ pub(super) struct Left {
     pub(super) uid: String,
     pub(super) event: String,
     pub(super) bans: i64,
-    /// Of the end of a ban, which is also that of one whose calls failed: the generation of its spec, and the note.
-    pub(super) end: Option<(i64, String)>,
+    /// Of the end of a ban, which is also that of one whose calls failed: the generation of its spec, the annotation that
+    /// asked for it, and the note.
+    pub(super) end: Option<(i64, Option<String>, String)>,
 }
 
 /// Keeps the notices of bans and lifts.
@@ -98,7 +99,9 @@ impl Announcer for Notices {
             .add(format!("    {}: {event} {count}: {note}", block.key()));
         let status = block.status.as_ref();
         let generation = status.and_then(|status| status.observed_generation);
-        let end = (generation.unwrap_or_default(), announcement.note.clone());
+        let asked = status.and_then(|status| status.last_handled_trigger.clone());
+        let note = announcement.note.clone();
+        let end = (generation.unwrap_or_default(), asked, note);
         let left = Left {
             uid: block.metadata.uid.clone().unwrap_or_default(),
             end: (event == "resolve").then_some(end),
