@@ -167,13 +167,13 @@ async fn many_entries_are_imported_at_once_and_what_is_exported_can_be_imported(
 
 impl World {
     fn lists(&self) -> Api<BlockList> {
-        Api::namespaced(self.server.client(), "default")
+        Api::namespaced(self.client.clone(), "default")
     }
 
     /// Installs the kind of lists.
     async fn with_lists() -> Self {
         let world = Self::new().await;
-        let definitions: Api<CustomResourceDefinition> = Api::all(world.server.client());
+        let definitions: Api<CustomResourceDefinition> = Api::all(world.client.clone());
         let [_, lists] = api::crds();
         let create = PostParams::default();
         definitions.create(&create, &lists).await.unwrap();
