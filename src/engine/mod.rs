@@ -8,7 +8,7 @@
 //! # When a call fails
 //! The text of an [`Error`] fits a status message and does not change from one attempt to the next;
 //! [`Error::reason`] is the same as one CamelCase word. Nothing is retried here: back-off belongs to the
-//! queue, for which [`Error::retry_after`] has the earliest useful time.
+//! queue.
 
 mod breaker;
 mod connect;

@@ -2,7 +2,7 @@
 
 use std::error::Error as StdError;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -273,9 +273,20 @@ fn innermost(error: &(dyn StdError + 'static)) -> String {
     last.to_string()
 }
 
+/// The system's certificate authorities, read once: a store of them is most of the memory of a client.
+fn system_roots() -> Arc<rustls::RootCertStore> {
+    static ROOTS: LazyLock<Arc<rustls::RootCertStore>> = LazyLock::new(|| {
+        let mut roots = rustls::RootCertStore::empty();
+        // An image without certificates still reaches plain HTTP gateways, so a missing store is not an error here.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        Arc::new(roots)
+    });
+    Arc::clone(&ROOTS)
+}
+
 fn tls_config(authority_pem: Option<&[u8]>) -> Result<rustls::ClientConfig, Error> {
-    let mut roots = rustls::RootCertStore::empty();
-    if let Some(pem) = authority_pem {
+    let roots = if let Some(pem) = authority_pem {
+        let mut roots = rustls::RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate.map_err(|error| {
                 Error::Tls(format!("the certificate authority is not PEM: {error}"))
@@ -289,10 +300,10 @@ fn tls_config(authority_pem: Option<&[u8]>) -> Result<rustls::ClientConfig, Erro
                 "the certificate authority file holds no certificate".into(),
             ));
         }
+        Arc::new(roots)
     } else {
-        // An image without certificates still reaches plain HTTP gateways, so a missing store is not an error here.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    }
+        system_roots()
+    };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     Ok(rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
