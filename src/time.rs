@@ -26,6 +26,9 @@ const TOLERANCE: SignedDuration = SignedDuration::from_secs(60);
 /// How often the clocks are compared while they differ, or the API server does not answer.
 const COMPARE_AGAIN: Duration = Duration::from_secs(10);
 
+/// The same before the first comparison, for which decisions wait.
+const COMPARE_FIRST: Duration = Duration::from_secs(1);
+
 /// How often the clocks are compared while they agree: a clock that drifts does not jump.
 const COMPARE_OFTEN: Duration = Duration::from_secs(300);
 
@@ -35,8 +38,9 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// After this long a later answer has another `Date`.
 const TICK: Duration = Duration::from_secs(2);
 
-/// How long the first decision waits for the first comparison.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the first decision waits for the first comparison. An API server that answers some requests and not others
+/// would otherwise have a node whose clock is wrong lift bans, or date them.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The clock of the API server.
 pub trait ServerTime: Send + Sync + fmt::Debug {
@@ -135,6 +139,7 @@ impl Time {
         stop: CancellationToken,
     ) {
         let mut warned = false;
+        let mut failing = false;
         let mut last = None;
         let mut routine = false;
         loop {
@@ -146,6 +151,7 @@ impl Time {
             let answer = answer.unwrap_or_else(|_| Err("it did not answer in time".into()));
             let agreed = match answer {
                 Ok(server) => {
+                    failing = false;
                     let ahead = self.compare(server.filter(|date| moves(&mut last, *date)));
                     metrics.clock_ahead(ahead.unwrap_or_default());
                     if let Some(ahead) = ahead
@@ -165,13 +171,18 @@ impl Time {
                     ahead.is_none()
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "could not compare the clock with the API server's");
+                    if !failing {
+                        tracing::warn!(%error, "could not compare the clock with the API server's; trying again");
+                    }
+                    failing = true;
                     false
                 }
             };
             let again = async {
                 if !agreed {
-                    tokio::time::sleep(COMPARE_AGAIN).await;
+                    let first = !*self.compared.borrow();
+                    let rest = if first { COMPARE_FIRST } else { COMPARE_AGAIN };
+                    tokio::time::sleep(rest).await;
                     return false;
                 }
                 tokio::select! {
@@ -350,7 +361,42 @@ mod tests {
         let clock = Clock::simulated(start(), 1);
         let _watched = watched(&clock, Arc::clone(&silent) as Arc<dyn ServerTime>);
         tokio::time::sleep(Duration::from_secs(40)).await;
-        assert_eq!(silent.0.load(std::sync::atomic::Ordering::Relaxed), 3);
+        assert_eq!(silent.0.load(std::sync::atomic::Ordering::Relaxed), 7);
+    }
+
+    /// Fails a number of times, then is three hours behind.
+    #[derive(Debug)]
+    struct Failing(std::sync::atomic::AtomicUsize, Clock);
+
+    impl ServerTime for Failing {
+        fn read(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
+            use std::sync::atomic::Ordering::Relaxed;
+            let left = self
+                .0
+                .fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+            Box::pin(async move {
+                match left {
+                    Ok(_) => Err("the connection was reset".to_owned()),
+                    Err(_) => Ok(Some(self.1.now() - hours(3))),
+                }
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_decision_waits_a_minute_for_a_server_that_fails() {
+        let waits = async |failures: usize| {
+            let clock = Clock::simulated(start(), 1);
+            let (time, _) = watched(&clock, Arc::new(Failing(failures.into(), clock.clone())));
+            let begin = Instant::now();
+            time.compared().await;
+            (
+                begin.elapsed().as_secs(),
+                clock.now().duration_since(time.now()),
+            )
+        };
+        assert_eq!(waits(20).await, (20, hours(3)));
+        assert_eq!(waits(1000).await, (60, SignedDuration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]

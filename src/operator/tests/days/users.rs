@@ -270,7 +270,8 @@ impl Users {
         let asked_for = duration::parse_optional(asked_for).unwrap();
         match edit {
             Edit::Unblock => {
-                (wish.over, wish.until, wish.unblocked) = (true, None, Some(asked));
+                // Of a block that is not banned only the flag is set back.
+                (wish.over, wish.until, wish.unblocked) = (active, None, Some(asked));
             }
             Edit::Trigger | Edit::Annotate => {
                 let until = Some(end(asked, asked_for));
