@@ -11,7 +11,6 @@ use reeve_controller::{Request, Runnable};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use self::resumed::Resumed;
 use super::brake::{Lifts, Part};
 use super::held::{Ask, Held, Hold, Scope};
 use super::limiter::Limiter;
@@ -51,8 +50,6 @@ struct State {
     lifts: Option<Lifts>,
     /// The entries of lists that stand, as they were counted last.
     listed: Part,
-    /// A restart beside an edit, until its lifts of entries are judged.
-    resumed: Option<Resumed>,
     /// The brake on lifts is released as soon as the configuration is in force that releases it.
     releasing: bool,
     /// The bans that a brake on lifts held for an earlier process.
@@ -378,6 +375,5 @@ impl Guard {
 
 mod lifts;
 mod recalled;
-mod resumed;
 #[cfg(test)]
 mod tests;

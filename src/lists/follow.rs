@@ -39,8 +39,6 @@ impl ListReconciler {
                 self.release();
             }
             let mut requests = self.affected();
-            // Their statuses say what releases the brake.
-            requests.extend(self.held());
             if began {
                 requests = self.all_to_lead();
             }

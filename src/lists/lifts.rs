@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use reeve_controller::Request;
 
 use super::evaluate::{Rules, later};
 use super::reconciler::ListReconciler;
@@ -40,14 +39,6 @@ impl ListReconciler {
             tokio::task::yield_now().await;
         }
         part
-    }
-
-    /// The lists of which the brake keeps entries.
-    pub(super) fn held(&self) -> Vec<Request> {
-        let known = self.known.lock();
-        let lists = known.lists.iter();
-        let held = lists.filter(|(_, list)| list.counts.held > 0);
-        held.map(|(request, _)| request.clone()).collect()
     }
 
     /// After the end of the brake: marks the lists of which it kept entries.

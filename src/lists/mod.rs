@@ -18,8 +18,7 @@
 //! # The brake on lifts
 //! Before an edit is in force, the entries that it would lift are counted, and [the brake](crate::guard::brake) judges them
 //! with the bans of blocks. While it is engaged, entries that stand and are refused now are kept until their end, if their
-//! list still has them. New entries follow the edit; so does an edit of a list. After a restart the rules before the edit, which
-//! the record has, say what stood.
+//! list still has them. New entries follow the edit; so does an edit of a list.
 //!
 //! # When something fails
 //! A list that cannot be read is tried again with growing delays, and until then the last entries stay. After a start

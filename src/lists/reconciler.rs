@@ -23,7 +23,7 @@ use crate::api::{BlockList, BlockListStatus, EntryRefusal};
 use crate::config::Config;
 use crate::guard::Guard;
 use crate::reconcile::{Live, State};
-use crate::sets::{Sets, Share, TargetSet};
+use crate::sets::{Sets, Share};
 use crate::time::Time;
 
 /// How soon the counts in a status follow the ends of entries and what engines have.
@@ -121,7 +121,6 @@ impl ListReconciler {
         let unread: BTreeSet<Request> = lists.iter().map(Request::of).collect();
         tracing::info!(lists = unread.len(), "following the lists");
         if unread.is_empty() {
-            self.parts.guard.lists_read();
             self.parts.sets.read_lists();
         }
         known.unread = Some(unread);
@@ -136,7 +135,6 @@ impl ListReconciler {
             && unread.is_empty()
         {
             tracing::info!("every list was read");
-            self.parts.guard.lists_read();
             self.parts.sets.read_lists();
         }
         let sum = |count: fn(&List) -> usize| known.lists.values().map(count).sum();
@@ -170,10 +168,7 @@ impl ListReconciler {
             return Ok(None);
         };
         let name = request.to_string();
-        let before = self.known.lock().lists.get(request).cloned();
-        let before = before.unwrap_or_default();
-        let first = before.read_at.is_none();
-        let kept = braked.then(|| self.standing(&name, &list, first));
+        let kept = braked.then(|| self.parts.sets.list(&name));
         let rules = Rules {
             kept: kept.as_ref(),
             ..Rules::of(config)
@@ -191,6 +186,8 @@ impl ListReconciler {
             counts,
             refusals,
         } = evaluated;
+        let before = self.known.lock().lists.get(request).cloned();
+        let before = before.unwrap_or_default();
         let mut loaded = List {
             generation: list.metadata.generation,
             stale: false,
@@ -328,18 +325,9 @@ impl ListReconciler {
         known.lists.insert(request.clone(), list);
     }
 
-    /// Whether the brake on lifts keeps entries.
+    /// Whether the brake on lifts is engaged.
     fn holds(&self) -> bool {
-        self.parts.guard.holds_lists()
-    }
-
-    /// The entries of a list that stand: those of the desired set, or, when it is read for the first time after a restart,
-    /// those that were accepted before an edit.
-    fn standing(&self, name: &str, list: &BlockList, first: bool) -> TargetSet {
-        match self.parts.guard.before().filter(|_| first) {
-            Some(before) => evaluate(list, Rules::of(&before), self.parts.time.now()).accepted,
-            None => self.parts.sets.list(name),
-        }
+        self.parts.guard.lifts().is_some()
     }
 
     async fn without_configuration(

@@ -4,7 +4,6 @@ mod chosen;
 mod engaged;
 mod guarded;
 mod memory;
-mod resumed;
 mod warned;
 
 use std::collections::BTreeMap;
@@ -141,12 +140,8 @@ impl ConfigurationReconciler {
         self.warn_of_pods(ctx, map, &config);
         self.warn_of_sources(ctx, map, &config);
         let config = Arc::new(config);
-        if before.is_none() {
-            self.resume(&data, &config);
-        }
         let lists = self.listed(&config, before.as_deref()).await;
         let freed = self.consider(map, &data, &config, before.as_deref(), lists);
-        self.keep_rules();
         let unrecorded = self.record(ctx, map, data, &config, unread).await;
         let changes = match &before {
             Some(before) => config.changes(before),

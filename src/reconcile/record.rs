@@ -34,12 +34,6 @@ const REPLACED: &str = "ops.yiiong.top/gateways-replaced";
 /// The annotation with the set engines that keep objects: a JSON list.
 const ENGINES: &str = "ops.yiiong.top/set-engines";
 
-/// The annotation with the rules that were in force before the edit whose lifts of entries of lists the brake holds.
-const RULES: &str = "ops.yiiong.top/rules-before-brake";
-
-/// The longest annotation of [`RULES`], in bytes: all annotations of an object have 256 KiB.
-const MOST_RULES: usize = 128 * 1024;
-
 /// How often a write that conflicts is tried before it is left to the next call.
 const WRITES: usize = 3;
 
@@ -63,10 +57,6 @@ struct Known {
     keepers: BTreeSet<Keeper>,
     /// Those that keep nothing any more.
     cleared: BTreeSet<Keeper>,
-    /// The rules of the record.
-    recorded_rules: Option<BTreeMap<String, String>>,
-    /// Those to write; `None`: this process has not judged an edit yet, and leaves them.
-    rules: Option<Option<BTreeMap<String, String>>>,
 }
 
 /// One entry of [`REPLACED`].
@@ -185,15 +175,6 @@ impl Record {
         if !keepers.is_empty() || annotations.contains_key(ENGINES) {
             annotations.insert(ENGINES.to_owned(), json!(keepers).to_string());
         }
-        match &self.known.read().rules {
-            Some(Some(rules)) => {
-                annotations.insert(RULES.to_owned(), json!(rules).to_string());
-            }
-            Some(None) => {
-                annotations.remove(RULES);
-            }
-            None => {}
-        }
         let Some(present) = present else {
             return client.create(&wanted).await.map(drop);
         };
@@ -216,10 +197,8 @@ impl Record {
             replaced: replaced.into_iter().map(|it| (it.place, it.at)).collect(),
         };
         let keepers: Vec<String> = self.annotation(map, ENGINES);
-        let rules = self.annotation(map, RULES);
         let mut known = self.known.write();
         known.recorded = keepers.iter().filter_map(|it| Keeper::read(it)).collect();
-        known.recorded_rules = rules;
         known.trust.learn(&recorded);
         recorded
     }
@@ -238,20 +217,6 @@ impl Record {
         let mut known = self.known.write();
         known.keepers = keepers;
         known.cleared = cleared;
-    }
-
-    /// The rules before the edit whose lifts the brake of an earlier process held.
-    #[must_use]
-    pub fn rules(&self) -> Option<BTreeMap<String, String>> {
-        self.known.read().recorded_rules.clone()
-    }
-
-    /// The rules before the edit whose lifts the brake holds; `None`: it holds none. Takes effect with the next write. Rules
-    /// that are too long for an annotation are not kept, and a restart follows the edit.
-    pub fn set_rules(&self, rules: Option<BTreeMap<String, String>>) {
-        let length = |rules: &BTreeMap<String, String>| json!(rules).to_string().len();
-        let fits = rules.filter(|rules| length(rules) <= MOST_RULES);
-        self.known.write().rules = Some(fits);
     }
 
     /// The set engines that may keep objects and are not configured any more.

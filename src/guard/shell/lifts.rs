@@ -30,8 +30,8 @@ impl Guard {
         }
     }
 
-    /// A configuration with this content and annotation is about to be in force, which would lift these entries of `lists`.
-    /// Returns whether blocks that were held may go on. What it releases is held until [`Guard::in_force`].
+    /// A configuration with this content and annotation is about to be in force, which would lift these entries of `lists`. Returns whether blocks that were held may
+    /// go on. What it releases is held until [`Guard::in_force`].
     pub fn configured(
         &self,
         coverage: &Coverage,
@@ -73,7 +73,6 @@ impl Guard {
                 || state.content != content
                 || state.released != released
                 || state.lifts.is_some()
-                || state.resumed.as_ref().is_some_and(|it| it.counted)
                 || before.is_none_or(|before| before.policy != config.policy);
             (state.content, state.released) = (content, released);
             for (namespace, source, at) in &early.bans {
@@ -89,8 +88,7 @@ impl Guard {
             }
             state.listed = lists;
             // A replica that does not lead follows lists, and no blocks.
-            let follows = lists.standing > 0 || state.lifts.is_some() || state.resumed.is_some();
-            (state.seeded || follows) && changed
+            (state.seeded || lists.standing > 0) && changed
         };
         rejudge && self.judge(coverage, config) || freed || freed_lifts
     }
@@ -101,7 +99,7 @@ impl Guard {
         if std::mem::take(&mut state.releasing) {
             state.lifts = None;
             self.metrics.brake("lifts", false);
-            self.holds.send_replace(state.resumed.is_some());
+            self.holds.send_replace(false);
         }
     }
 
@@ -121,15 +119,6 @@ impl Guard {
                 lists: Part::default(),
             });
         }
-        if let Some(resumed) = state.resumed.take_if(|resumed| resumed.counted)
-            && resumed.engaged
-        {
-            state.lifts.get_or_insert_with(|| Lifts {
-                id: state.content.clone(),
-                blocks: Part::default(),
-                lists: state.listed,
-            });
-        }
         let engaged = state.lifts.as_ref();
         // Engines that follow the set of bans take every target.
         let place = config.place().ok().filter(|_| config.engines.is_empty());
@@ -140,8 +129,7 @@ impl Guard {
         state.releasing = state.lifts.is_some() && lifts.is_none();
         if !state.releasing {
             self.metrics.brake("lifts", lifts.is_some());
-            let holds = lifts.is_some() || state.resumed.is_some();
-            self.holds.send_replace(holds);
+            self.holds.send_replace(lifts.is_some());
             state.lifts = lifts;
         }
         state.releasing

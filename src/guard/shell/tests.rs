@@ -445,35 +445,3 @@ fn a_replica_without_blocks_judges_the_entries_of_lists_and_is_notified_of_the_e
     guard.in_force();
     assert!(!*holds.borrow() && guard.lifts().is_none());
 }
-
-#[test]
-fn an_edit_before_the_start_is_judged_when_every_list_was_read_and_counted() {
-    let none = Coverage::default();
-    let (right, wrong) = (config(&[]), config(&[("whitelist", "192.0.2.0/24")]));
-    for (engaged, refused, held) in [
-        (false, 150, true),
-        (false, 20, false),
-        (true, 20, true),
-        (true, 0, false),
-    ] {
-        let guard = Guard::new(Metrics::default());
-        let configured = |refused, before: Option<&Config>| {
-            let standing = 200;
-            let lists = Part { refused, standing };
-            guard.counted(lists, guard.is_to_judge());
-            guard.configured(&none, lists, &wrong, before, "lifts-1".into(), None);
-            guard.in_force();
-        };
-        guard.resume(Arc::clone(&right), engaged);
-        configured(0, None);
-        assert!(guard.holds_lists() && *guard.holds().borrow());
-        guard.lists_read();
-        // The blocks are read before the entries are counted.
-        guard.seeded(&none, Some(&wrong));
-        assert!(guard.holds_lists());
-        configured(refused, Some(&wrong));
-        assert_eq!(guard.lifts().is_some(), held, "{engaged} {refused}");
-        assert_eq!(*guard.holds().borrow(), held, "{engaged} {refused}");
-        assert!(guard.before().is_none());
-    }
-}

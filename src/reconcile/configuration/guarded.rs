@@ -33,14 +33,10 @@ impl ConfigurationReconciler {
                 && before.max_duration == config.max_duration
                 && before.guard.shadow == config.guard.shadow
         });
-        let guard = &self.consumers.guard;
-        if same && !guard.holds_lists() {
+        if same && self.consumers.guard.lifts().is_none() {
             return Part::default();
         }
-        let all = guard.is_to_judge();
-        let lists = self.consumers.lists.would_lift(config).await;
-        guard.counted(lists, all);
-        lists
+        self.consumers.lists.would_lift(config).await
     }
 
     /// Has the guard judge a configuration before it is in force. Whether blocks that were held may go on.

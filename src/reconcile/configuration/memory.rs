@@ -36,8 +36,6 @@ pub(super) struct Memory {
     ending: Vec<(Target, Allowed)>,
     /// The sources that were reported because no engine enforces their entries.
     unenforced: Vec<String>,
-    /// The rules before the edit whose lifts of entries of lists the brake holds.
-    pub(super) rules: Option<BTreeMap<String, String>>,
     /// The brakes that were engaged at the last run.
     brakes: Vec<Engaged>,
 }
