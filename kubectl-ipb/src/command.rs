@@ -281,6 +281,10 @@ pub(crate) struct Import {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
+    /// With --as-list: also a file that removes at least half of the bans, and at least 100
+    #[arg(long, requires = "as_list")]
+    pub(crate) force: bool,
+
     /// Requests at once
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) concurrency: u16,

@@ -162,6 +162,13 @@ fn each_cap_and_brake_has_a_row_with_its_reason() {
             scope: Scope::All,
             most,
         },
+        Held::Active {
+            scope: Scope::Engine {
+                name: "xdp",
+                ipv6: false,
+            },
+            most,
+        },
         Held::Rate {
             scope: Scope::Namespace("web".into()),
             most,

@@ -2,7 +2,7 @@
 
 use std::error::Error as StdError;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -273,15 +273,21 @@ fn innermost(error: &(dyn StdError + 'static)) -> String {
     last.to_string()
 }
 
-/// The system's certificate authorities, read once: a store of them is most of the memory of a client.
+/// The system's certificate authorities. They are read until there are some, and then kept: a store of them is most of the
+/// memory of a client.
 fn system_roots() -> Arc<rustls::RootCertStore> {
-    static ROOTS: LazyLock<Arc<rustls::RootCertStore>> = LazyLock::new(|| {
-        let mut roots = rustls::RootCertStore::empty();
-        // An image without certificates still reaches plain HTTP gateways, so a missing store is not an error here.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        Arc::new(roots)
-    });
-    Arc::clone(&ROOTS)
+    static ROOTS: OnceLock<Arc<rustls::RootCertStore>> = OnceLock::new();
+    if let Some(roots) = ROOTS.get() {
+        return Arc::clone(roots);
+    }
+    let mut roots = rustls::RootCertStore::empty();
+    // An image without certificates still reaches plain HTTP gateways, so a missing store is not an error here.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let roots = Arc::new(roots);
+    if !roots.is_empty() {
+        let _ = ROOTS.set(Arc::clone(&roots));
+    }
+    roots
 }
 
 fn tls_config(authority_pem: Option<&[u8]>) -> Result<rustls::ClientConfig, Error> {

@@ -47,6 +47,9 @@ const SOON: Duration = Duration::from_millis(1);
 /// that was deleted is written again.
 const CHECK_AGAIN: Duration = Duration::from_secs(30);
 
+/// How long a pass waits for the time, before it leaves the date of a gateway to the next.
+const UNDATED: Duration = Duration::from_secs(10);
+
 /// The parts that a configuration is put in force in.
 #[derive(Debug)]
 pub struct Consumers {
@@ -269,8 +272,9 @@ impl ConfigurationReconciler {
     /// banned at a former one. Returns why it is not recorded.
     async fn date(&self, ctx: &Context) -> Option<String> {
         let Consumers { record, time, .. } = &self.consumers;
-        time.compared().await;
-        if !record.in_force(time.now()) {
+        // Without the time the next pass records it: an edit that mends something does not wait here.
+        let compared = tokio::time::timeout(UNDATED, time.compared()).await;
+        if compared.is_err() || !record.in_force(time.now()) {
             return None;
         }
         let good = {

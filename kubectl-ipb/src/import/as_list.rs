@@ -1,7 +1,8 @@
 //! `kubectl ipb import --as-list NAME`: a file becomes BlockLists `NAME-0`, `NAME-1`, ….
 //!
 //! A label marks the lists of an import, so that the next one finds them. What the file does not have any more leaves
-//! them; a file without a ban changes nothing, because it is more often a failed download than meant.
+//! them; a file without a ban, or without half of the bans that stand, changes nothing, because it is more often a failed
+//! download than meant.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use reeve_client::{Error as ClientError, ObjectKey, Patch, WriteOptions};
 use serde_json::json;
 
 use super::Gathered;
-use super::place::{Ban, Plan, Present, plan, standing};
+use super::place::{Ban, Plan, Present, plan, targets};
 use super::read::Item;
 use crate::cluster::Cluster;
 use crate::command::{self, Length};
@@ -28,6 +29,9 @@ const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "kubectl-ipb")
 
 /// Lists of one answer of the server.
 const PAGE: u32 = 4;
+
+/// So many bans are not removed at once without being asked for, if they are half of all.
+const MANY: usize = 100;
 
 /// Bytes of a reason: 5,000 entries must fit into an object of 1.5 MB, which is the limit of etcd.
 const REASON: usize = 96;
@@ -50,11 +54,25 @@ pub(super) async fn run(
     let lists = read(cluster, name).await?;
     let items = std::mem::take(&mut gathered.wanted);
     guard(&gathered, items.len(), &lists, name, cluster)?;
-    let wanted = items
-        .into_iter()
-        .map(|(_, item)| (item.target, ban_of(cluster, item, arguments)))
-        .collect();
-    let plan = plan(&lists.present, &wanted, arguments.extend, cluster.now());
+    // The operator does not enforce what a rule refuses, and the rule may be a mistake: what is in the lists stays.
+    let present = targets(&lists.present, cluster.now());
+    let ruled = std::mem::take(&mut gathered.ruled).into_iter();
+    let ruled = ruled.filter(|item| present.contains(&item.target));
+    let items = items.into_iter().map(|(_, item)| item).chain(ruled);
+    let wanted = items.map(|item| (item.target, ban_of(cluster, item, arguments)));
+    let plan = plan(
+        &lists.present,
+        &wanted.collect(),
+        arguments.extend,
+        cluster.now(),
+    );
+    if !arguments.force && plan.removed >= MANY && plan.removed * 2 >= present.len() {
+        return Err(Error::Refused(format!(
+            "error: the file lacks {} of the {} bans of the lists {name}, so they stay as they are; check the file, and add --force to remove them",
+            plan.removed,
+            present.len()
+        )));
+    }
     let written = write(cluster, arguments, name, &lists, &plan).await;
     if written.is_ok() {
         gathered.summary.print_refused();
@@ -80,7 +98,7 @@ fn guard(
     if bans > 0 && refused <= bans {
         return Ok(());
     }
-    let standing = standing(&lists.present, cluster.now());
+    let standing = targets(&lists.present, cluster.now()).len();
     if standing == 0 {
         return Ok(());
     }

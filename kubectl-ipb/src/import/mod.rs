@@ -55,6 +55,8 @@ struct Gathered {
     all: usize,
     /// Those to ban, each with its line.
     wanted: Vec<(usize, Item)>,
+    /// Those that a rule of the operator refuses.
+    ruled: Vec<Item>,
     /// What became of the others.
     summary: Summary,
 }
@@ -142,6 +144,7 @@ async fn gather(cluster: &Cluster, arguments: &command::Import) -> Result<Gather
             summary.repeated += 1;
         } else if let Some(refused) = rules.refusal(&item.target) {
             summary.refused.push((line, refused.message));
+            gathered.ruled.push(item);
         } else {
             gathered.wanted.push((line, item));
         }
@@ -158,6 +161,7 @@ async fn as_blocks(
     let Gathered {
         all,
         wanted,
+        ruled: _,
         mut summary,
     } = gathered;
     let by = cluster.user().await;

@@ -86,10 +86,13 @@ pub(super) fn plan(
     plan
 }
 
-/// How many entries of `lists` still ban at `now`.
-pub(super) fn standing(lists: &BTreeMap<u32, Present>, now: Timestamp) -> usize {
+/// What the entries of `lists` still ban at `now`.
+pub(super) fn targets(lists: &BTreeMap<u32, Present>, now: Timestamp) -> BTreeSet<Target> {
     let entries = lists.values().flat_map(|list| &list.entries);
-    entries.filter(|entry| stands(entry, now)).count()
+    let entries = entries.filter(|entry| stands(entry, now));
+    entries
+        .filter_map(|entry| entry.target.parse().ok())
+        .collect()
 }
 
 fn written((target, ban): (&Target, &Ban)) -> ListEntry {
@@ -210,7 +213,7 @@ mod tests {
     fn an_entry_that_is_over_is_added_again_and_a_suspended_list_gets_none() {
         let all = wanted(2, "2026-01-01T11:00:00Z");
         let lists = applied(BTreeMap::new(), plan(&BTreeMap::new(), &all, false, now()));
-        assert_eq!(standing(&lists, now()), 0);
+        assert!(targets(&lists, now()).is_empty());
         let again = plan(&lists, &wanted(2, "2026-01-02T00:00:00Z"), false, now());
         assert_eq!((again.added, again.removed), (2, 0));
         assert_eq!(again.changes[&0].len(), 2);

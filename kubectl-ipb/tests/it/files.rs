@@ -252,6 +252,16 @@ async fn an_import_as_lists_follows_its_file_and_the_same_file_again_changes_not
         world.entries().await["feed-0"].1,
         ["192.0.2.8", "192.0.2.9"]
     );
+    // A rule that refuses an entry leaves it in its list.
+    world.configure(&[("whitelist", "192.0.2.8")]).await;
+    let ruled = world
+        .ipb_with(
+            "import - --as-list feed --source partner",
+            "192.0.2.8\n192.0.2.9\n",
+        )
+        .await;
+    let text = "2 entries: 0 added, 2 unchanged, 1 refused; lists: none is changed\n";
+    assert_eq!(ruled.text, text, "{ruled:?}");
 }
 
 #[tokio::test]
@@ -287,7 +297,13 @@ async fn a_file_without_a_ban_removes_nothing_and_lists_of_others_are_not_taken(
         assert!(refused.errors.contains("-l ops.yiiong.top/import=feed"));
         assert_eq!(world.entries().await, before);
     }
-    let one = world.ipb_with(import, "11.0.0.0\n").await;
+    let short = world.ipb_with(import, "11.0.0.0\n").await;
+    assert_eq!(short.code, Some(1), "{short:?}");
+    let part = "the file lacks 5000 of the 5001 bans of the lists feed";
+    assert!(short.errors.contains(part), "{short:?}");
+    assert_eq!(world.entries().await, before);
+    let forced = format!("{import} --force");
+    let one = world.ipb_with(&forced, "11.0.0.0\n").await;
     assert!(
         one.text.ends_with("; lists: 1 changed, 1 deleted\n"),
         "{one:?}"
