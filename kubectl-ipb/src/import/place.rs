@@ -38,7 +38,7 @@ pub(super) struct Plan {
     pub(super) removed: usize,
 }
 
-/// Brings `lists` in line with `wanted`. With `extend`, entries that stand get their ends anew.
+/// Brings `lists` in line with `wanted`. With `extend`, entries that stand get new ends.
 pub(super) fn plan(
     lists: &BTreeMap<u32, Present>,
     wanted: &BTreeMap<Target, Ban>,
