@@ -399,15 +399,18 @@ impl Case {
         }
     }
 
-    /// Records the next `count` events.
+    /// Records the next `count` events, without the bookmarks that a server sends now and then.
     pub async fn events(&mut self, watch: &mut Watch, count: usize) -> Vec<Value> {
         let mut events = Vec::new();
-        for _ in 0..count {
+        while events.len() < count {
             let line = watch.stream.line(EVENT_PATIENCE).await;
             let line = line.unwrap_or_else(|| {
                 panic!("the watch ended after {} of {count} events", events.len())
             });
             let event: Value = serde_json::from_slice(&line).expect("an event is JSON");
+            if is_periodic(&event) {
+                continue;
+            }
             self.lines
                 .push(Line::Json(watch.label.clone(), event.clone()));
             events.push(event);
@@ -430,6 +433,9 @@ impl Case {
         let mut events = Vec::new();
         while let Some(line) = watch.stream.line(EVENT_PATIENCE).await {
             let event: Value = serde_json::from_slice(&line).expect("an event is JSON");
+            if is_periodic(&event) {
+                continue;
+            }
             self.lines
                 .push(Line::Json(watch.label.clone(), event.clone()));
             events.push(event);
@@ -503,6 +509,12 @@ fn shown(status: &str, headers: &HeaderMap, body: &[u8]) -> (String, Result<Valu
     }
     let body = serde_json::from_slice(body).map_err(|_| String::from_utf8_lossy(body).into_owned());
     (head, body)
+}
+
+/// Whether it is a bookmark that does not end the initial events.
+fn is_periodic(event: &Value) -> bool {
+    let ends = &event["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"];
+    event["type"] == "BOOKMARK" && ends.is_null()
 }
 
 // === impl Answer ===
