@@ -177,20 +177,16 @@ mod tests {
         }
     }
 
+    /// Blocks alone, and no brake that is engaged.
+    fn judged(coverage: &Coverage, policy: &Policy, settings: &Settings) -> Option<Lifts> {
+        let none = Part::default();
+        judge(coverage, policy, settings, None, "x", none, None)
+    }
+
     #[test]
     fn a_policy_that_refuses_most_of_what_stands_is_braked_and_a_small_one_is_not() {
         let settings = Settings::default();
-        let judge = |bans, range| {
-            judge(
-                &coverage(bans),
-                &allowing(range),
-                &settings,
-                None,
-                "x",
-                Part::default(),
-                None,
-            )
-        };
+        let judge = |bans, range| judged(&coverage(bans), &allowing(range), &settings);
         let lifts = judge(200, "192.0.2.0/24").unwrap();
         assert_eq!((lifts.blocks.refused, lifts.blocks.standing), (200, 200));
         assert!(judge(200, "192.0.2.0/25").is_some(), "128 of 200");
@@ -204,34 +200,10 @@ mod tests {
         let mut settings = Settings::default();
         settings.shadow.insert("feed".into());
         let policy = Policy::default();
-        assert_eq!(
-            judge(
-                &coverage(200),
-                &policy,
-                &settings,
-                None,
-                "x",
-                Part::default(),
-                None
-            )
-            .unwrap()
-            .blocks
-            .refused,
-            100
-        );
+        let lifts = judged(&coverage(200), &policy, &settings).unwrap();
+        assert_eq!(lifts.blocks.refused, 100);
         settings.brake.lift_percent = 0;
-        assert_eq!(
-            judge(
-                &coverage(200),
-                &policy,
-                &settings,
-                None,
-                "x",
-                Part::default(),
-                None
-            ),
-            None
-        );
+        assert_eq!(judged(&coverage(200), &policy, &settings), None);
     }
 
     #[test]
@@ -268,15 +240,7 @@ mod tests {
     fn an_engaged_brake_stays_for_the_same_content_however_few_bans_are_left() {
         let settings = Settings::default();
         let policy = allowing("192.0.2.0/25");
-        let engaged = judge(
-            &coverage(200),
-            &policy,
-            &settings,
-            None,
-            "x",
-            Part::default(),
-            None,
-        );
+        let engaged = judged(&coverage(200), &policy, &settings);
         let few = coverage(3);
         let again = |policy, id| {
             judge(

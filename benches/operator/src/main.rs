@@ -174,22 +174,23 @@ fn show(report: &Report, args: &Args) -> Result<()> {
     if let Some(path) = &args.table {
         std::fs::write(path, &table)?;
     }
-    print(&table)
+    print(&table);
+    Ok(())
 }
 
 #[allow(
     clippy::print_stdout,
     reason = "the figures are the purpose of this program"
 )]
-fn print(text: &str) -> Result<()> {
+fn print(text: &str) {
     println!("{text}");
-    Ok(())
 }
 
 async fn run(args: Args) -> Result<()> {
     if let (Some(count), Some(gateway)) = (args.bare, &args.gateway) {
         let seconds = scenario::drive(count, gateway).await?;
-        return print(&format!("{seconds:.2}"));
+        print(&format!("{seconds:.2}"));
+        return Ok(());
     }
     if !args.scale.is_empty() {
         return scales(&args).await;
