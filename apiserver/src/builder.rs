@@ -71,7 +71,7 @@ impl Builder {
         Self {
             clock: None,
             data_dir: None,
-            sync_writes: false,
+            sync_writes: true,
             template: None,
             first_version: FIRST_VERSION,
             step: STEP,
@@ -229,8 +229,8 @@ impl Builder {
     }
 
     /// Syncs each write to the disk before it is answered, so that a power failure loses no answered write. Writers that
-    /// come together share a sync. Default: false, which loses nothing when the process is killed, and the last writes in a
-    /// power failure. Has no effect without a data directory.
+    /// come together share a sync. Default: true, as in etcd. `false` loses nothing when the process is killed, and the last
+    /// writes in a power failure. Has no effect without a data directory.
     pub fn sync_writes(mut self, yes: bool) -> Self {
         self.sync_writes = yes;
         self

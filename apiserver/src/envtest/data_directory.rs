@@ -27,6 +27,14 @@ pub(super) enum Error {
     Silent { url: String, last: io::Error },
 }
 
+/// Where the objects are kept.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct DataDirectory {
+    pub(super) path: PathBuf,
+    /// Whether writes are answered before they are synced.
+    pub(super) unsynced: bool,
+}
+
 /// The directory of the objects: below the data directory of etcd, one for each prefix. `None` without an etcd, and with one that
 /// is not of this package.
 ///
@@ -35,7 +43,7 @@ pub(super) enum Error {
 pub(super) async fn data_directory(
     servers: &[String],
     prefix: &str,
-) -> Result<Option<PathBuf>, Error> {
+) -> Result<Option<DataDirectory>, Error> {
     let Some(url) = servers.first() else {
         return Ok(None);
     };
@@ -57,14 +65,15 @@ pub(super) async fn data_directory(
         }
         sleep(ETCD_PAUSE).await;
     };
-    let Some(directory) = path_in(&answer) else {
+    let Some(directory) = directory_in(&answer) else {
         tracing::warn!(
             etcd = url,
             "this etcd is not of reeve-apiserver: objects are in memory"
         );
         return Ok(None);
     };
-    Ok(Some(below(&directory, prefix)))
+    let path = below(&directory.path, prefix);
+    Ok(Some(DataDirectory { path, ..directory }))
 }
 
 /// The answer to a GET, with its head. The request of an old version of HTTP has an answer without chunks.
@@ -77,11 +86,14 @@ async fn get(host: &str, path: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-fn path_in(answer: &str) -> Option<PathBuf> {
+fn directory_in(answer: &str) -> Option<DataDirectory> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
     let is_ok = head.split_whitespace().nth(1) == Some("200");
     let document: Value = serde_json::from_str(body).ok().filter(|_| is_ok)?;
-    document["dataDir"].as_str().map(PathBuf::from)
+    Some(DataDirectory {
+        path: document["dataDir"].as_str()?.into(),
+        unsynced: document["unsafeNoFsync"] == true,
+    })
 }
 
 /// The directory for a prefix: letters and digits of it stay.
@@ -101,14 +113,20 @@ mod tests {
     #[test]
     fn the_directory_is_in_the_answer_of_an_etcd_of_this_package() {
         let ok = "HTTP/1.0 200 OK\r\nA: b\r\n\r\n{\"dataDir\": \"/tmp/a\"}";
-        assert_eq!(path_in(ok), Some("/tmp/a".into()));
+        let expected = |unsynced| {
+            let path = "/tmp/a".into();
+            Some(DataDirectory { path, unsynced })
+        };
+        assert_eq!(directory_in(ok), expected(false));
+        let unsafe_one = ok.replace('}', ", \"unsafeNoFsync\": true}");
+        assert_eq!(directory_in(&unsafe_one), expected(true));
         for other in [
             "HTTP/1.0 404 Not Found\r\n\r\n404 page not found\n",
             "HTTP/1.0 200 OK\r\n\r\n{}",
             "HTTP/1.0 404 Not Found\r\n\r\n{\"dataDir\": \"/tmp/a\"}",
             "",
         ] {
-            assert_eq!(path_in(other), None, "{other}");
+            assert_eq!(directory_in(other), None, "{other}");
         }
     }
 

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::flags::{Given, Line, Program, Syntax};
 
-/// The path under which the data directory is read, as `{"dataDir": PATH}`.
+/// The path under which the data directory is read, as `{"dataDir": PATH, "unsafeNoFsync": false}`.
 pub(super) const DATA_DIRECTORY: &str = "/reeve/data-dir";
 
 /// The version of etcd that the flags and answers are of.
@@ -34,6 +34,10 @@ pub(super) const PROGRAM: Program = Program {
             "listen-client-urls",
             "Where /health, /livez, /readyz and /version are served: http only. Default: http://localhost:2379.",
         ),
+        (
+            "unsafe-no-fsync",
+            "Answer a write before it is synced to the disk, as envtest asks for. Default: false.",
+        ),
         ("version", "Print the version and quit."),
     ],
 };
@@ -42,6 +46,8 @@ pub(super) const PROGRAM: Program = Program {
 #[derive(Debug, PartialEq, Eq)]
 struct Settings {
     directory: PathBuf,
+    /// Whether writes are answered before they are synced.
+    unsynced: bool,
     addresses: Vec<SocketAddr>,
 }
 
@@ -85,7 +91,7 @@ pub(super) async fn run(arguments: &[String]) -> Result<(), Error> {
     tracing::debug!(%ignored, "flags without an effect");
     // The directory is made before the first answer: a server that reads its path can use it.
     create(&settings.directory)?;
-    let router = router(&settings.directory)?;
+    let router = router(&settings.directory, settings.unsynced)?;
     let mut running: Vec<Running> = Vec::new();
     for address in settings.addresses {
         let refused = |source| Error::Listen { address, source };
@@ -133,7 +139,7 @@ fn create(path: &Path) -> Result<(), Error> {
     })
 }
 
-fn router(directory: &Path) -> Result<Router, RouteError> {
+fn router(directory: &Path, unsynced: bool) -> Result<Router, RouteError> {
     // Another process reads the path, with another working directory.
     let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
     let documents = [
@@ -144,7 +150,7 @@ fn router(directory: &Path) -> Result<Router, RouteError> {
         ),
         (
             DATA_DIRECTORY,
-            json!({"dataDir": absolute.to_string_lossy()}),
+            json!({"dataDir": absolute.to_string_lossy(), "unsafeNoFsync": unsynced}),
         ),
     ];
     let mut router = Router::new();
@@ -173,6 +179,7 @@ impl Settings {
         let addresses = urls.into_iter().map(address).collect::<Result<_, _>>()?;
         Ok(Self {
             directory: given.value("data-dir").unwrap_or(DEFAULT_DIRECTORY).into(),
+            unsynced: given.is_set("unsafe-no-fsync") == Some(true),
             addresses,
         })
     }
@@ -206,11 +213,13 @@ mod tests {
             --listen-client-urls=http://127.0.0.1:41 --listen-peer-urls=http://127.0.0.1:42 --unsafe-no-fsync=true";
         let expected = Settings {
             directory: "/tmp/k8s_test_framework_1".into(),
+            unsynced: true,
             addresses: vec![([127, 0, 0, 1], 41).into()],
         };
         assert_eq!(settings(line), Ok(expected));
         let defaults = settings("").unwrap();
         assert_eq!(defaults.directory, Path::new(DEFAULT_DIRECTORY));
+        assert!(!defaults.unsynced);
         assert_eq!(defaults.addresses, [([127, 0, 0, 1], 2379).into()]);
     }
 

@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use serde_json::json;
 
 use super::certificate;
-use super::data_directory::{self, data_directory};
+use super::data_directory::{self, DataDirectory, data_directory};
 use super::flags::{Given, Line};
 use super::settings::{PROGRAM, Serving, Settings};
 use crate::authn::keys::{public_keys, signing_key};
@@ -120,7 +120,7 @@ fn print(text: &str) {
     }
 }
 
-fn builder(settings: &Settings, directory: Option<PathBuf>) -> Result<Builder, Error> {
+fn builder(settings: &Settings, directory: Option<DataDirectory>) -> Result<Builder, Error> {
     let controllers = std::env::var_os(CONTROLLERS_VARIABLE)
         .is_some_and(|value| !value.is_empty() && value != "0");
     let mut builder = ApiServer::builder()
@@ -142,7 +142,9 @@ fn builder(settings: &Settings, directory: Option<PathBuf>) -> Result<Builder, E
         builder = builder.event_ttl((!ttl.is_zero()).then_some(ttl));
     }
     if let Some(directory) = directory {
-        builder = builder.data_dir(directory);
+        builder = builder
+            .data_dir(directory.path)
+            .sync_writes(!directory.unsynced);
     }
     for plugin in &settings.without_admission {
         builder = builder.without_admission(plugin);

@@ -1,6 +1,6 @@
 //! The cluster addresses, node ports and health check ports of Services.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde_json::{Value, json};
@@ -10,6 +10,7 @@ use super::service_rules;
 use super::services::{
     has_address, has_node_ports, health_check_port, needs_health_check, node_port, node_ports,
 };
+use super::taken::own_health_check_port;
 use crate::core::Core;
 use crate::field::{FieldError, Path, quote};
 use crate::meta;
@@ -36,15 +37,15 @@ pub(crate) fn allocate<'a>(
     if !problems.is_empty() {
         return Err(request.invalid(meta::text(object, "name"), &problems));
     }
-    let mut choice = core.claims.choose();
+    let mut choice = core.claims.choose(&core.store);
     if has_address(object) && old.is_none_or(|old| !has_address(old)) {
         allocate_address(core, request, object, &mut choice)?;
     }
     if has_node_ports(object) {
-        allocate_node_ports(core, request, old, object, &mut choice)?;
+        allocate_node_ports(request, old, object, &mut choice)?;
     }
     if needs_health_check(object) && !old.is_some_and(needs_health_check) {
-        allocate_health_check_port(core, request, old, object, &mut choice)?;
+        allocate_health_check_port(request, old, object, &mut choice)?;
     }
     Ok(choice.claim())
 }
@@ -69,28 +70,17 @@ fn allocate_address(
         spec.entry("clusterIPs").or_insert_with(|| json!(["None"]));
         return Ok(());
     }
-    let taken = || -> HashSet<Ipv4Addr> {
-        let services = core.store.list("services", "").1;
-        services
-            .iter()
-            .filter_map(|service| service.value()["spec"]["clusterIP"].as_str()?.parse().ok())
-            .chain(choice.addresses())
-            .collect()
-    };
     let address = match wanted {
-        None => {
-            let taken = taken();
-            range
-                .chosen()
-                .map(Ipv4Addr::from)
-                .find(|address| !taken.contains(address))
-                .ok_or_else(|| {
-                    Status::internal(format!(
-                        "failed to allocate a serviceIP for Service {}: range is full",
-                        quote(&name)
-                    ))
-                })?
-        }
+        None => range
+            .chosen()
+            .map(Ipv4Addr::from)
+            .find(|address| !choice.is_taken(*address))
+            .ok_or_else(|| {
+                Status::internal(format!(
+                    "failed to allocate a serviceIP for Service {}: range is full",
+                    quote(&name)
+                ))
+            })?,
         Some(text) => {
             let path = Path::new("spec").child("clusterIPs");
             let refuse = |path: &Path, why: String| {
@@ -120,7 +110,7 @@ fn allocate_address(
                 );
             }
             // A dry run claims nothing, so it finds no conflict.
-            if !request.dry_run && taken().contains(&address) {
+            if !request.dry_run && choice.is_taken(address) {
                 return refuse(
                     &path,
                     format!("failed to allocate IP {text}: provided IP is already allocated"),
@@ -140,7 +130,6 @@ fn allocate_address(
 }
 
 fn allocate_node_ports(
-    core: &Core,
     request: &Request,
     old: Option<&Value>,
     object: &mut Value,
@@ -156,7 +145,7 @@ fn allocate_node_ports(
     if named.is_subset(&own) && !(missing && chooses) {
         return Ok(());
     }
-    let mut taken = taken(core, request, &name, choice);
+    let mut taken = choice.ports_of_others(&request_key(request, &name));
     taken.extend(old.and_then(own_health_check_port));
     for (at, port) in ports.into_iter().flatten().enumerate() {
         let number = node_port(port);
@@ -218,13 +207,12 @@ fn allocate_node_ports(
 
 /// Chooses or claims the port at which load balancers check nodes, of a Service that had none before.
 fn allocate_health_check_port(
-    core: &Core,
     request: &Request,
     old: Option<&Value>,
     object: &mut Value,
     choice: &mut Choice<'_>,
 ) -> Result<(), Status> {
-    let mut taken = taken(core, request, meta::text(object, "name"), choice);
+    let mut taken = choice.ports_of_others(&request_key(request, meta::text(object, "name")));
     // What the update gives up is free after it.
     taken.extend(old.map(node_ports).unwrap_or_default());
     taken.extend(node_ports(object));
@@ -248,29 +236,6 @@ fn allocate_health_check_port(
     }
     object["spec"]["healthCheckNodePort"] = number.into();
     Ok(())
-}
-
-/// The ports of nodes that other Services have, or other writes have claimed.
-fn taken(core: &Core, request: &Request, name: &str, choice: &Choice<'_>) -> BTreeSet<u64> {
-    let key = request_key(request, name);
-    let services = core.store.list("services", "").1;
-    let others = services.iter().filter(|service| *service.key() != key);
-    let others = others.map(|service| service.value());
-    let ports = others
-        .filter(|service| has_node_ports(service))
-        .flat_map(|service| {
-            let mut ports = node_ports(&service);
-            ports.extend(own_health_check_port(&service));
-            ports
-        });
-    ports.chain(choice.ports()).collect()
-}
-
-fn own_health_check_port(service: &Value) -> Option<u64> {
-    let number = health_check_port(service);
-    u64::try_from(number)
-        .ok()
-        .filter(|&number| number != 0 && needs_health_check(service))
 }
 
 /// Why a port that the request names is not to be had. A dry run looks only for ports that are taken.

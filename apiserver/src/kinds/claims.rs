@@ -5,11 +5,20 @@ use std::net::Ipv4Addr;
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::taken::Taken;
+use crate::store::{Key, Store};
+
 /// The values that writes under way have chosen, and that no stored object has yet.
 ///
 /// The lock is held only while values are chosen. A claim lasts until its write is stored, refused or dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Claims(Mutex<Claimed>);
+pub(crate) struct Claims(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    claimed: Claimed,
+    taken: Taken,
+}
 
 #[derive(Debug, Default)]
 struct Claimed {
@@ -20,7 +29,7 @@ struct Claimed {
 /// The choice of values for one object. It is made as a whole, or not at all.
 pub(super) struct Choice<'a> {
     claims: &'a Claims,
-    others: MutexGuard<'a, Claimed>,
+    others: MutexGuard<'a, State>,
     own: Claimed,
 }
 
@@ -34,18 +43,22 @@ pub(crate) struct Claim<'a> {
 // === impl Claims ===
 
 impl Claims {
-    /// Begins a choice; others wait for its end.
-    pub(super) fn choose(&self) -> Choice<'_> {
+    /// Begins a choice among what no object of `store` has; others wait for its end.
+    pub(super) fn choose(&self, store: &Store) -> Choice<'_> {
+        let mut others = self.0.lock();
+        // A claim that has ended was stored before, so the store is read under the lock.
+        others.taken.follow(store);
         Choice {
             claims: self,
-            others: self.0.lock(),
+            others,
             own: Claimed::default(),
         }
     }
 
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        let claimed = self.0.lock();
+        let state = self.0.lock();
+        let claimed = &state.claimed;
         claimed.addresses.is_empty() && claimed.ports.is_empty()
     }
 }
@@ -53,14 +66,19 @@ impl Claims {
 // === impl Choice ===
 
 impl<'a> Choice<'a> {
-    /// The addresses that other writes have claimed.
-    pub(super) fn addresses(&self) -> impl Iterator<Item = Ipv4Addr> {
-        self.others.addresses.iter().copied()
+    /// Whether a Service has the address, or another write has claimed it.
+    pub(super) fn is_taken(&self, address: Ipv4Addr) -> bool {
+        self.others.taken.has_address(address) || self.others.claimed.addresses.contains(&address)
     }
 
-    /// The node ports that other writes have claimed.
-    pub(super) fn ports(&self) -> impl Iterator<Item = u64> {
-        self.others.ports.iter().copied()
+    /// The node ports that Services but this one have, or other writes have claimed.
+    pub(super) fn ports_of_others(&self, key: &Key) -> BTreeSet<u64> {
+        let claimed = self.others.claimed.ports.iter().copied();
+        self.others
+            .taken
+            .ports_of_others(key)
+            .chain(claimed)
+            .collect()
     }
 
     pub(super) fn add_address(&mut self, address: Ipv4Addr) {
@@ -73,8 +91,8 @@ impl<'a> Choice<'a> {
 
     /// Ends the choice.
     pub(super) fn claim(mut self) -> Claim<'a> {
-        self.others.addresses.extend(&self.own.addresses);
-        self.others.ports.extend(&self.own.ports);
+        self.others.claimed.addresses.extend(&self.own.addresses);
+        self.others.claimed.ports.extend(&self.own.ports);
         Claim {
             claims: self.claims,
             own: self.own,
@@ -86,7 +104,8 @@ impl<'a> Choice<'a> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        let mut claimed = self.claims.0.lock();
+        let mut state = self.claims.0.lock();
+        let claimed = &mut state.claimed;
         claimed
             .addresses
             .retain(|address| !self.own.addresses.contains(address));

@@ -63,6 +63,7 @@ mod slice_rules;
 mod storage;
 mod storage_rules;
 pub(crate) mod strategy;
+mod taken;
 #[cfg(test)]
 mod tests;
 mod volume_rules;

@@ -46,9 +46,10 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "DIR")]
     pub(super) data_dir: Option<PathBuf>,
 
-    /// Sync each write to the disk before it is answered, so that a power failure loses none. Needs --data-dir.
+    /// Answer a write before it is synced to the disk. A killed program still loses nothing; a power failure may lose the
+    /// last writes. Needs --data-dir.
     #[arg(long, requires = "data_dir")]
-    pub(super) sync_writes: bool,
+    pub(super) unsafe_no_fsync: bool,
 
     /// Write a kubeconfig to this file (mode 0600), with the rights of an administrator.
     #[arg(long, value_name = "FILE")]

@@ -142,7 +142,7 @@ fn builder(arguments: &Arguments) -> Result<Builder, Error> {
     if let Some(directory) = &arguments.data_dir {
         builder = builder
             .data_dir(directory)
-            .sync_writes(arguments.sync_writes);
+            .sync_writes(!arguments.unsafe_no_fsync);
     }
     if arguments.authorization_mode == AuthorizationMode::Rbac {
         builder = builder.rbac();

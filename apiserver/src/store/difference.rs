@@ -1,7 +1,9 @@
-//! The difference between a copy and the store as it is now.
+//! The difference between a copy and the store as it is now. It costs as much as what was written in between.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::map::{Map, Unshared};
 use super::object::{Key, Object};
 use super::objects::{Copy, Store};
 
@@ -16,38 +18,65 @@ pub(crate) struct Difference {
     pub(crate) exists: bool,
 }
 
+/// The objects of one resource at one time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Objects(Map<Arc<Object>>);
+
+// === impl Objects ===
+
+impl Objects {
+    /// The keys that a later state has otherwise, each with its object there.
+    pub(crate) fn written_until<'a>(
+        &'a self,
+        later: &'a Self,
+    ) -> impl Iterator<Item = (&'a Key, Option<&'a Arc<Object>>)> {
+        written(&self.0, &later.0).map(|(key, _, object)| (key, object))
+    }
+}
+
 // === impl Copy ===
 
 impl Copy {
-    /// The objects that were written since the copy was made. It takes a walk over both, and reads no content.
+    /// The objects that were written since the copy was made.
     pub(crate) fn differences(&self, store: &Store) -> Vec<Difference> {
         let now = store.state.read();
+        let none = Map::new();
+        let tables: BTreeSet<&String> = self.0.tables.keys().chain(now.tables.keys()).collect();
         let mut found = Vec::new();
-        let mut add = |storage: &String, key: &Key, then: Option<&Arc<Object>>, exists: bool| {
-            found.push(Difference {
+        for storage in tables {
+            let then = self.0.tables.get(storage).map(|table| &table.objects);
+            let current = now.tables.get(storage).map(|table| &table.objects);
+            let written = written(then.unwrap_or(&none), current.unwrap_or(&none));
+            found.extend(written.map(|(key, then, object)| Difference {
                 storage: storage.clone(),
                 key: key.clone(),
                 then: then.cloned(),
-                exists,
-            });
-        };
-        for (storage, table) in &self.0.tables {
-            let current = now.tables.get(storage).map(|table| &table.objects);
-            for (key, then) in table.objects.iter() {
-                match current.and_then(|objects| objects.get(key.as_str())) {
-                    Some(object) if object.is_the_same(then) => {}
-                    object => add(storage, key, Some(then), object.is_some()),
-                }
-            }
-        }
-        for (storage, table) in &now.tables {
-            let then = self.0.tables.get(storage).map(|table| &table.objects);
-            for (key, _) in table.objects.iter() {
-                if then.is_none_or(|objects| objects.get(key.as_str()).is_none()) {
-                    add(storage, key, None, true);
-                }
-            }
+                exists: object.is_some(),
+            }));
         }
         found
     }
+}
+
+// === impl Store ===
+
+impl Store {
+    /// The objects of a resource as they are now. They are shared, not copied.
+    pub(crate) fn objects(&self, storage: &str) -> Objects {
+        let state = self.state.read();
+        let table = state.tables.get(storage);
+        Objects(table.map_or_else(Map::new, |table| table.objects.clone()))
+    }
+}
+
+/// The keys of the objects that are not the same in both maps.
+fn written<'a>(
+    then: &'a Map<Arc<Object>>,
+    now: &'a Map<Arc<Object>>,
+) -> impl Iterator<Item = Unshared<'a, Arc<Object>>> {
+    let unshared = then.unshared(now).into_iter();
+    unshared.filter(|(_, then, object)| match (then, object) {
+        (Some(then), Some(object)) => !object.is_the_same(then),
+        _ => true,
+    })
 }

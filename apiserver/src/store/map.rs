@@ -3,6 +3,8 @@
 //! A B+ tree whose nodes are shared between copies. A write copies the nodes on its way that another copy shares, about
 //! three of 32 entries, and changes all others in place.
 
+use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::object::Key;
@@ -29,6 +31,9 @@ struct Inner<V> {
     /// not used.
     children: Vec<(Key, Node<V>)>,
 }
+
+/// A key with its values in two maps.
+pub(super) type Unshared<'a, V> = (&'a Key, Option<&'a V>, Option<&'a V>);
 
 /// Entries in the order of their keys.
 pub(super) struct Iter<'a, V> {
@@ -122,6 +127,26 @@ impl<V: Clone> Map<V> {
         self.iter_from(|_| false)
     }
 
+    /// The keys whose entries may differ from those of `other`, each with both values, in order. Nodes that both maps share
+    /// are not visited: for a copy the work grows with the number of writes since then, not with that of entries.
+    pub(super) fn unshared<'a>(&'a self, other: &'a Self) -> Vec<Unshared<'a, V>> {
+        let (mut ones, mut others) = (vec![&self.0], vec![&other.0]);
+        loop {
+            let heights = (height(&ones), height(&others));
+            match heights.0.cmp(&heights.1) {
+                Ordering::Greater => ones = children(&ones),
+                Ordering::Less => others = children(&others),
+                Ordering::Equal => {
+                    leave_out_shared(&mut ones, &mut others);
+                    if heights.0 == 0 {
+                        return both(&entries(&ones), &entries(&others));
+                    }
+                    (ones, others) = (children(&ones), children(&others));
+                }
+            }
+        }
+    }
+
     /// The entries from the first key for which `is_before` does not hold.
     pub(super) fn iter_from(&self, is_before: impl Fn(&str) -> bool) -> Iter<'_, V> {
         let (mut node, mut inner) = (&self.0, Vec::new());
@@ -170,6 +195,14 @@ impl<V> Node<V> {
         match self {
             Self::Leaf(entries) => entries.len(),
             Self::Inner(inner) => inner.count,
+        }
+    }
+
+    /// Where it is in memory: copies that share it have one place.
+    fn place(&self) -> *const () {
+        match self {
+            Self::Leaf(entries) => Arc::as_ptr(entries).cast(),
+            Self::Inner(inner) => Arc::as_ptr(inner).cast(),
         }
     }
 
@@ -294,6 +327,67 @@ impl<V: Clone> Inner<V> {
     }
 }
 
+/// How many levels are below nodes of one level.
+fn height<V>(nodes: &[&Node<V>]) -> usize {
+    let mut height = 0;
+    let mut node = nodes.first().copied();
+    while let Some(Node::Inner(inner)) = node {
+        height += 1;
+        node = inner.children.first().map(|(_, child)| child);
+    }
+    height
+}
+
+/// The nodes below those of one level.
+fn children<'a, V>(nodes: &[&'a Node<V>]) -> Vec<&'a Node<V>> {
+    let below = nodes.iter().flat_map(|node| match node {
+        Node::Leaf(_) => &[],
+        Node::Inner(inner) => &inner.children[..],
+    });
+    below.map(|(_, child)| child).collect()
+}
+
+/// The entries of leaves.
+fn entries<'a, V>(leaves: &[&'a Node<V>]) -> Vec<&'a (Key, V)> {
+    let entries = leaves.iter().flat_map(|leaf| match leaf {
+        Node::Leaf(entries) => &entries[..],
+        Node::Inner(_) => &[],
+    });
+    entries.collect()
+}
+
+/// Removes the nodes that are in both levels.
+fn leave_out_shared<V>(ones: &mut Vec<&Node<V>>, others: &mut Vec<&Node<V>>) {
+    let known: HashSet<_> = ones.iter().map(|node| node.place()).collect();
+    let shared: HashSet<_> = others.iter().map(|node| node.place()).collect();
+    let shared: HashSet<_> = shared.intersection(&known).copied().collect();
+    ones.retain(|node| !shared.contains(&node.place()));
+    others.retain(|node| !shared.contains(&node.place()));
+}
+
+/// Each key of two sorted sequences with the values there.
+fn both<'a, V>(ones: &[&'a (Key, V)], others: &[&'a (Key, V)]) -> Vec<Unshared<'a, V>> {
+    let (mut ones, mut others) = (ones.iter().peekable(), others.iter().peekable());
+    let mut found = Vec::new();
+    loop {
+        let order = match (ones.peek(), others.peek()) {
+            (None, None) => return found,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((one, _)), Some((other, _))) => one.cmp(other),
+        };
+        let one = ones.next_if(|_| order.is_le());
+        let other = others.next_if(|_| order.is_ge());
+        if let Some((key, _)) = one.or(other) {
+            found.push((
+                key,
+                one.map(|(_, value)| value),
+                other.map(|(_, value)| value),
+            ));
+        }
+    }
+}
+
 /// Splits the entries of a full node after an insertion at `at`. Keys that grow leave full nodes.
 fn split<T>(entries: &mut Vec<T>, at: usize) -> Option<Vec<T>> {
     if entries.len() <= WIDTH {
@@ -345,7 +439,7 @@ impl<'a, V> Iterator for Iter<'a, V> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
     use proptest::prelude::*;
@@ -417,8 +511,19 @@ mod tests {
                 }
             }
             copies.push((map.clone(), model.clone()));
-            for (map, model) in &copies {
-                check(map, model);
+            for (copy, then) in &copies {
+                check(copy, then);
+                // An entry that was written again with its value may be among them.
+                let found = copy.unshared(&map);
+                prop_assert!(found.is_sorted_by_key(|(key, _, _)| *key));
+                let found = found.into_iter().filter(|(_, then, now)| then != now);
+                let found: Vec<_> = found
+                    .map(|(key, then, now)| (key.to_string(), then.copied(), now.copied()))
+                    .collect();
+                let keys: BTreeSet<&String> = then.keys().chain(model.keys()).collect();
+                let expected = keys.into_iter().map(|key| (key.clone(), then.get(key).copied(), model.get(key).copied()));
+                let expected: Vec<_> = expected.filter(|(_, then, now)| then != now).collect();
+                prop_assert_eq!(found, expected);
             }
             for key in model.keys() {
                 prop_assert!(map.remove(key).is_some());
@@ -458,5 +563,11 @@ mod tests {
             (Some(&5000), Some(&1))
         );
         assert!(depth(&map.0) <= 3);
+        let visited = copy.unshared(&map);
+        assert_eq!(visited.len(), WIDTH, "one leaf");
+        let different = visited.iter().filter(|(_, then, now)| then != now);
+        let different: Vec<_> = different.collect();
+        assert_eq!(different, [&(&Key::from("005000"), Some(&5000), Some(&1))]);
+        assert!(map.unshared(&map.clone()).is_empty());
     }
 }

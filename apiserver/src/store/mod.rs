@@ -45,7 +45,7 @@ mod upkeep;
 mod write;
 
 pub(crate) use chore::Chore;
-pub(crate) use difference::Difference;
+pub(crate) use difference::{Difference, Objects};
 pub(crate) use epoch::Decision;
 pub use history::History;
 pub(crate) use object::{Key, Object};

@@ -249,22 +249,22 @@ impl Object {
         }
     }
 
-    /// A form of the object that its readers share for a while, under a key of their own type.
-    pub(crate) fn form<K, V>(&self, key: &K) -> Option<V>
+    /// A form of the object that its readers share for a while, under a key of their own type. One of them makes it, of about
+    /// `weight` bytes.
+    ///
+    /// # Errors
+    /// Of `make`.
+    pub(crate) fn form<K, V, E>(
+        &self,
+        key: K,
+        make: impl FnOnce() -> Result<V, E>,
+        weight: impl FnOnce(&V) -> usize,
+    ) -> Result<V, E>
     where
         K: PartialEq + Send + Sync + 'static,
         V: Clone + Send + Sync + 'static,
     {
-        self.forms.get(key)
-    }
-
-    /// Shares a form of about `weight` bytes.
-    pub(crate) fn share<K, V>(&self, key: K, form: V, weight: usize)
-    where
-        K: PartialEq + Send + Sync + 'static,
-        V: Clone + Send + Sync + 'static,
-    {
-        self.forms.add(key, form, weight);
+        self.forms.get_or_make(key, make, weight)
     }
 
     /// The content, without `apiVersion` and `kind`. It is parsed if no reader needed it lately.

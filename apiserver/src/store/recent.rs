@@ -61,6 +61,19 @@ impl<T: Send + Sync + 'static> Recent<T> {
         self.0.lock().upgrade()
     }
 
+    /// The form, or an empty one, which lives as long as it is used.
+    fn get_or_default(&self) -> Arc<T>
+    where
+        T: Default,
+    {
+        let mut form = self.0.lock();
+        form.upgrade().unwrap_or_else(|| {
+            let new = Arc::default();
+            *form = Arc::downgrade(&new);
+            new
+        })
+    }
+
     /// Sets the form, of about `weight` bytes.
     pub(super) fn set(&self, form: Arc<T>, weight: usize) {
         *self.0.lock() = Arc::downgrade(&form);
@@ -71,38 +84,54 @@ impl<T: Send + Sync + 'static> Recent<T> {
 // === impl Forms ===
 
 impl Forms {
-    /// The form under `key`, if it is in memory.
-    pub(super) fn get<K, V>(&self, key: &K) -> Option<V>
+    /// The form under `key`. It is made once: a thread that comes meanwhile waits for it. `weight` is its size in bytes, about.
+    ///
+    /// # Errors
+    /// Of `make`; the next thread tries again.
+    pub(super) fn get_or_make<K, V, E>(
+        &self,
+        key: K,
+        make: impl FnOnce() -> Result<V, E>,
+        weight: impl FnOnce(&V) -> usize,
+    ) -> Result<V, E>
     where
         K: PartialEq + Send + Sync + 'static,
         V: Clone + Send + Sync + 'static,
     {
-        let forms = self.0.get()?;
-        let forms = forms.lock();
-        let mut typed = forms
-            .iter()
-            .filter_map(|form| form.downcast_ref::<(K, V)>());
-        typed
-            .find(|(of, _)| of == key)
-            .map(|(_, form)| form.clone())
-    }
-
-    /// Adds a form of about `weight` bytes.
-    pub(super) fn add<K, V>(&self, key: K, form: V, weight: usize)
-    where
-        K: PartialEq + Send + Sync + 'static,
-        V: Clone + Send + Sync + 'static,
-    {
-        let forms = self.0.get().unwrap_or_default();
-        {
-            let mut forms = forms.lock();
-            if forms.len() >= MAX_FORMS {
-                forms.remove(0);
-            }
-            forms.push(Arc::new((key, form)));
+        let forms = self.0.get_or_default();
+        let slot = slot::<K, V>(&mut forms.lock(), key);
+        let mut form = slot.1.lock();
+        if let Some(form) = &*form {
+            return Ok(form.clone());
         }
-        self.0.set(forms, weight);
+        let made = make()?;
+        *form = Some(made.clone());
+        keep(forms, weight(&made));
+        Ok(made)
     }
+}
+
+/// A form, once it was made, and its key.
+type Slot<K, V> = (K, Mutex<Option<V>>);
+
+/// The slot of `key`, which is added if there is none.
+fn slot<K, V>(forms: &mut Vec<Arc<dyn Any + Send + Sync>>, key: K) -> Arc<Slot<K, V>>
+where
+    K: PartialEq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    let mut typed = forms
+        .iter()
+        .filter_map(|form| Arc::clone(form).downcast::<Slot<K, V>>().ok());
+    if let Some(slot) = typed.find(|slot| slot.0 == key) {
+        return slot;
+    }
+    if forms.len() >= MAX_FORMS {
+        forms.remove(0);
+    }
+    let slot = Arc::new((key, Mutex::new(None)));
+    forms.push(slot.clone());
+    slot
 }
 
 /// Keeps a form for a while.
@@ -131,7 +160,37 @@ fn keep(form: Arc<dyn Any + Send + Sync>, weight: usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use super::*;
+
+    #[test]
+    fn a_form_is_made_once_by_all_threads_and_again_after_an_error() {
+        let forms = Forms::default();
+        let made = AtomicUsize::new(0);
+        let failed = forms.get_or_make(7_u8, || Err::<usize, _>("no"), |_| 1);
+        assert_eq!(failed, Err("no"));
+        let barrier = std::sync::Barrier::new(8);
+        let make = || {
+            // Others come meanwhile.
+            (0..1_000).for_each(|_| std::thread::yield_now());
+            Ok::<_, Infallible>(made.fetch_add(1, Ordering::Relaxed))
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    barrier.wait();
+                    assert_eq!(forms.get_or_make(7_u8, make, |_| 1), Ok(0));
+                });
+            }
+        });
+        assert_eq!(made.load(Ordering::Relaxed), 1);
+        assert_eq!(
+            forms.get_or_make(8_u8, make, |_| 1),
+            Ok(1),
+            "of another key"
+        );
+    }
 
     #[test]
     fn forms_stay_up_to_a_number_of_bytes_and_one_in_use_stays_longer() {

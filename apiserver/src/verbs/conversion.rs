@@ -9,6 +9,7 @@
 //! owners, finalizers, times), and built-in kinds in the one form in which they are stored. Selectors of labels and fields
 //! are matched with the version of the request where a webhook converts.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -91,7 +92,6 @@ type Converted = Arc<OnceCell<Arc<Object>>>;
 
 /// The place of `object` in the version of `info`.
 fn cell(info: &Arc<ResourceInfo>, object: &Object) -> Converted {
-    #[derive(Clone)]
     struct Version(Arc<ResourceInfo>);
 
     impl PartialEq for Version {
@@ -100,12 +100,8 @@ fn cell(info: &Arc<ResourceInfo>, object: &Object) -> Converted {
         }
     }
 
-    let version = Version(info.clone());
-    if let Some(cell) = object.form::<Version, Converted>(&version) {
-        return cell;
-    }
-    let cell = Converted::default();
-    object.share(version, cell.clone(), object.weight());
+    let make = || Ok::<_, Infallible>(Converted::default());
+    let Ok(cell) = object.form(Version(info.clone()), make, |_| object.weight());
     cell
 }
 

@@ -1,6 +1,7 @@
 //! Frames of a watch: one JSON object a line, or protobuf with its length. The frame of an event is made once for all watches
 //! that send it in the same shape.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -119,23 +120,16 @@ pub(super) fn of_object(
 /// # Errors
 /// As of [`of_object`].
 pub(super) fn shared(presenter: &Presenter, form: &Form, object: &Object) -> Result<Bytes, Status> {
-    if let Some(frame) = object.form::<Form, Bytes>(form) {
-        return Ok(frame);
-    }
-    let frame = of_object(presenter, form, object)?;
-    object.share(form.clone(), frame.clone(), frame.len());
-    Ok(frame)
+    let make = || of_object(presenter, form, object);
+    object.form(form.clone(), make, Bytes::len)
 }
 
 /// The object of an event that leaves a selection: the `previous` one at the version of `event`, made once for all watches.
 pub(super) fn left(previous: &Arc<Object>, event: &Object) -> Arc<Object> {
     #[derive(PartialEq)]
     struct Left;
-    if let Some(left) = event.form::<Left, Arc<Object>>(&Left) {
-        return left;
-    }
-    let left = Arc::new(Object::at_version(previous, event.version()));
-    event.share(Left, left.clone(), left.weight());
+    let make = || Ok::<_, Infallible>(Arc::new(Object::at_version(previous, event.version())));
+    let Ok(left) = event.form(Left, make, |left| left.weight());
     left
 }
 

@@ -50,7 +50,7 @@ struct Args {
     /// Only these suites, with commas between them.
     #[arg(long, value_delimiter = ',', value_parser = SUITES)]
     only: Vec<String>,
-    /// Only these servers: real, ours, plain, durable.
+    /// Only these servers: real, ours, plain, durable, drop-in.
     #[arg(long, value_delimiter = ',', value_parser = Subject::ALL.map(Subject::key))]
     servers: Vec<String>,
     /// Small counts, to see that everything works. The figures mean nothing.
@@ -91,7 +91,18 @@ impl Args {
         let measured: &[Subject] = match suite {
             "many" => &[Subject::Ours],
             "snapshots" => &[Subject::Real, Subject::Durable],
-            "writes" => &Subject::ALL,
+            "writes" => &[
+                Subject::Real,
+                Subject::Ours,
+                Subject::Plain,
+                Subject::Durable,
+            ],
+            "ready" => &[
+                Subject::Real,
+                Subject::DropIn,
+                Subject::Ours,
+                Subject::Plain,
+            ],
             _ => &[Subject::Real, Subject::Ours, Subject::Plain],
         };
         let chosen = |subject: &&Subject| {

@@ -31,6 +31,8 @@ pub(crate) enum Subject {
     Plain,
     /// Over HTTPS with `--data-dir`.
     Durable,
+    /// The two programs of `reeve-apiserver envtest`, started as the real pair is.
+    DropIn,
 }
 
 /// The programs.
@@ -61,7 +63,13 @@ struct Scratch(PathBuf);
 // === impl Subject ===
 
 impl Subject {
-    pub(crate) const ALL: [Self; 4] = [Self::Real, Self::Ours, Self::Plain, Self::Durable];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Real,
+        Self::Ours,
+        Self::Plain,
+        Self::Durable,
+        Self::DropIn,
+    ];
 
     pub(crate) fn key(self) -> &'static str {
         match self {
@@ -69,6 +77,7 @@ impl Subject {
             Self::Ours => "ours",
             Self::Plain => "plain",
             Self::Durable => "durable",
+            Self::DropIn => "drop-in",
         }
     }
 
@@ -83,6 +92,7 @@ impl Subject {
             Self::Ours => "**ours**",
             Self::Plain => "ours, plain HTTP",
             Self::Durable => "ours, `--data-dir`",
+            Self::DropIn => "ours, as envtest's pair",
         }
     }
 }
@@ -94,7 +104,7 @@ impl Server {
     pub(crate) async fn start(subject: Subject, programs: &Programs) -> Result<Self> {
         let directory = Scratch::new(&programs.scratch)?;
         let started = match subject {
-            Subject::Real => pair(programs, &directory.0).await,
+            Subject::Real => pair(&programs.assets, &directory.0).await,
             Subject::Ours => ours(programs, &directory.0, &["--authorization-mode=RBAC"]).await,
             Subject::Plain => ours(programs, &directory.0, &[]).await,
             Subject::Durable => {
@@ -106,6 +116,10 @@ impl Server {
                 )
                 .await
             }
+            Subject::DropIn => match drop_in(programs, &directory.0).await {
+                Ok(assets) => pair(&assets, &directory.0).await,
+                Err(error) => Err(error),
+            },
         };
         let (access, processes, ready_after) = started.map_err(|error| {
             let log = last_lines(&directory.0);
@@ -151,15 +165,30 @@ impl Server {
 
 type Started = (Access, Vec<Process>, Duration);
 
-/// etcd and kube-apiserver with the arguments of envtest.
-async fn pair(programs: &Programs, directory: &Path) -> Result<Started> {
+/// Writes the programs that take the place of envtest's; returns their directory.
+async fn drop_in(programs: &Programs, directory: &Path) -> Result<PathBuf> {
+    let assets = directory.join("assets");
+    let written = tokio::process::Command::new(&programs.ours)
+        .arg("envtest")
+        .arg(&assets)
+        .output()
+        .await
+        .map_err(Error::io("reeve-apiserver envtest"))?;
+    if written.status.success() {
+        return Ok(assets);
+    }
+    Err(Error::setup(String::from_utf8_lossy(&written.stderr)))
+}
+
+/// etcd and kube-apiserver of a directory, with the arguments of envtest.
+async fn pair(assets: &Path, directory: &Path) -> Result<Started> {
     let file = |name: &str| directory.join(name).display().to_string();
     let tls = credentials::make(directory)?;
     let ports = free_ports(2)?;
     let (etcd_url, secure) = (format!("http://127.0.0.1:{}", ports[0]), ports[1]);
     let start = Instant::now();
     let mut etcd = Process::start(
-        &programs.assets.join("etcd"),
+        &assets.join("etcd"),
         &[
             "--listen-peer-urls=http://localhost:0".to_owned(),
             format!("--advertise-client-urls={etcd_url}"),
@@ -172,7 +201,7 @@ async fn pair(programs: &Programs, directory: &Path) -> Result<Started> {
     let health = ([127, 0, 0, 1], ports[0]).into();
     until(&mut etcd, || is_healthy(health)).await?;
     let mut apiserver = Process::start(
-        &programs.assets.join("kube-apiserver"),
+        &assets.join("kube-apiserver"),
         &[
             "--allow-privileged=true".to_owned(),
             "--authorization-mode=RBAC".to_owned(),

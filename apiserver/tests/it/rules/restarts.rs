@@ -1,5 +1,6 @@
 //! The program and its data directory: killed at any moment, nothing that was answered is lost.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
+use tokio::sync::Notify;
 
 use crate::rules::raw::*;
 
@@ -24,6 +26,7 @@ impl Program {
             .arg("--kubeconfig")
             .arg(directory.0.join("kubeconfig"))
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
             .unwrap();
@@ -55,56 +58,109 @@ impl Drop for Directory {
     }
 }
 
+/// What the writer of an object knows of it: a number, or that it is absent.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    answered: Option<u64>,
+    /// The write without an answer.
+    open: Option<Option<u64>>,
+}
+
+impl Known {
+    /// Creates the object, changes it, and deletes it now and then, until the program is gone. Returns the versions that
+    /// were answered.
+    async fn write(&mut self, address: &str, name: &str, first: &Notify) -> Vec<u64> {
+        let mut versions = Vec::new();
+        for number in 0..10_000 {
+            let mut object = map(name);
+            object["data"] = serde_json::json!({"number": number.to_string()});
+            let body = object.to_string();
+            let path = format!("{MAPS}/{name}");
+            let (method, path, body, wanted) = match self.answered {
+                None => ("POST", MAPS, &*body, Some(number)),
+                Some(_) if number % 5 == 4 => ("DELETE", &*path, "", None),
+                Some(_) => ("PUT", &*path, &*body, Some(number)),
+            };
+            self.open = Some(wanted);
+            match Program::request_to(address, method, path, body).await {
+                Some((200 | 201, answer)) => {
+                    (self.answered, self.open) = (wanted, None);
+                    if wanted.is_some() {
+                        versions.push(version(&answer));
+                    }
+                    first.notify_one();
+                }
+                Some((code, answer)) => panic!("{method} {path}: {code} {answer}"),
+                None => break,
+            }
+        }
+        versions
+    }
+
+    /// The object is as the last answered write or the open one left it.
+    async fn check(&mut self, program: &Program, name: &str) {
+        let path = format!("{MAPS}/{name}");
+        let (code, object) = program.request("GET", &path, "").await.unwrap();
+        let number = object["data"]["number"].as_str();
+        let found = number.map(|number| number.parse().unwrap());
+        assert_eq!(code, if found.is_some() { 200 } else { 404 }, "{object}");
+        let open = self.open.take();
+        let is_known = found == self.answered || open == Some(found);
+        assert!(is_known, "{name} is {found:?}: {self:?}, open {open:?}");
+        self.answered = found;
+    }
+}
+
 #[tokio::test]
 async fn what_was_answered_survives_a_kill_at_any_moment() {
     let directory = Directory::new("kill");
-    let mut answered = Vec::new();
-    let mut newest = 0;
-    for round in 0..3 {
+    let names = ["a", "b", "c", "d"];
+    let mut known = vec![Known::default(); names.len()];
+    let mut versions = HashSet::new();
+    for pause in [0, 60, 7, 23, 1] {
         let mut program = Program::start(&directory).await;
-        let (code, list) = program.request("GET", MAPS, "").await.unwrap();
-        assert_eq!(code, 200);
-        let names: Vec<&str> = list["items"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter_map(|item| item["metadata"]["name"].as_str())
-            .collect();
-        for name in &answered {
-            assert!(
-                names.contains(&String::as_str(name)),
-                "{name} was lost in round {round}"
-            );
+        for (known, name) in known.iter_mut().zip(names) {
+            known.check(&program, name).await;
         }
-        assert!(version(&list) >= newest, "versions are not used twice");
         // Killed while writes are under way, however long the first one takes.
-        let first = tokio::sync::Notify::new();
+        let first = Notify::new();
         let killer = async {
             first.notified().await;
-            tokio::time::sleep(Duration::from_millis(60)).await;
+            tokio::time::sleep(Duration::from_millis(pause)).await;
             program_kill(&mut program.child).await;
         };
-        let address = program.address.clone();
-        let writer = async {
-            let mut done = Vec::new();
-            for n in 0..10_000 {
-                let name = format!("r{round}-{n}");
-                let body = map(&name).to_string();
-                match Program::request_to(&address, "POST", MAPS, &body).await {
-                    Some((201, object)) => {
-                        newest = newest.max(version(&object));
-                        done.push(name);
-                        first.notify_one();
-                    }
-                    _ => break,
-                }
-            }
-            done
-        };
-        let (done, ()) = tokio::join!(writer, killer);
-        assert!(!done.is_empty());
-        answered.extend(done);
+        let writers = known.iter_mut().zip(names);
+        let writers = writers.map(|(known, name)| known.write(&program.address, name, &first));
+        let (written, ()) = tokio::join!(futures::future::join_all(writers), killer);
+        for version in written.into_iter().flatten() {
+            assert!(versions.insert(version), "{version} was used twice");
+        }
     }
+    let mut program = Program::start(&directory).await;
+    for (known, name) in known.iter_mut().zip(names) {
+        known.check(&program, name).await;
+    }
+    program_kill(&mut program.child).await;
+
+    // A write that the disk has half of.
+    let logs = std::fs::read_dir(&directory.0).unwrap();
+    let logs = logs.map(|file| file.unwrap().path());
+    let logs = logs.filter(|path| path.extension().is_some_and(|end| end == "jsonl"));
+    let log = logs.filter(|path| !path.ends_with("snapshot.jsonl")).max();
+    let log = log.unwrap();
+    let mut file = std::fs::OpenOptions::new().append(true).open(&log).unwrap();
+    std::io::Write::write_all(&mut file, b"{\"revision\":1").unwrap();
+    let mut program = Program::start(&directory).await;
+    for (known, name) in known.iter_mut().zip(names) {
+        known.check(&program, name).await;
+    }
+    program_kill(&mut program.child).await;
+    let mut messages = String::new();
+    let mut stderr = program.child.stderr.take().unwrap();
+    stderr.read_to_string(&mut messages).await.unwrap();
+    let message = messages.lines().find(|line| line.contains("cut off"));
+    let message = message.unwrap_or_else(|| panic!("no message: {messages}"));
+    assert!(message.contains(&log.display().to_string()), "{message}");
 }
 
 async fn program_kill(child: &mut Child) {
