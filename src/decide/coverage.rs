@@ -5,6 +5,7 @@
 //! of each ban's last assertion, and the ban that ends next: see [`Coverage::take_due`].
 
 mod alarms;
+mod claims;
 mod overlaps;
 mod places;
 
@@ -16,6 +17,8 @@ use jiff::Timestamp;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use self::alarms::Alarm;
+use self::claims::{Claims, Number};
 use self::overlaps::coordinates;
 use crate::api::{Place, Standing};
 use crate::guard::Scope;
@@ -89,13 +92,13 @@ pub enum ClaimChange {
     Remove,
 }
 
-/// Family, first address, prefix length, block. Bytes need no alignment, so a position takes 40 of them, not 48.
-type Position = (bool, [u8; 16], u8, Arc<str>);
+/// Family, first address, prefix length, block. The address is in bytes, which need no alignment, so a position takes 24 of them.
+type Position = (bool, [u8; 16], u8, Number);
 
 /// All claims, by block and by target.
 #[derive(Debug, Default)]
 pub struct Coverage {
-    claims: HashMap<Arc<str>, Claim>,
+    claims: Claims,
     /// Family, first address, prefix length, block: the targets in a range are one stretch of this order.
     order: BTreeSet<Position>,
     /// The places of the claims.
@@ -108,7 +111,7 @@ pub struct Coverage {
     /// The places that records name and at which no call of a block can have taken effect.
     untouched: HashMap<Arc<str>, Vec<Place>>,
     /// When claims end.
-    alarms: BTreeSet<(Timestamp, Arc<str>)>,
+    alarms: BTreeSet<Alarm>,
     /// Notified when the first alarm changes.
     changed: Arc<Notify>,
 }
@@ -116,6 +119,20 @@ pub struct Coverage {
 // === impl Claim ===
 
 impl Claim {
+    fn new(target: Target, place: Arc<Place>, until: Option<Timestamp>) -> Self {
+        Self {
+            target,
+            place,
+            until,
+            asserted: None,
+            enforced: false,
+            source: None,
+            suspect: false,
+            rechecked: false,
+            reserved: false,
+        }
+    }
+
     /// What is banned, and where.
     #[must_use]
     pub fn standing(&self) -> Standing {
@@ -156,7 +173,7 @@ impl Coverage {
     /// Whether no block claims anything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.claims.is_empty()
+        self.claims.len() == 0
     }
 
     /// Changes the claim of a block at `at`. Returns the claim that is removed.
@@ -223,54 +240,44 @@ impl Coverage {
 
     /// Removes the claims that are not enforced.
     pub fn drop_unenforced(&mut self) {
-        let unenforced = self.claims.iter().filter(|(_, claim)| !claim.enforced);
+        let unenforced = self.claims().filter(|(_, claim)| !claim.enforced);
         let keys: Vec<Arc<str>> = unenforced.map(|(key, _)| Arc::clone(key)).collect();
         for key in keys {
             self.remove(&key);
         }
     }
 
+    /// Packs the orders: one that grew by single insertions has nodes that are half empty.
+    pub fn pack(&mut self) {
+        self.order = std::mem::take(&mut self.order).into_iter().collect();
+        self.alarms = std::mem::take(&mut self.alarms).into_iter().collect();
+    }
+
     /// Sets the claim of a block. The time of its assertion stays while its standing does.
     pub fn set(&mut self, key: &str, standing: Standing, until: Option<Timestamp>) {
-        if let Some((key, claim)) = self.claims.get_key_value(key)
+        if let Some(number) = self.claims.number(key)
+            && let Some(claim) = self.claims.at_mut(number)
             && claim.is(&standing)
         {
-            if claim.until != until {
-                let (key, before) = (Arc::clone(key), claim.until);
-                self.disarm(&key, before);
-                if let Some(claim) = self.claims.get_mut(&key) {
-                    claim.until = until;
-                }
-                self.arm(key, until);
+            let before = std::mem::replace(&mut claim.until, until);
+            if before != until {
+                self.disarm(number, before);
+                self.arm(number, until);
             }
             return;
         }
         let before = self.take(key);
         let source = before.and_then(|claim| claim.source);
-        let key: Arc<str> = key.into();
-        *self.namespaces.entry(namespace(&key).into()).or_default() += 1;
-        self.arm(Arc::clone(&key), until);
-        let (family, first, length) = coordinates(&standing.target);
-        let position = (family, first.to_be_bytes(), length, Arc::clone(&key));
-        self.order.insert(position);
-        *self.lengths.entry((family, length)).or_default() += 1;
+        *self.namespaces.entry(namespace(key).into()).or_default() += 1;
         let place = self.shared(standing.place);
-        self.claims.insert(
-            Arc::clone(&key),
-            Claim {
-                target: standing.target,
-                place,
-                until,
-                asserted: None,
-                enforced: false,
-                source: None,
-                suspect: false,
-                rechecked: false,
-                reserved: false,
-            },
-        );
+        let claim = Claim::new(standing.target, place, until);
+        let number = self.claims.insert(key.into(), claim);
+        self.arm(number, until);
+        self.order.insert(position(&standing.target, number));
+        let (family, _, length) = coordinates(&standing.target);
+        *self.lengths.entry((family, length)).or_default() += 1;
         if let Some(source) = source {
-            self.attribute(&key, &source);
+            self.attribute(key, &source);
         }
     }
 
@@ -304,7 +311,7 @@ impl Coverage {
 
     /// All claims, in no order.
     pub fn claims(&self) -> impl Iterator<Item = (&Arc<str>, &Claim)> {
-        self.claims.iter()
+        self.claims.iter().map(|(_, key, claim)| (key, claim))
     }
 
     /// Removes the claim of a block.
@@ -314,12 +321,10 @@ impl Coverage {
     }
 
     fn take(&mut self, key: &str) -> Option<Claim> {
-        let (key, claim) = self.claims.remove_entry(key)?;
-        self.disarm(&key, claim.until);
-        let (family, first, length) = coordinates(&claim.target);
-        let name = Arc::clone(&key);
-        let position = (family, first.to_be_bytes(), length, key);
-        self.order.remove(&position);
+        let (number, key, claim) = self.claims.remove(key)?;
+        self.disarm(number, claim.until);
+        self.order.remove(&position(&claim.target, number));
+        let (family, _, length) = coordinates(&claim.target);
         self.release(&claim.place);
         if let Some(count) = self.lengths.get_mut(&(family, length)) {
             *count -= 1;
@@ -327,7 +332,7 @@ impl Coverage {
                 self.lengths.remove(&(family, length));
             }
         }
-        less(&mut self.namespaces, namespace(&name));
+        less(&mut self.namespaces, namespace(&key));
         if let Some(source) = &claim.source {
             less(&mut self.sources, source);
         }
@@ -380,7 +385,7 @@ impl Coverage {
     #[must_use]
     pub fn by_engine(&self) -> BTreeMap<String, i64> {
         let mut counts = BTreeMap::new();
-        for claim in self.claims.values().filter(|claim| claim.enforced) {
+        for (_, claim) in self.claims().filter(|(_, claim)| claim.enforced) {
             *counts.entry(claim.place.engine.clone()).or_default() += 1;
         }
         counts
@@ -421,6 +426,11 @@ pub(crate) fn fingerprint(key: &str) -> u32 {
     key.bytes().fold(2_166_136_261, |hash: u32, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(16_777_619)
     })
+}
+
+fn position(target: &Target, number: Number) -> Position {
+    let (family, first, length) = coordinates(target);
+    (family, first.to_be_bytes(), length, number)
 }
 
 /// The namespace in `namespace/name`.

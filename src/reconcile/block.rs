@@ -199,6 +199,7 @@ impl BlockReconciler {
         }
         // Of blocks that are gone since they were followed.
         coverage.drop_unenforced();
+        coverage.pack();
         standby.lead(&self.parts.sets, recorded);
         self.parts.guard.seeded(&coverage, config);
         tracing::info!(active = coverage.len(), due, "loaded the blocks");

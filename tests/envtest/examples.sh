@@ -3,6 +3,9 @@
 #
 #   tests/envtest/examples.sh [ours|real]    the server (default: ours)
 #
+# All with a program; fake-client is a test without a server. in-cluster-client-configuration gets its files in a mount namespace of
+# its own, as a Pod has them, which needs root.
+#
 # Needs Go, the module proxy, kubectl, curl, openssl and Python 3.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/plane.sh"
@@ -12,7 +15,8 @@ output="$root/target/envtest-examples"
 mkdir -p "$output"
 (cd "$output" && go mod download "k8s.io/client-go@$client_go")
 module="$(go env GOMODCACHE)/k8s.io/client-go@$client_go"
-for example in create-update-delete-deployment dynamic-create-update-delete-deployment workqueue leader-election; do
+for example in create-update-delete-deployment dynamic-create-update-delete-deployment workqueue leader-election \
+    out-of-cluster-client-configuration in-cluster-client-configuration; do
     [[ -x "$output/$example-$client_go" ]] || (cd "$module" && CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" \
         go build -trimpath -o "$output/$example-$client_go" "./examples/$example") >&2
 done
@@ -52,6 +56,27 @@ within 20 "workqueue sees a new Pod" has 'Sync/Add/Update for Pod watched' "$dir
 k delete pod watched --force > /dev/null 2>&1
 within 20 "workqueue sees that it is gone" has 'Pod default/watched does not exist anymore' "$directory/workqueue.log"
 echo "ok: workqueue"
+
+example out-of-cluster-client-configuration --kubeconfig "$KUBECONFIG"
+within 20 "out-of-cluster-client-configuration counts the Pods" \
+    has 'There are 0 pods in the cluster' "$directory/out-of-cluster-client-configuration.log"
+within 20 "it misses its Pod" has 'Pod example-xxxxx in namespace default not found' \
+    "$directory/out-of-cluster-client-configuration.log"
+echo "ok: out-of-cluster-client-configuration"
+
+k create clusterrolebinding viewer --clusterrole=view --serviceaccount=default:default > /dev/null
+within 20 "the account of the namespace" k get serviceaccount default
+mkdir "$directory/account"
+k create token default > "$directory/account/token"
+cp "$directory/certificates/apiserver.crt" "$directory/account/ca.crt"
+echo -n default > "$directory/account/namespace"
+run "$directory/in-cluster.log" env KUBERNETES_SERVICE_HOST=127.0.0.1 "KUBERNETES_SERVICE_PORT=${url##*:}" \
+    unshare --mount bash -c 'mount -t tmpfs tmpfs /run && mkdir -p /var/run/secrets/kubernetes.io/serviceaccount &&
+        cp "$1"/* /var/run/secrets/kubernetes.io/serviceaccount && exec "$2"' \
+    in-cluster "$directory/account" "$output/in-cluster-client-configuration-$client_go"
+within 20 "in-cluster-client-configuration counts the Pods" has 'There are 0 pods in the cluster' "$directory/in-cluster.log"
+within 20 "it misses its Pod" has 'Pod example-xxxxx not found in default namespace' "$directory/in-cluster.log"
+echo "ok: in-cluster-client-configuration"
 
 lead() { example leader-election --kubeconfig "$KUBECONFIG" --lease-lock-name example --lease-lock-namespace default --id "$1"; }
 holder() { [[ "$(k get lease example -o 'jsonpath={.spec.holderIdentity}')" == "$1" ]]; }

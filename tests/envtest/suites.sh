@@ -5,8 +5,9 @@
 #   tests/envtest/suites.sh --ours SUITE...  ours alone: each spec that runs must pass, unless differences.txt lists it
 #   tests/envtest/suites.sh --compile SUITE...  compiles the suites, and runs none
 #
-# A suite is a package: client, cache, builder, controller, manager, webhook, envtest. They are compiled from the module cache, which
-# is read-only. A spec that fails is tried three times, on both servers: some of the cache's own races fail on both now and then.
+# A suite is a package below pkg/ that starts an API server, see the list below. They are compiled from the module cache, which is
+# read-only. Specs of Ginkgo and plain test functions are compared. A spec that fails is tried three times, on both servers: some of
+# the cache's own races fail on both now and then. More than five such specs of a suite fail the run.
 # Needs Go, the module proxy and Python 3.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/plane.sh"
@@ -19,14 +20,15 @@ case "${1:-}" in
     --compile) compile=yes; shift ;;
 esac
 suites=("$@")
-((${#suites[@]})) || suites=(client cache builder controller manager webhook envtest)
+((${#suites[@]})) || suites=(client client/apiutil cluster cache builder controller controller/controllerutil handler
+    internal/controller internal/recorder manager manager/internal/integration metrics/filters reconcile source webhook envtest)
 output="$root/target/envtest-suites"
 mkdir -p "$output"
 
 (cd "$output" && go mod download "sigs.k8s.io/controller-runtime@$controller_runtime")
 module="$(go env GOMODCACHE)/sigs.k8s.io/controller-runtime@$controller_runtime"
 for suite in "${suites[@]}"; do
-    program="$output/$suite-$controller_runtime.test"
+    program="$output/${suite//\//-}-$controller_runtime.test"
     [[ -x "$program" ]] && continue
     echo "compiling pkg/$suite" >&2
     (cd "$module" && CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" go test -c -trimpath -o "$program.$$" "./pkg/$suite")
@@ -37,12 +39,13 @@ done
 
 # one SERVER ASSETS SUITE: runs a suite, and leaves its report and its log.
 one() {
-    local server=$1 assets=$2 suite=$3 report="$output/$2" begin
-    report="$output/$server-$suite"
+    local server=$1 assets=$2 suite=$3 name report begin
+    name="${suite//\//-}"
+    report="$output/$server-$name"
     rm -f "$report.json"
     begin=$(milliseconds)
     (cd "$module/pkg/$suite" && env -u KUBECONFIG KUBEBUILDER_ASSETS="$assets" timeout --foreground 600 \
-        "$output/$suite-$controller_runtime.test" -test.timeout=590s -ginkgo.no-color -ginkgo.flake-attempts=3 \
+        "$output/$name-$controller_runtime.test" -test.v -test.timeout=590s -ginkgo.no-color -ginkgo.flake-attempts=3 \
         "-ginkgo.json-report=$report.json") > "$report.log" 2>&1 || true
     echo "$(($(milliseconds) - begin))" > "$report.ms"
     [[ -s "$report.json" ]] || fail "pkg/$suite on $server made no report: see $report.log"

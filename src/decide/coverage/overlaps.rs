@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use super::{Coverage, Neighbour};
+use super::claims::Number;
+use super::{Coverage, Neighbour, Position};
 use crate::target::Target;
 
 // === impl Coverage ===
@@ -16,14 +17,15 @@ impl Coverage {
     /// A claim is returned once until it is asserted. Otherwise two overlapping blocks whose lifts fail half-way, at a
     /// gateway that is gone, would wake each other without end.
     pub fn recheck(&mut self, target: &Target, except: &str) -> Vec<Arc<str>> {
-        let mut keys = self.keys_overlapping(target, except);
-        keys.retain(|key| {
-            let Some(claim) = self.claims.get_mut(key) else {
-                return false;
-            };
-            claim.asserted = None;
-            !std::mem::replace(&mut claim.rechecked, true)
-        });
+        let mut keys = Vec::new();
+        for number in self.overlapping(target, except) {
+            if let Some(claim) = self.claims.at_mut(number) {
+                claim.asserted = None;
+                if !std::mem::replace(&mut claim.rechecked, true) {
+                    keys.extend(self.claims.key(number).cloned());
+                }
+            }
+        }
         keys
     }
 
@@ -38,13 +40,13 @@ impl Coverage {
     #[must_use]
     pub fn neighbours(&self, targets: &[Target], except: &str) -> Vec<Neighbour> {
         let mut all: Vec<Neighbour> = Vec::new();
-        for key in targets
+        for number in targets
             .iter()
-            .flat_map(|target| self.keys_overlapping(target, except))
+            .flat_map(|target| self.overlapping(target, except))
         {
-            if let Some(claim) = self.claims.get(&key)
+            if let Some((key, claim)) = self.claims.at(number)
                 && !claim.reserved
-                && all.iter().all(|neighbour| neighbour.key != *key)
+                && all.iter().all(|neighbour| neighbour.key != **key)
             {
                 all.push(Neighbour {
                     key: key.to_string(),
@@ -56,9 +58,10 @@ impl Coverage {
         all
     }
 
-    fn keys_overlapping(&self, target: &Target, except: &str) -> Vec<Arc<str>> {
+    /// The claims of other blocks that overlap `target`: those of one range in the order of their blocks.
+    fn overlapping(&self, target: &Target, except: &str) -> Vec<Number> {
         let (family, first, length) = coordinates(target);
-        let mut keys = Vec::new();
+        let mut found: Vec<Position> = Vec::new();
         // Ranges around the target: one place for each prefix length in use.
         let mut shorter: Vec<u8> = self
             .lengths
@@ -69,26 +72,24 @@ impl Coverage {
         shorter.sort_unstable();
         for candidate in shorter {
             let network = (first & mask(candidate)).to_be_bytes();
-            let from = (family, network, candidate, Arc::<str>::from(""));
-            keys.extend(
-                self.order
-                    .range(from..)
-                    .take_while(|entry| (entry.0, entry.1, entry.2) == (family, network, candidate))
-                    .map(|entry| Arc::clone(&entry.3)),
-            );
+            let around = (family, network, candidate, Number::MIN)
+                ..=(family, network, candidate, Number::MAX);
+            found.extend(self.order.range(around));
         }
         // The target itself and what lies inside of it.
         let last = (first | !mask(length)).to_be_bytes();
-        let from = (family, first.to_be_bytes(), length, Arc::<str>::from(""));
-        keys.extend(
-            self.order
-                .range(from..)
-                .take_while(|entry| entry.0 == family && entry.1 <= last)
-                .filter(|entry| entry.2 >= length)
-                .map(|entry| Arc::clone(&entry.3)),
-        );
-        keys.retain(|key| key.as_ref() != except);
-        keys
+        let inside = (family, first.to_be_bytes(), length, Number::MIN)
+            ..=(family, last, u8::MAX, Number::MAX);
+        let inside = self.order.range(inside).filter(|entry| entry.2 >= length);
+        found.extend(inside);
+        let key = |position: &Position| self.claims.key(position.3);
+        for same in found.chunk_by_mut(|one, other| (one.1, one.2) == (other.1, other.2)) {
+            same.sort_by(|one, other| key(one).cmp(&key(other)));
+        }
+        let others = found
+            .iter()
+            .filter(|position| key(position).is_some_and(|key| **key != *except));
+        others.map(|position| position.3).collect()
     }
 }
 

@@ -4,8 +4,7 @@ use std::collections::HashSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::Coverage;
-use super::overlaps::coordinates;
+use super::{Coverage, position};
 use crate::api::{Place, Standing};
 use crate::target::Target;
 
@@ -30,10 +29,9 @@ impl Coverage {
         if self.of_family(ipv6) < most {
             return false;
         }
-        let here = self
-            .claims
-            .values()
-            .filter(|claim| claim.target.is_ipv6() == ipv6 && *claim.place == standing.place);
+        let claims = self.claims().map(|(_, claim)| claim);
+        let here =
+            claims.filter(|claim| claim.target.is_ipv6() == ipv6 && *claim.place == standing.place);
         let targets: HashSet<Target> = here.map(|claim| claim.target).collect();
         targets.len() >= most && !targets.contains(&standing.target)
     }
@@ -71,7 +69,8 @@ impl Coverage {
 
     /// No call for block `key` at `place` has taken effect.
     pub fn untouched(&mut self, key: &str, place: &Place) {
-        if let Some((key, _)) = self.claims.get_key_value(key) {
+        let number = self.claims.number(key);
+        if let Some(key) = number.and_then(|number| self.claims.key(number)) {
             let places = self.untouched.entry(Arc::clone(key)).or_default();
             if !places.contains(place) {
                 places.push(place.clone());
@@ -102,26 +101,18 @@ impl Coverage {
     /// Some blocks whose bans at `place` this process asserted, each in its turn: those after `last`.
     #[must_use]
     pub fn sample(&self, place: &Place, last: Option<&str>, count: usize) -> Vec<Arc<str>> {
-        let position = last.and_then(|last| self.claims.get_key_value(last));
-        let from = position.map(|(key, claim)| {
-            let (family, first, length) = coordinates(&claim.target);
-            (family, first.to_be_bytes(), length, Arc::clone(key))
+        let last = last.and_then(|last| self.claims.number(last));
+        let from = last.and_then(|number| {
+            let (_, claim) = self.claims.at(number)?;
+            Some(position(&claim.target, number))
         });
-        let after = from.clone().map_or(Bound::Unbounded, Bound::Excluded);
+        let after = from.map_or(Bound::Unbounded, Bound::Excluded);
         let later = self.order.range((after, Bound::Unbounded));
-        let earlier = from
-            .iter()
-            .flat_map(|from| self.order.range(..=from.clone()));
-        let here = |key: &Arc<str>| {
-            let claim = self.claims.get(key);
-            claim.is_some_and(|it| it.asserted.is_some() && *it.place == *place)
-        };
-        let keys = later.chain(earlier).map(|entry| &entry.3);
-        keys.take(SCANNED)
-            .filter(|key| here(key))
-            .take(count)
-            .cloned()
-            .collect()
+        let earlier = from.into_iter().flat_map(|from| self.order.range(..=from));
+        let looked_at = later.chain(earlier).take(SCANNED);
+        let claims = looked_at.filter_map(|position| self.claims.at(position.3));
+        let here = claims.filter(|(_, it)| it.asserted.is_some() && *it.place == *place);
+        here.take(count).map(|(key, _)| Arc::clone(key)).collect()
     }
 
     /// Has one ban asserted again, see [`Coverage::suspect`].
@@ -134,7 +125,7 @@ impl Coverage {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Claim, Position};
+    use super::super::{Alarm, Claim, Position};
     use super::*;
     use crate::api::Standing;
 
@@ -166,6 +157,7 @@ mod tests {
     #[test]
     fn a_claim_is_small() {
         assert!(size_of::<Claim>() <= 96, "{}", size_of::<Claim>());
-        assert!(size_of::<Position>() <= 40, "{}", size_of::<Position>());
+        assert!(size_of::<Position>() <= 24, "{}", size_of::<Position>());
+        assert!(size_of::<Alarm>() <= 16, "{}", size_of::<Alarm>());
     }
 }
