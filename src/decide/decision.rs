@@ -70,8 +70,8 @@ impl Decision<'_> {
         let stale = !triggered
             && !self.facts.mended()
             && self.facts.window_passed(request.duration, self.now);
-        if (triggered || (self.facts.attempted && !stale)) && !(active && self.world.place.is_err())
-        {
+        let begun = self.facts.attempted && !stale && !self.stays_refused();
+        if (triggered || begun) && !(active && self.world.place.is_err()) {
             return self.ban(request);
         }
         match &self.facts.status.phase {
@@ -84,13 +84,7 @@ impl Decision<'_> {
             _ if stale && self.facts.attempted => self.give_up(request),
             Some(Phase::Expired) if !self.address_changed(request) => self.rest(),
             Some(Phase::Skipped) if stale => self.rest(),
-            // What refused it is not known, for example before the first configuration: as pending it would be refused and
-            // reported once more when it is.
-            Some(Phase::Skipped | Phase::Failed)
-                if self.world.place.is_err() && !self.facts.mended() && !self.facts.foreign =>
-            {
-                self.rest()
-            }
+            _ if self.stays_refused() => self.rest_refused(request),
             // The original never tries again. A ban that it gave up on long ago is lifted for good, in case the
             // gateway took it all the same.
             Some(Phase::Failed) if stale && self.facts.foreign => self.lift(Cause::Expired),
@@ -103,6 +97,14 @@ impl Decision<'_> {
     /// It was unblocked, and is about the same address as then.
     fn stays_unblocked(&self, request: Request) -> bool {
         self.facts.status.lifted_by_hand().is_some() && !self.address_changed(request)
+    }
+
+    /// It was refused, and what refused it is not known, for example before the first configuration. As pending it would
+    /// be refused and reported once more when it is. Its intent may be left: it is removed after the report.
+    fn stays_refused(&self) -> bool {
+        let facts = &self.facts;
+        let refused = facts.status.phase.as_ref().is_some_and(Phase::is_refused);
+        refused && self.world.place.is_err() && !facts.mended() && !facts.foreign
     }
 
     /// An edited address, which only servers without CEL let through.
@@ -124,6 +126,16 @@ impl Decision<'_> {
         if self.facts.foreign {
             plan.handled_trigger = None;
         }
+        plan
+    }
+
+    /// Nothing to do until there is a configuration. The intent may also be that of a ban that was begun since: it is
+    /// given up when its time is over.
+    fn rest_refused(&self, request: Request) -> Plan {
+        let mut plan = self.rest();
+        let given_up = self.facts.window_end(request.duration);
+        let given_up = given_up.filter(|_| self.facts.attempted);
+        plan.again_in = given_up.map(|at| span(self.now, at));
         plan
     }
 
@@ -383,7 +395,7 @@ impl Decision<'_> {
             after: after.some(),
             purpose,
             subject: self.facts.subject(),
-            collect_in: None,
+            again_in: None,
             base: self.facts.status.clone(),
             handled_trigger: trigger.filter(|_| !unhandled).map(str::to_owned),
             assert_in,

@@ -24,8 +24,9 @@ pub(super) struct Plan {
     pub(super) purpose: Purpose,
     /// The address, for messages.
     pub(super) subject: String,
-    /// How long until the object is deleted, if it stays as it is.
-    pub(super) collect_in: Option<Duration>,
+    /// How long until the block is decided about again, if it stays as it is: its object is deleted then, or a ban that was
+    /// begun is given up.
+    pub(super) again_in: Option<Duration>,
     /// The status at the decision.
     pub(super) base: IPBlockStatus,
     /// The trigger annotation that this plan acts upon.
@@ -271,7 +272,7 @@ impl Plan {
             after: None,
             purpose: Purpose::Orphan,
             subject: String::new(),
-            collect_in: None,
+            again_in: None,
             base: IPBlockStatus::default(),
             handled_trigger: None,
             assert_in: Duration::ZERO,
@@ -299,7 +300,7 @@ impl Plan {
             if left.is_zero() {
                 self.purpose = Purpose::Collect;
             } else {
-                self.collect_in = Some(left);
+                self.again_in = Some(left);
             }
         }
         self

@@ -262,7 +262,7 @@ impl Plan {
             let expiry = status.expires_at().map(|until| span(at, until));
             return Some(expiry.map_or(self.assert_in, |left| left.min(self.assert_in)));
         }
-        self.collect_in
+        self.again_in
     }
 }
 

@@ -84,6 +84,40 @@ fn a_refused_block_stays_so_while_there_is_no_configuration() {
     assert!(wide.decide().is_rest());
 }
 
+/// Found by a random day: the next leader had no configuration yet.
+#[test]
+fn a_refused_block_whose_intent_is_left_is_reported_once() {
+    let mut case = Case::new("192.0.2.7", "10m");
+    fail(&mut case, now());
+    case.policy.allowlist = allowed("192.0.2.7");
+    let refused = settle(&case.decide());
+    assert_eq!(phase(&refused), Phase::Skipped);
+    assert_eq!(reasons(&refused), ["Allowlisted"]);
+    // The patch after the report failed.
+    case.block.status = refused.status;
+    case.policy.allowlist.clear();
+    case.place = None;
+    let plan = case.decide();
+    assert!(plan.is_rest() && settle(&plan).status.is_none());
+    // A ban may have been begun since: it is lifted when its time is over.
+    let left = Duration::from_secs(540);
+    assert_eq!(settle(&plan).wake, Some(left));
+    let late = case.at(now() + seconds(540));
+    assert_eq!(operations(&late), [unban("192.0.2.7")]);
+    case.place = Some(here());
+    case.policy.allowlist = allowed("192.0.2.7");
+    let plan = case.decide();
+    assert_eq!(operations(&plan), [unban("192.0.2.7")], "to be sure");
+    let settled = case.apply(&plan, now());
+    assert_eq!((reasons(&settled), settled.effect), (vec![], Effect::None));
+    assert!(case.decide().calls().is_empty(), "the intent is gone");
+    case.policy.allowlist.clear();
+    case.place = None;
+    case.block.spec.trigger = Some(true);
+    let waiting = settle(&case.decide());
+    assert_eq!(phase(&waiting), Phase::Pending);
+}
+
 #[test]
 fn a_block_whose_range_holds_an_allowlisted_address_is_skipped() {
     let mut case = Case::new("192.0.2.0/24", "10m");

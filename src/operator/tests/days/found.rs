@@ -3,23 +3,23 @@
 use std::sync::atomic::Ordering;
 
 use super::super::*;
-use super::world::World;
+use super::world::{COLLEAGUE, World};
 use super::*;
 
-async fn quiet() -> World {
+async fn quiet(follows: bool) -> World {
     let timeline = Timeline {
         lines: Arc::default(),
         begun: Instant::now(),
     };
     let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 1);
-    let mut world = World::new("iptables", false, clock, timeline).await;
+    let mut world = World::new("iptables", follows, clock, timeline).await;
     world.start().await;
     world
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_block_that_is_gone_is_lifted_and_reported_once_while_the_watch_fails() {
-    let world = quiet().await;
+    let world = quiet(false).await;
     let spec = IPBlockSpec {
         ip: "198.51.100.1".into(),
         ..IPBlockSpec::default()
@@ -50,4 +50,39 @@ async fn a_block_that_is_gone_is_lifted_and_reported_once_while_the_watch_fails(
         .iter()
         .filter(|call| call.operation == ipblock_simulator::Operation::Unban);
     assert_eq!(lifts.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_whose_intent_is_left_is_reported_once_though_the_next_leader_has_no_configuration()
+ {
+    let mut world = quiet(false).await;
+    // The operator reports the refusal, and cannot remove the intent with which the trigger made the block.
+    let object = Rule::new().verb("patch").resource("ipblocks");
+    let object = object.subresource("").status(503, "away");
+    let removal = world.server.faults().add(object);
+    let intake = world.processes[0]
+        .operator()
+        .unwrap()
+        .triggers()
+        .pulled("feed", None);
+    let target = COLLEAGUE.parse().unwrap();
+    intake.ban(&target, "1h", "attack").await.unwrap();
+    tokio::time::sleep(10 * SECOND).await;
+    let hidden = ["list", "watch"].map(|verb| {
+        let rule = Rule::new().verb(verb).resource("configmaps");
+        world.server.faults().add(rule.status(503, "away"))
+    });
+    world.restart(0, SECOND);
+    tokio::time::sleep(MINUTE).await;
+    removal.remove();
+    for rule in hidden {
+        rule.remove();
+    }
+    tokio::time::sleep(5 * MINUTE).await;
+    let block = world.blocks.get(&target.object_name()).await.unwrap();
+    assert!(block.annotation(api::INTENT).is_none(), "{block:?}");
+    assert!(block.status.unwrap().is(&api::Phase::Skipped));
+    let notices = world.notices.all.lock();
+    let lifts = notices.iter().filter(|(left, _)| left.event == "resolve");
+    assert_eq!(lifts.count(), 1, "{notices:?}");
 }
