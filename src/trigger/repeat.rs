@@ -64,7 +64,7 @@ pub(crate) fn answer(block: &IPBlock, asked: &str, rules: Rules, now: Timestamp)
     // Between the intent of a new ban and its outcome the phase is the former one.
     let resting = phase.is_some_and(Phase::is_over) && !block.has_begun_ban();
     let graced = status.is_some_and(|status| in_grace(status, rules.grace, now));
-    if block.is_overdue(now) || is_lapsing(block, now) || (resting && !graced) {
+    if block.is_overdue(now) || is_lapsing(block, asked, now) || (resting && !graced) {
         return Answer::Trigger;
     }
     let pending = |length| is_longer_than_pending(block, length).then(|| asked.to_owned());
@@ -233,21 +233,23 @@ pub(crate) fn refused_until(block: &IPBlock) -> Option<Timestamp> {
 }
 
 /// Whether half of the time has passed within which a ban has to come about, and it has not. After all of it the ban
-/// is given up, though its alerts still come.
-fn is_lapsing(block: &IPBlock, now: Timestamp) -> bool {
+/// is given up, though its alerts still come. A new request of `asked` must not be given up earlier than the present one.
+fn is_lapsing(block: &IPBlock, asked: &str, now: Timestamp) -> bool {
     if !is_pending(block) {
         return false;
     }
     let intent = block.annotation(INTENT).map(str::parse::<Intent>);
     let created = block.metadata.creation_timestamp.as_ref();
-    let asked = intent
+    let since = intent
         .and_then(|intent| intent.ok()?.asked)
         .or(created.map(|created| created.0));
     let window = block.spec.duration.as_deref().map(duration::parse);
-    let (Some(asked), Some(Ok(window))) = (asked, window) else {
+    let (Some(since), Some(Ok(window))) = (since, window) else {
         return false;
     };
-    SignedDuration::try_from(window / 2).is_ok_and(|half| now.duration_since(asked) >= half)
+    let passed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+    let left = window.saturating_sub(passed);
+    passed >= window / 2 && duration::parse(asked).is_ok_and(|asked| asked >= left)
 }
 
 /// Whether an alert for `block` bans nothing only because `spec.unblock` lifted its ban less than `grace` ago.
@@ -410,6 +412,31 @@ mod tests {
         let labels = pending.metadata.labels.insert(Default::default());
         labels.insert("argocd.argoproj.io/instance".into(), "bans".into());
         assert_eq!(asks(&pending), Answer::LeaveAlone, "a tool applies it");
+    }
+
+    /// Found by a random day: a short alert had a ban given up hours before its time was over.
+    #[test]
+    fn an_alert_requests_a_pending_ban_again_if_it_is_given_up_no_earlier_then() {
+        let rules = Rules {
+            most: None,
+            repeated: Repeat::Extend,
+            grace: Duration::ZERO,
+            escalation: None,
+        };
+        for (name, passed, asked, expected) in [
+            ("first half", 20, "60m", Answer::LeaveAlone),
+            ("second half", 40, "60m", Answer::Trigger),
+            ("as late", 40, "20m", Answer::Trigger),
+            ("earlier", 40, "19m", Answer::LeaveAlone),
+            ("over", 70, "5s", Answer::Trigger),
+        ] {
+            let mut pending = active(passed, 60 - passed);
+            let created = now() - minutes(passed);
+            let created = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(created);
+            pending.metadata.creation_timestamp = Some(created);
+            pending.status.as_mut().unwrap().phase = Some(Phase::Pending);
+            assert_eq!(answer(&pending, asked, rules, now()), expected, "{name}");
+        }
     }
 
     #[test]
