@@ -52,7 +52,7 @@ impl World {
                 banned.insert(wish.target);
             }
         }
-        self.check_sets(&users.fed, &banned, &unsure);
+        self.check_sets(&users.fed, &banned, &unsure).await;
         banned.retain(|target| !target.is_ipv6() || self.engine != "iptables");
         self.check_gateways(&banned, &unsure);
         self.check_notices(&blocks);

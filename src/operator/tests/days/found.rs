@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::super::*;
+use super::sets::{sources, write_entries};
 use super::world::{COLLEAGUE, World};
 use super::*;
 
@@ -85,4 +86,19 @@ async fn a_refusal_whose_intent_is_left_is_reported_once_though_the_next_leader_
     let notices = world.notices.all.lock();
     let lifts = notices.iter().filter(|(left, _)| left.event == "resolve");
     assert_eq!(lifts.count(), 1, "{notices:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_emptied_leaves_the_set() {
+    let world = quiet(true).await;
+    let lists: Api<BlockList> = Api::namespaced(world.server.client(), "default");
+    for targets in [&["198.51.100.77"][..], &[]] {
+        let entries = targets.iter().map(|it| (it.parse().unwrap(), None));
+        write_entries(&lists, &entries.collect()).await;
+        tokio::time::sleep(10 * SECOND).await;
+        let operator = world.processes[0].operator().unwrap();
+        let set = operator.sets().desired().view().set;
+        let sources = sources(&operator, "iptables");
+        assert_eq!(set.len(), targets.len(), "{set:?}; {sources}");
+    }
 }

@@ -2,9 +2,11 @@
 
 use super::super::*;
 use super::users::{TOLERANCE, Users, persist};
-use super::world::{COLLEAGUE, World};
+use super::world::{COLLEAGUE, PLACES, World};
 use super::*;
-use crate::api::{BlockListSpec, ListEntry};
+use crate::api::{BlockListSpec, ListEntry, Place};
+use crate::engine::Kind;
+use crate::sets::Source;
 use crate::target::Target;
 
 /// A list at a free port.
@@ -68,15 +70,40 @@ impl Users {
         let lists: Api<BlockList> = Api::namespaced(world.server.client(), "default");
         if deleted {
             entries.clear();
+            world.timeline.add("list: delete");
             let delete = DeleteParams::default();
             persist(|| async { unless(404, lists.delete(NAME, &delete).await.map(drop)) }).await;
         } else {
-            let list = BlockList::new(NAME, specification(&entries));
-            persist(|| async { write(&lists, &list).await }).await;
+            world.timeline.add(format!("list: {entries:?}"));
+            write_entries(&lists, &entries).await;
         }
-        world.timeline.add(format!("list: {entries:?}"));
         (self.fed.entries, self.fed.edited) = (entries, Instant::now());
     }
+}
+
+/// What each source of the set has, and which version of the list is cached.
+pub(super) fn sources(operator: &Operator, engine: &str) -> String {
+    let sets = operator.sets();
+    let gateways = PLACES.map(|endpoint| Place::new(engine, endpoint));
+    let places = gateways
+        .into_iter()
+        .chain([Place::new(Kind::Sets.name(), "")]);
+    let places = places.map(|place| {
+        let entries = sets.desired().entries(&Source::Place(place.clone()));
+        format!("{place}: {entries:?}")
+    });
+    let places: Vec<String> = places.collect();
+    let listed = sets.list(&format!("default/{NAME}"));
+    let caches = operator.manager().caches();
+    let request = reeve_controller::Request::namespaced("default", NAME);
+    let cached = caches.metadata::<BlockList>().map(|lister| {
+        let list = lister.get(&request);
+        list.map(|list| list.map(|list| list.metadata.resource_version.clone()))
+    });
+    format!(
+        "by blocks: {}; by the list: {listed:?}; cached version: {cached:?}",
+        places.join(", ")
+    )
 }
 
 fn specification(entries: &BTreeMap<Target, Option<Timestamp>>) -> BlockListSpec {
@@ -98,18 +125,28 @@ fn unless(code: u16, answer: Result<(), kube_client::Error>) -> Result<(), kube_
     }
 }
 
+/// Creates the list with these entries, or replaces those that it has.
+pub(super) async fn write_entries(
+    lists: &Api<BlockList>,
+    entries: &BTreeMap<Target, Option<Timestamp>>,
+) {
+    let list = BlockList::new(NAME, specification(entries));
+    persist(|| async { write(lists, &list).await }).await;
+}
+
 /// Creates the list, or edits it.
 async fn write(lists: &Api<BlockList>, list: &BlockList) -> Result<(), kube_client::Error> {
     let created = lists.create(&PostParams::default(), list).await;
     unless(409, created.map(drop))?;
-    let patch = Patch::Merge(json!({ "spec": list.spec }));
+    // The spec as JSON lacks entries if there are none, and a merge patch would keep the present ones.
+    let patch = Patch::Merge(json!({ "spec": { "entries": list.spec.entries } }));
     let patched = lists.patch(NAME, &PatchParams::default(), &patch).await;
     patched.map(drop)
 }
 
 impl World {
     /// Each replica has the bans of the active blocks, and the entries of the list that may be banned.
-    pub(super) fn check_sets(
+    pub(super) async fn check_sets(
         &self,
         fed: &Fed,
         banned: &BTreeSet<Target>,
@@ -141,13 +178,15 @@ impl World {
             let sure = |target: &&Target| !unsure.contains(target);
             let lost: Vec<_> = wanted.difference(&stands).filter(sure).collect();
             let leaked: Vec<_> = stands.difference(&wanted).filter(sure).collect();
-            assert!(
-                lost.is_empty(),
-                "the set of process {number} lacks {lost:?}"
-            );
-            assert!(
-                leaked.is_empty(),
-                "the set of process {number} still has {leaked:?}"
+            if lost.is_empty() && leaked.is_empty() {
+                continue;
+            }
+            let sources = sources(&operator, self.engine);
+            let lists: Api<BlockList> = Api::namespaced(self.server.client(), "default");
+            let served = lists.get_opt(NAME).await.unwrap();
+            panic!(
+                "the set of process {number} lacks {lost:?}, still has {leaked:?}; {sources}; the server has the list {}",
+                json!(served)
             );
         }
     }
