@@ -44,7 +44,11 @@ impl World {
             0 => faults.set(Fault::Hang),
             1 => faults.set(Fault::Status(500)),
             2 => faults.set(Fault::Status(503)),
-            3 => faults.set(Fault::Fail),
+            3 => {
+                faults.set(Fault::Fail);
+                let now = Instant::now();
+                site.failing.push((now, now + duration));
+            }
             4 => faults.set(Fault::Reset),
             5 => faults.set(Fault::Slow(seconds_from(random, 1, 7))),
             6 => site.off.store(true, Ordering::Relaxed),

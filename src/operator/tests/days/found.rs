@@ -102,3 +102,32 @@ async fn a_list_that_is_emptied_leaves_the_set() {
         assert_eq!(set.len(), targets.len(), "{set:?}; {sources}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_answers_with_failures_gets_a_call_of_each_ban_in_fifteen_seconds() {
+    let world = quiet(false).await;
+    for number in 0..20 {
+        let spec = IPBlockSpec {
+            ip: format!("198.51.100.{number}"),
+            ..IPBlockSpec::default()
+        };
+        let block = IPBlock::new(&format!("block-{number}"), spec);
+        let create = PostParams::default();
+        world.blocks.create(&create, &block).await.unwrap();
+    }
+    tokio::time::sleep(MINUTE).await;
+    let gateway = &world.sites[0].gateway;
+    let calls = async |minutes: u32| {
+        gateway.forget_calls();
+        tokio::time::sleep(minutes * MINUTE).await;
+        gateway.calls().len()
+    };
+    // Each ban once in five minutes, and the list or three bans every twenty seconds.
+    let quiet = calls(10).await;
+    assert!((40..=130).contains(&quiet), "{quiet} calls while it works");
+    gateway.faults().set(ipblock_simulator::Fault::Fail);
+    calls(10).await;
+    let failing = calls(10).await;
+    let most = 20 * 4 * 10 + 3 * 3 * 10;
+    assert!((700..=most).contains(&failing), "{failing} of {most} calls");
+}

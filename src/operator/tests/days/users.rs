@@ -29,7 +29,7 @@ const TARGETS: [&str; 11] = [
 ];
 
 /// What alerts are about.
-const ATTACKERS: [&str; 6] = [
+pub(super) const ATTACKERS: [&str; 6] = [
     "203.0.113.101",
     "203.0.113.102",
     "203.0.113.103",
@@ -39,7 +39,7 @@ const ATTACKERS: [&str; 6] = [
 ];
 
 /// Blocks by hand that exist at once.
-const BY_HAND: u64 = 14;
+pub(super) const BY_HAND: u64 = 14;
 
 /// The longest difference of times that counts as none: the clock of a node is believed within a minute.
 pub(super) const TOLERANCE: SignedDuration = SignedDuration::from_secs(150);
