@@ -228,7 +228,12 @@ impl Decision<'_> {
         let facts = &self.facts;
         let status = &facts.status;
         let place = self.world.place.unwrap_or(&present.place);
-        let mut intent = Intent::new(request.target, place.clone(), status.bans());
+        let attempt = match &facts.intent {
+            // Its ban is made when there is an engine, or when the spec is mended.
+            Some(begun) if self.is_begun() => begun.attempt,
+            _ => status.bans(),
+        };
+        let mut intent = Intent::new(request.target, place.clone(), attempt);
         let standing = intent.standing.clone();
         let change = if facts.foreign {
             Change::Adopted
@@ -408,9 +413,21 @@ impl Decision<'_> {
         }
     }
 
-    /// Whether `purpose` lifts what is due before a trigger is answered, which has to wait for an engine.
+    /// Whether `purpose` leaves a trigger, or the ban that it began, to a later run: a ban that stands is kept, or lifted
+    /// because it is due, while there is no engine or the spec cannot be followed.
     pub(super) fn defers_trigger(&self, purpose: &Purpose) -> bool {
-        let due = matches!(purpose, Purpose::Lift { cause, .. } if *cause == Cause::Expired);
-        due && self.facts.triggered()
+        let defers = match purpose {
+            Purpose::Rest | Purpose::Keep { .. } => true,
+            Purpose::Lift { cause, .. } => *cause == Cause::Expired,
+            _ => false,
+        };
+        defers && (self.facts.triggered() || self.is_begun())
+    }
+
+    /// Whether a ban was begun whose outcome is not in the status, and its time is not over.
+    pub(super) fn is_begun(&self) -> bool {
+        let request = Request::read(self.facts.block, self.world);
+        let over = |request: Request| self.facts.window_passed(request.duration, self.now);
+        self.facts.attempted && !request.is_ok_and(over)
     }
 }

@@ -76,8 +76,9 @@ impl Decision<'_> {
         let purpose = purpose(lifted, kept_by);
         let facts = &self.facts;
         let spec = &facts.block.spec;
+        let deferred = self.defers_trigger(&purpose);
         // A spec that is wrong keeps its trigger: it is acted upon when it is right.
-        let answered = !matches!(purpose, Purpose::Reject { .. }) && !self.defers_trigger(&purpose);
+        let answered = !matches!(purpose, Purpose::Reject { .. }) && !deferred;
         let unfinished = !facts.unfollowed.is_empty()
             || facts.intent.as_ref().is_some_and(|intent| {
                 facts.attempted || intent.withdrawn || !intent.also.is_empty()
@@ -85,7 +86,8 @@ impl Decision<'_> {
         let after = Patch {
             clear_trigger: spec.trigger == Some(true) && answered,
             clear_unblock: spec.unblock == Some(true),
-            intent: unfinished.then_some(None),
+            // The intent alone records a ban that a trigger began.
+            intent: (unfinished && !(deferred && self.is_begun())).then_some(None),
             finalizer: None,
         };
         self.build(Patch::default(), calls, purpose, after)

@@ -19,7 +19,8 @@
 //! Before the engine is called the object carries the finalizer and an [`Intent`](crate::api::Intent); after it, the
 //! status. Whatever happens between two of these writes, the next decision finds either an intent whose attempt is
 //! above `status.banCount` (outcome unknown: ban again, engines are idempotent) or a flag that is still
-//! set (lift again). A flag that lifts is set back only after the status shows the lift; a flag that bans is set
+//! set (lift again). An intent keeps its attempt while a ban that was begun cannot be made, because there is no engine or
+//! the spec cannot be followed. A flag that lifts is set back only after the status shows the lift; a flag that bans is set
 //! back in the same write as the intent.
 //!
 //! # Words

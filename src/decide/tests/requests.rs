@@ -316,3 +316,63 @@ fn a_trigger_of_a_due_ban_outlasts_the_lift_while_there_is_no_engine() {
         );
     }
 }
+
+#[test]
+fn a_ban_that_a_trigger_began_outlasts_a_while_without_an_engine() {
+    for annotated in [false, true] {
+        for due in [false, true] {
+            let mut case = Case::active("192.0.2.7", "10m", 60);
+            if annotated {
+                case.annotate(TRIGGER_ANNOTATION, "again");
+            } else {
+                case.block.spec.trigger = Some(true);
+            }
+            // Killed after the patch: only the intent records the request.
+            let before = case.decide().before().unwrap().clone();
+            case.block.spec.trigger = Some(false);
+            case.annotate(INTENT, &before.intent.unwrap().unwrap().to_string());
+            // The next process cannot read the configuration yet.
+            let later = now() + seconds(if due { 540 } else { 30 });
+            case.place = None;
+            case.assert = Assert::Due;
+            let plan = case.at(later);
+            let expected = if due {
+                unban("192.0.2.7")
+            } else {
+                ban("192.0.2.7", Some(510))
+            };
+            assert_eq!(operations(&plan), [expected], "{annotated} {due}");
+            case.apply(&plan, later);
+
+            case.place = Some(here());
+            let plan = case.at(later);
+            let name = format!("{annotated} {due}");
+            assert_eq!(operations(&plan), [ban("192.0.2.7", Some(600))], "{name}");
+            case.apply(&plan, later);
+            assert_eq!(case.status().ban_count, Some(2), "{name}");
+            case.assert = Assert::In(RESYNC);
+            assert!(case.at(later).is_rest(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_trigger_of_an_active_block_outlasts_a_while_without_an_engine() {
+    for flag in [true, false] {
+        for assert in [Assert::Due, Assert::In(RESYNC)] {
+            let mut case = Case::active("192.0.2.7", "10m", 60);
+            case.place = None;
+            case.assert = assert;
+            if flag {
+                case.block.spec.trigger = Some(true);
+            } else {
+                case.annotate(TRIGGER_ANNOTATION, "again");
+            }
+            let plan = case.decide();
+            case.apply(&plan, now());
+            case.place = Some(here());
+            let plan = case.decide();
+            assert_eq!(operations(&plan), [ban("192.0.2.7", Some(600))], "{flag}");
+        }
+    }
+}

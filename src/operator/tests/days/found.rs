@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use reeve_apiserver::faults::Handle;
+
 use super::super::*;
 use super::sets::{sources, write_entries};
 use super::world::{COLLEAGUE, World};
@@ -130,4 +132,41 @@ async fn a_gateway_that_answers_with_failures_gets_a_call_of_each_ban_in_fifteen
     let failing = calls(10).await;
     let most = 20 * 4 * 10 + 3 * 3 * 10;
     assert!((700..=most).contains(&failing), "{failing} of {most} calls");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trigger_outlasts_a_kill_and_a_process_that_cannot_read_the_configuration() {
+    let mut world = quiet(false).await;
+    let spec = IPBlockSpec {
+        ip: "198.51.100.1".into(),
+        duration: Some("46m".into()),
+        ..IPBlockSpec::default()
+    };
+    let block = IPBlock::new("a", spec);
+    let create = PostParams::default();
+    world.blocks.create(&create, &block).await.unwrap();
+    tokio::time::sleep(30 * MINUTE).await;
+    // The intent is written, and the status is not.
+    let rule = Rule::new().resource("ipblocks").subresource("status");
+    let rule = world.server.faults().add(rule.status(500, "electing"));
+    let trigger = Patch::Merge(json!({"spec": {"trigger": true}}));
+    let params = PatchParams::default();
+    world.blocks.patch("a", &params, &trigger).await.unwrap();
+    tokio::time::sleep(SECOND).await;
+    let begun = world.blocks.get("a").await.unwrap();
+    assert!(begun.has_begun_ban() && begun.spec.trigger == Some(false));
+    let configuration = ["list", "watch"].map(|verb| {
+        let rule = Rule::new().verb(verb).resource("configmaps");
+        world.server.faults().add(rule.status(500, "electing"))
+    });
+    world.restart(0, SECOND);
+    rule.remove();
+    tokio::time::sleep(2 * MINUTE).await;
+    configuration.iter().for_each(Handle::remove);
+    tokio::time::sleep(MINUTE).await;
+    let status = world.blocks.get("a").await.unwrap().status.unwrap();
+    assert_eq!(status.bans(), 2, "{status:?}");
+    // The ban that stood would be over.
+    tokio::time::sleep(20 * MINUTE).await;
+    assert_eq!(world.sites[0].gateway.targets(), ["198.51.100.1"]);
 }
