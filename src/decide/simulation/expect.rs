@@ -16,6 +16,8 @@ type Times = BTreeMap<String, Timestamp>;
 pub(super) struct Expected {
     /// When a ban was asked for last.
     asked: Times,
+    /// When a trigger asked for a ban, which nothing took back or refused since.
+    owed: Times,
     /// The last moment at rest since then, and within the time that is asked for, at which the ban could be made.
     chance: Times,
     /// Until when alerts that were taken want a ban.
@@ -35,6 +37,17 @@ impl Expected {
         self.chance.remove(key);
     }
 
+    /// A trigger asks for a ban.
+    pub(super) fn triggered(&mut self, key: &str, now: Timestamp) {
+        self.asked(key, now);
+        self.owed.insert(key.to_owned(), now);
+    }
+
+    /// The value of an annotation is replaced by one that asks for nothing.
+    pub(super) fn taken_back(&mut self, key: &str) {
+        self.owed.remove(key);
+    }
+
     /// When a ban was asked for last.
     pub(super) fn asked_at(&self, key: &str) -> Option<Timestamp> {
         self.asked.get(key).copied()
@@ -44,6 +57,7 @@ impl Expected {
     pub(super) fn edited(&mut self, key: &str) {
         self.chance.remove(key);
         self.lasts.remove(key);
+        self.owed.remove(key);
     }
 
     /// An alert was taken for a ban until `until`; a later one may ask for less time if it asks for a new ban.
@@ -66,6 +80,7 @@ impl Expected {
     pub(super) fn forget(&mut self, key: &str) {
         for times in [
             &mut self.asked,
+            &mut self.owed,
             &mut self.chance,
             &mut self.lasts,
             &mut self.grace,
@@ -136,6 +151,13 @@ impl Expected {
         let within = duration.is_none_or(|duration| now < plus(*asked, duration));
         if within && !block.is_deleting() && block.spec.unblock != Some(true) {
             self.chance.insert(key.to_owned(), now);
+            let status = block.status.clone().unwrap_or_default();
+            let banned = status.blocked_at().filter(|_| status.is(&Phase::Active));
+            let owed = self.owed.get(key);
+            assert!(
+                owed.is_none_or(|owed| banned.is_some_and(|banned| banned >= *owed)),
+                "{key} was triggered at {owed:?} and is not banned since: {block:?}"
+            );
         }
     }
 

@@ -79,13 +79,15 @@ impl Simulation {
                 self.edit(&key(block), |object| object.spec.unblock = Some(true));
             }
             Happening::Trigger(block) => {
-                self.expected.asked(&key(block), self.now);
+                self.trigger(&key(block));
                 self.edit(&key(block), |object| object.spec.trigger = Some(true));
             }
             Happening::TriggerByAnnotation(block, value) => {
                 let (key, value) = (key(block), value.to_string());
                 if self.objects.get(&key).is_some_and(|it| is_news(it, &value)) {
-                    self.expected.asked(&key, self.now);
+                    self.trigger(&key);
+                } else {
+                    self.expected.taken_back(&key);
                 }
                 self.edit(&key, |object| {
                     let annotations = object.metadata.annotations.get_or_insert_default();
@@ -155,6 +157,16 @@ impl Simulation {
         self.expected.asked(key, self.now);
     }
 
+    fn trigger(&mut self, key: &str) {
+        let unblocked = |block: &IPBlock| block.spec.unblock == Some(true);
+        if self.objects.get(key).is_some_and(unblocked) {
+            // The lift wins.
+            self.expected.asked(key, self.now);
+        } else {
+            self.expected.triggered(key, self.now);
+        }
+    }
+
     pub(super) fn delete(&mut self, key: &str) {
         let now = self.now;
         self.expected.deleted(key);
@@ -218,7 +230,7 @@ impl Simulation {
         match repeat::answer(&present, &asked, rules, self.now) {
             Answer::LeaveAlone => return,
             Answer::Trigger => {
-                self.expected.asked(&key, self.now);
+                self.trigger(&key);
                 self.edit(&key, |object| {
                     object.spec.trigger = Some(true);
                     object.spec.duration = Some(asked);
