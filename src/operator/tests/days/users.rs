@@ -281,8 +281,11 @@ impl Users {
                 wish.over = false;
             }
             Edit::Duration => {
-                // The end of a ban that stands moves, if it is not over before the edit is read.
-                let stands = active && status.expires_at().is_none_or(|at| at > now + TOLERANCE);
+                // The end of a ban that stands moves, if it is not over before the edit is read. A lift that was asked for
+                // before the edit is carried out all the same.
+                let lifts = before.spec.unblock == Some(true);
+                let stands =
+                    active && !lifts && status.expires_at().is_none_or(|at| at > now + TOLERANCE);
                 let began = status.blocked_at().unwrap_or(asked);
                 let until = Some(end(began, lasting));
                 wish.until = until.filter(|until| stands && *until > now + TOLERANCE);
