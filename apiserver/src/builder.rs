@@ -104,7 +104,8 @@ impl Builder {
         self
     }
 
-    /// Keeps the objects in this directory. Default: in memory only.
+    /// Keeps the objects in this directory. Default: in memory only. Each write is synced to the disk, which tests can do
+    /// without: see [`Builder::sync_writes`].
     pub fn data_dir(mut self, directory: impl Into<PathBuf>) -> Self {
         self.data_dir = Some(directory.into());
         self
@@ -234,6 +235,11 @@ impl Builder {
     pub fn sync_writes(mut self, yes: bool) -> Self {
         self.sync_writes = yes;
         self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn syncs_writes(&self) -> bool {
+        self.sync_writes
     }
 
     /// Starts with the objects and the custom kinds of another server, as they were at [`ApiServer::template`], in place of the

@@ -92,14 +92,14 @@ pub enum ClaimChange {
     Remove,
 }
 
-/// Family, first address, prefix length, block. The address is in bytes, which need no alignment, so a position takes 24 of them.
+/// Family, first address, prefix length, number of the claim. The address is bytes, so that a position takes 24 bytes, not 48.
 type Position = (bool, [u8; 16], u8, Number);
 
 /// All claims, by block and by target.
 #[derive(Debug, Default)]
 pub struct Coverage {
     claims: Claims,
-    /// Family, first address, prefix length, block: the targets in a range are one stretch of this order.
+    /// Family, first address, prefix length, number: the targets in a range are one stretch of this order.
     order: BTreeSet<Position>,
     /// The places of the claims.
     places: HashSet<Arc<Place>>,

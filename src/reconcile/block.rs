@@ -207,6 +207,10 @@ impl BlockReconciler {
         Ok(())
     }
 
+    fn claims(&self) -> usize {
+        self.parts.coverage.lock().len()
+    }
+
     pub(super) fn seeded_at(&self) -> Option<Timestamp> {
         *self.seeded.lock()
     }
@@ -252,7 +256,7 @@ impl BlockReconciler {
         if wake == Wake::OnChange {
             tracing::info!(target = %standing.target, "lifted a ban that no block records any more");
         }
-        Ok(conclude(wake, ctx.attempt()))
+        Ok(conclude(wake, ctx.attempt(), self.claims()))
     }
 
     /// A block that records no ban while this process claims one: an old copy of it was asserted, as a new leader may read
@@ -395,7 +399,7 @@ impl BlockReconciler {
         if holds && matches!(wake, Wake::After(_)) {
             self.parts.guard.cleaned(&key);
         }
-        Ok(conclude(wake, ctx.attempt()))
+        Ok(conclude(wake, ctx.attempt(), self.claims()))
     }
 
     /// Counts, logs and announces what a run did.
@@ -456,13 +460,19 @@ fn spread(resync: Duration, place: Option<&Place>, claims: usize) -> Duration {
     if place.is_some_and(|place| place.engine == Kind::Sets.name()) {
         return resync.max(RESYNC_OF_SETS);
     }
+    resync.max(pace(claims))
+}
+
+/// The shortest time in which so many standing bans are asserted once.
+fn pace(claims: usize) -> Duration {
     let claims = u32::try_from(claims).unwrap_or(u32::MAX);
-    resync.max(Duration::from_secs(1) * claims / ASSERTIONS_A_SECOND)
+    Duration::from_secs(1) * claims / ASSERTIONS_A_SECOND
 }
 
 /// What the queue does after a run that was tried `attempt` times before. An active block is requested in front of new
-/// ones by its alarm when its ban ends, so its own wake is behind them.
-fn conclude(wake: Wake, attempt: u32) -> Outcome {
+/// ones by its alarm when its ban ends, so its own wake is behind them. A gateway that refuses every assertion of
+/// `claims` standing bans is called no more often than one that accepts them.
+fn conclude(wake: Wake, attempt: u32, claims: usize) -> Outcome {
     let (outcome, priority) = match wake {
         Wake::OnChange => return Outcome::done(),
         // Zero would be "done" to the queue.
@@ -474,8 +484,13 @@ fn conclude(wake: Wake, attempt: u32) -> Outcome {
             priority,
             at_latest,
         } => {
-            let sooner = at_latest.filter(|wake| *wake < back_off(attempt));
-            let outcome = sooner.map_or_else(Outcome::retry, Outcome::requeue_after);
+            let back_off = back_off(attempt);
+            let pace = Some(pace(claims))
+                .filter(|pace| priority == Some(LOW_PRIORITY) && *pace > back_off);
+            let sooner = at_latest.filter(|wake| *wake < pace.unwrap_or(back_off));
+            let outcome = sooner
+                .or(pace)
+                .map_or_else(Outcome::retry, Outcome::requeue_after);
             (outcome, priority)
         }
     };

@@ -71,10 +71,10 @@ k create token default > "$directory/account/token"
 cp "$directory/certificates/apiserver.crt" "$directory/account/ca.crt"
 echo -n default > "$directory/account/namespace"
 run "$directory/in-cluster.log" env KUBERNETES_SERVICE_HOST=127.0.0.1 "KUBERNETES_SERVICE_PORT=${url##*:}" \
-    unshare --mount bash -c 'mount -t tmpfs tmpfs /run && mkdir -p /var/run/secrets/kubernetes.io/serviceaccount &&
+    unshare --mount bash -c 'mount -t tmpfs tmpfs "$(readlink -f /var/run)" && mkdir -p /var/run/secrets/kubernetes.io/serviceaccount &&
         cp "$1"/* /var/run/secrets/kubernetes.io/serviceaccount && exec "$2"' \
     in-cluster "$directory/account" "$output/in-cluster-client-configuration-$client_go"
-within 20 "in-cluster-client-configuration counts the Pods" has 'There are 0 pods in the cluster' "$directory/in-cluster.log"
+within 20 "in-cluster-client-configuration counts the Pods (see $directory/in-cluster.log)" has 'There are 0 pods in the cluster' "$directory/in-cluster.log"
 within 20 "it misses its Pod" has 'Pod example-xxxxx not found in default namespace' "$directory/in-cluster.log"
 echo "ok: in-cluster-client-configuration"
 

@@ -248,3 +248,23 @@ fn unusable(flag: &'static str, path: &Path) -> impl Fn(String) -> Error + use<>
         why,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::flags::Line;
+    use super::*;
+
+    #[test]
+    fn writes_are_synced_as_etcd_was_started() {
+        let Ok(Line::Run(given)) = PROGRAM.read(&[]) else {
+            panic!("no flags are needed");
+        };
+        for unsynced in [false, true] {
+            let settings = Settings::of(&given).unwrap();
+            let path = "/tmp/x".into();
+            let directory = Some(DataDirectory { path, unsynced });
+            let builder = builder(&settings, directory).unwrap();
+            assert_eq!(builder.syncs_writes(), !unsynced);
+        }
+    }
+}

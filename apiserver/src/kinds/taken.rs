@@ -10,7 +10,8 @@ use crate::store::{Key, Objects, Store};
 
 const SERVICES: &str = "services";
 
-/// What Services have in a state of the store. It follows the store write by write: an allocation reads no Service twice.
+/// The addresses and ports of Services in a state of the store. It follows the store write by write, so an allocation reads no
+/// Service twice. The state stays in memory until the next allocation.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     seen: Objects,
@@ -20,7 +21,7 @@ pub(super) struct Taken {
     ports: BTreeMap<u64, usize>,
 }
 
-/// What one Service has.
+/// The address and the ports of one Service.
 #[derive(Debug)]
 struct Values {
     address: Option<Ipv4Addr>,
@@ -36,18 +37,18 @@ impl Taken {
         let seen = std::mem::take(&mut self.seen);
         for (key, object) in seen.written_until(&now) {
             if let Some(before) = self.services.remove(key) {
-                self.forget(&before);
+                self.subtract(&before);
             }
             if let Some(object) = object {
-                let values = Values::of(&object.value());
-                self.learn(&values);
+                let values = Values::of(&object.to_value());
+                self.add(&values);
                 self.services.insert(key.clone(), values);
             }
         }
         self.seen = now;
     }
 
-    fn learn(&mut self, values: &Values) {
+    fn add(&mut self, values: &Values) {
         if let Some(address) = values.address {
             *self.addresses.entry(address).or_default() += 1;
         }
@@ -56,7 +57,7 @@ impl Taken {
         }
     }
 
-    fn forget(&mut self, values: &Values) {
+    fn subtract(&mut self, values: &Values) {
         if let Some(address) = values.address {
             less(&mut self.addresses, &address);
         }

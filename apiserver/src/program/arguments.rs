@@ -42,7 +42,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NAME")]
     pub(super) tls_san: Vec<String>,
 
-    /// Keep objects in this directory. Without it they are gone when the program ends.
+    /// Keep objects in this directory. Without it they are gone when the program ends. Each write is synced to the disk;
+    /// tests are faster with --unsafe-no-fsync.
     #[arg(long, value_name = "DIR")]
     pub(super) data_dir: Option<PathBuf>,
 

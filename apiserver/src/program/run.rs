@@ -198,3 +198,20 @@ fn announce(arguments: &Arguments, serving: &Serving) -> Result<(), Error> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[test]
+    fn writes_are_synced_unless_a_flag_says_otherwise() {
+        for (flags, synced) in [(&[][..], true), (&["--unsafe-no-fsync"], false)] {
+            let line = ["reeve-apiserver", "--data-dir=/tmp/x"].iter().chain(flags);
+            let arguments = Arguments::try_parse_from(line).unwrap();
+            assert_eq!(builder(&arguments).unwrap().syncs_writes(), synced);
+        }
+        assert!(ApiServer::builder().syncs_writes());
+    }
+}

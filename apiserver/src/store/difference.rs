@@ -25,7 +25,7 @@ pub(crate) struct Objects(Map<Arc<Object>>);
 // === impl Objects ===
 
 impl Objects {
-    /// The keys that a later state has otherwise, each with its object there.
+    /// The keys whose objects differ in `later`, each with its object in `later`.
     pub(crate) fn written_until<'a>(
         &'a self,
         later: &'a Self,

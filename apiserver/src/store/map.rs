@@ -137,7 +137,7 @@ impl<V: Clone> Map<V> {
                 Ordering::Greater => ones = children(&ones),
                 Ordering::Less => others = children(&others),
                 Ordering::Equal => {
-                    leave_out_shared(&mut ones, &mut others);
+                    remove_shared(&mut ones, &mut others);
                     if heights.0 == 0 {
                         return both(&entries(&ones), &entries(&others));
                     }
@@ -198,7 +198,7 @@ impl<V> Node<V> {
         }
     }
 
-    /// Where it is in memory: copies that share it have one place.
+    /// The address of the node: copies that share it have the same one.
     fn place(&self) -> *const () {
         match self {
             Self::Leaf(entries) => Arc::as_ptr(entries).cast(),
@@ -357,7 +357,7 @@ fn entries<'a, V>(leaves: &[&'a Node<V>]) -> Vec<&'a (Key, V)> {
 }
 
 /// Removes the nodes that are in both levels.
-fn leave_out_shared<V>(ones: &mut Vec<&Node<V>>, others: &mut Vec<&Node<V>>) {
+fn remove_shared<V>(ones: &mut Vec<&Node<V>>, others: &mut Vec<&Node<V>>) {
     let known: HashSet<_> = ones.iter().map(|node| node.place()).collect();
     let shared: HashSet<_> = others.iter().map(|node| node.place()).collect();
     let shared: HashSet<_> = shared.intersection(&known).copied().collect();

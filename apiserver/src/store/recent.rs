@@ -84,7 +84,8 @@ impl<T: Send + Sync + 'static> Recent<T> {
 // === impl Forms ===
 
 impl Forms {
-    /// The form under `key`. It is made once: a thread that comes meanwhile waits for it. `weight` is its size in bytes, about.
+    /// The form under `key`. One thread makes it; others that need it meanwhile wait, so `make` must be short, and must not
+    /// get the same form. `weight`: its approximate size in bytes.
     ///
     /// # Errors
     /// Of `make`; the next thread tries again.
@@ -171,6 +172,8 @@ mod tests {
         let failed = forms.get_or_make(7_u8, || Err::<usize, _>("no"), |_| 1);
         assert_eq!(failed, Err("no"));
         let barrier = std::sync::Barrier::new(8);
+        // Other tests keep forms, too.
+        let _kept = forms.0.get_or_default();
         let make = || {
             // Others come meanwhile.
             (0..1_000).for_each(|_| std::thread::yield_now());

@@ -112,7 +112,8 @@ impl Server {
                 ours(
                     programs,
                     &directory.0,
-                    &["--authorization-mode=RBAC", &data],
+                    // As etcd of the real pair.
+                    &["--authorization-mode=RBAC", "--unsafe-no-fsync", &data],
                 )
                 .await
             }

@@ -35,7 +35,7 @@ impl Alarm {
 // === impl Coverage ===
 
 impl Coverage {
-    /// The blocks whose claims ended by `now`, the earliest first, each once: a due ban is lifted before new ones are
+    /// The blocks whose claims ended by `now`, the earliest first and equal ends in no particular order, each once: a due ban is lifted before new ones are
     /// made, however many of those wait.
     pub fn take_due(&mut self, now: Timestamp) -> Vec<Arc<str>> {
         let mut due = Vec::new();

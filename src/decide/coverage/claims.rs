@@ -1,4 +1,4 @@
-//! The claims by block. Each has a number of four bytes, by which the other orders of the coverage name its block.
+//! The claims by block: a slab. Each has a number of four bytes, by which the other orders of the coverage name its block.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -35,8 +35,10 @@ impl Claims {
     }
 
     pub(super) fn number(&self, key: &str) -> Option<Number> {
-        let is_it = |number: &Number| self.key(*number).is_some_and(|known| **known == *key);
-        self.numbers.find(self.hasher.hash_one(key), is_it).copied()
+        let matches = |number: &Number| self.key(*number).is_some_and(|known| **known == *key);
+        self.numbers
+            .find(self.hasher.hash_one(key), matches)
+            .copied()
     }
 
     fn entry(&self, number: Number) -> Option<&Entry> {
@@ -136,7 +138,7 @@ mod tests {
     fn claim(attempt: usize) -> Claim {
         Claim::new(
             "192.0.2.7".parse().unwrap(),
-            Place::new("xdp", &format!("g:{attempt}")).into(),
+            Place::new("xdp", format!("g:{attempt}")).into(),
             None,
         )
     }

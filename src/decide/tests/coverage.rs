@@ -48,17 +48,25 @@ proptest! {
                 model.remove(&key);
             }
         }
-        let mut found: Vec<String> = coverage
+        let found: Vec<String> = coverage
             .neighbours(&[asked], "ns/3")
             .into_iter()
             .map(|neighbour| neighbour.key)
             .collect();
-        found.sort();
-        let expected: Vec<String> = model
+        let mut expected: Vec<(&String, &Target)> = model
             .iter()
             .filter(|(key, target)| key.as_str() != "ns/3" && target.overlaps(&asked))
-            .map(|(key, _)| key.clone())
             .collect();
+        // Ranges around the target, the widest first, then what lies inside, by address; equal ones by the name of the block.
+        let place = |target: &Target| {
+            let (net, length) = (target.net(), target.net().prefix_len());
+            match length < asked.net().prefix_len() {
+                true => (0, length, None, length),
+                false => (1, 0, Some(net.network()), length),
+            }
+        };
+        expected.sort_by_key(|(key, target)| (place(target), *key));
+        let expected: Vec<String> = expected.into_iter().map(|(key, _)| key.clone()).collect();
         prop_assert_eq!(found, expected);
         prop_assert_eq!(coverage.len(), model.len());
     }

@@ -3,6 +3,7 @@
 use futures::StreamExt;
 
 use super::*;
+use crate::decide::run::DUE_FIRST;
 
 #[derive(Debug)]
 struct Silent;
@@ -94,7 +95,7 @@ fn a_ban_that_is_due_before_the_next_try_to_assert_it_is_requested_when_it_is_du
             priority: None,
             at_latest,
         };
-        format!("{:?}", conclude(wake, attempt))
+        format!("{:?}", conclude(wake, attempt, 10))
     };
     let soon = Duration::from_secs(3);
     let retry = format!("{:?}", Outcome::retry());
@@ -103,4 +104,28 @@ fn a_ban_that_is_due_before_the_next_try_to_assert_it_is_requested_when_it_is_du
     assert_eq!(shown(Some(soon), 10), due);
     assert_eq!(shown(Some(LONGEST_RETRY), u32::MAX), retry);
     assert_eq!(shown(None, 10), retry);
+}
+
+#[test]
+fn a_gateway_that_refuses_all_assertions_is_called_a_hundred_times_a_second_at_most() {
+    let shown = |priority, at_latest, claims| {
+        let wake = Wake::Retry {
+            priority: Some(priority),
+            at_latest,
+        };
+        format!("{:?}", conclude(wake, 10, claims))
+    };
+    let seconds = Duration::from_secs;
+    let after = |time, priority| {
+        let outcome = Outcome::requeue_after(time).with_priority(priority);
+        format!("{outcome:?}")
+    };
+    let low = LOW_PRIORITY;
+    let retry = format!("{:?}", Outcome::retry().with_priority(low));
+    assert_eq!(shown(low, None, 1_000), retry, "the back-off is longer");
+    assert_eq!(shown(low, None, 10_000), after(seconds(100), low));
+    let due = Some(seconds(20));
+    assert_eq!(shown(low, due, 10_000), after(seconds(20), low));
+    let lift = format!("{:?}", Outcome::retry().with_priority(DUE_FIRST));
+    assert_eq!(shown(DUE_FIRST, None, 10_000), lift);
 }

@@ -159,7 +159,7 @@ async fn a_restore_and_the_end_of_events_share_syncs() {
     );
     let directory = std::env::temp_dir().join(name);
     std::fs::create_dir_all(&directory).unwrap();
-    let builder = ApiServer::builder().data_dir(&directory);
+    let builder = ApiServer::builder().data_dir(&directory).sync_writes(true);
     let server = builder.start().await.unwrap();
     let core = server.core();
     let copy = core.store.copy();

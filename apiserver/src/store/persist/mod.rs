@@ -1,10 +1,10 @@
 //! The store on disk: logs of lines and, now and then, a snapshot that replaces them.
 //!
-//! Each write appends one line to the newest log and passes it to the operating system before the write is answered;
-//! so a process killed at any moment loses no answered write. By default lines are synced to the disk itself with each
-//! snapshot and at shutdown only: a power failure may lose the last writes, and their versions are not used again,
-//! because versions are reserved in blocks and each block is synced before its first version is used. With synced writes
-//! a power failure loses no answered write either: each batch of writes is synced before it is answered.
+//! Each write appends one line to the newest log, and each batch of writes is synced before it is answered: neither a
+//! killed process nor a power failure loses an answered write. Without synced writes (`--unsafe-no-fsync`) a line is
+//! passed to the operating system before the write is answered, and logs are synced with each snapshot and at shutdown
+//! only: a kill loses nothing, a power failure may lose the last writes. Their versions are not used again, because
+//! versions are reserved in blocks and each block is synced before its first version is used.
 //!
 //! No writer waits for a snapshot. A thread makes the next log, durably; then lines go there, and a thread syncs the log
 //! before and writes the earlier objects. A power failure meanwhile may keep lines of the new log and lose earlier ones:

@@ -19,12 +19,13 @@ struct Program {
 }
 
 impl Program {
-    async fn start(directory: &Directory) -> Self {
+    async fn start(directory: &Directory, more: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_reeve-apiserver"))
             .arg("--data-dir")
             .arg(&directory.0)
             .arg("--kubeconfig")
             .arg(directory.0.join("kubeconfig"))
+            .args(more)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
@@ -113,12 +114,17 @@ impl Known {
 
 #[tokio::test]
 async fn what_was_answered_survives_a_kill_at_any_moment() {
+    answered_writes_survive_kills(&[]).await;
+    answered_writes_survive_kills(&["--unsafe-no-fsync"]).await;
+}
+
+async fn answered_writes_survive_kills(more: &[&str]) {
     let directory = Directory::new("kill");
     let names = ["a", "b", "c", "d"];
     let mut known = vec![Known::default(); names.len()];
     let mut versions = HashSet::new();
     for pause in [0, 60, 7, 23, 1] {
-        let mut program = Program::start(&directory).await;
+        let mut program = Program::start(&directory, more).await;
         for (known, name) in known.iter_mut().zip(names) {
             known.check(&program, name).await;
         }
@@ -136,7 +142,7 @@ async fn what_was_answered_survives_a_kill_at_any_moment() {
             assert!(versions.insert(version), "{version} was used twice");
         }
     }
-    let mut program = Program::start(&directory).await;
+    let mut program = Program::start(&directory, more).await;
     for (known, name) in known.iter_mut().zip(names) {
         known.check(&program, name).await;
     }
@@ -145,12 +151,17 @@ async fn what_was_answered_survives_a_kill_at_any_moment() {
     // A write that the disk has half of.
     let logs = std::fs::read_dir(&directory.0).unwrap();
     let logs = logs.map(|file| file.unwrap().path());
-    let logs = logs.filter(|path| path.extension().is_some_and(|end| end == "jsonl"));
-    let log = logs.filter(|path| !path.ends_with("snapshot.jsonl")).max();
+    let number = |path: &PathBuf| {
+        let name = path.file_name()?.to_str()?.strip_prefix("log.")?;
+        name.strip_suffix(".jsonl")?.parse::<u64>().ok()
+    };
+    let log = logs
+        .filter(|path| number(path).is_some())
+        .max_by_key(number);
     let log = log.unwrap();
     let mut file = std::fs::OpenOptions::new().append(true).open(&log).unwrap();
     std::io::Write::write_all(&mut file, b"{\"revision\":1").unwrap();
-    let mut program = Program::start(&directory).await;
+    let mut program = Program::start(&directory, more).await;
     for (known, name) in known.iter_mut().zip(names) {
         known.check(&program, name).await;
     }
