@@ -35,6 +35,8 @@ impl World {
             server.shutdown().await.unwrap();
         }
         let builder = ApiServer::builder().data_dir(&self.directory);
+        // A sync of the background task would need another thread.
+        let builder = builder.sync_writes(false);
         self.server = Some(builder.clock(clock()).start().await.unwrap());
     }
 
