@@ -26,12 +26,12 @@ const NODE_PORTS: std::ops::RangeInclusive<u64> = 30_000..=32_767;
 /// # Errors
 /// 422 for a value that another Service has or that no Service can have; 500 for such a health check port, and when none is
 /// left.
-pub(crate) fn allocate<'a>(
-    core: &'a Core,
+pub(crate) fn allocate(
+    core: &Core,
     request: &Request,
     old: Option<&Value>,
     object: &mut Value,
-) -> Result<Claim<'a>, Status> {
+) -> Result<Claim, Status> {
     let mut problems = Vec::new();
     service_rules::families(object, &mut problems);
     if !problems.is_empty() {

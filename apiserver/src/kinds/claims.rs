@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -12,7 +13,7 @@ use crate::store::{Key, Store};
 ///
 /// The lock is held only while values are chosen. A claim lasts until its write is stored, refused or dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Claims(Mutex<State>);
+pub(crate) struct Claims(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -35,8 +36,8 @@ pub(super) struct Choice<'a> {
 
 /// The values of one write; they are free again when it is dropped, unless an object with them is stored.
 #[derive(Debug)]
-pub(crate) struct Claim<'a> {
-    claims: &'a Claims,
+pub(crate) struct Claim {
+    all: Arc<Mutex<State>>,
     own: Claimed,
 }
 
@@ -65,7 +66,7 @@ impl Claims {
 
 // === impl Choice ===
 
-impl<'a> Choice<'a> {
+impl Choice<'_> {
     /// Whether a Service has the address, or another write has claimed it.
     pub(super) fn is_taken(&self, address: Ipv4Addr) -> bool {
         self.others.taken.has_address(address) || self.others.claimed.addresses.contains(&address)
@@ -90,11 +91,11 @@ impl<'a> Choice<'a> {
     }
 
     /// Ends the choice.
-    pub(super) fn claim(mut self) -> Claim<'a> {
+    pub(super) fn claim(mut self) -> Claim {
         self.others.claimed.addresses.extend(&self.own.addresses);
         self.others.claimed.ports.extend(&self.own.ports);
         Claim {
-            claims: self.claims,
+            all: Arc::clone(&self.claims.0),
             own: self.own,
         }
     }
@@ -102,13 +103,15 @@ impl<'a> Choice<'a> {
 
 // === impl Claim ===
 
-impl Drop for Claim<'_> {
+impl Drop for Claim {
     fn drop(&mut self) {
-        let mut state = self.claims.0.lock();
+        let mut state = self.all.lock();
         let claimed = &mut state.claimed;
-        claimed
-            .addresses
-            .retain(|address| !self.own.addresses.contains(address));
-        claimed.ports.retain(|port| !self.own.ports.contains(port));
+        for address in &self.own.addresses {
+            claimed.addresses.remove(address);
+        }
+        for port in &self.own.ports {
+            claimed.ports.remove(port);
+        }
     }
 }

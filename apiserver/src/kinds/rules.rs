@@ -27,12 +27,12 @@ fn context(request: &Request) -> Context<'_> {
 ///
 /// # Errors
 /// 422 for a value that another object has; 500 when no value is left.
-pub(crate) fn allocate<'a>(
-    core: &'a Core,
+pub(crate) fn allocate(
+    core: &Core,
     request: &Request,
     old: Option<&Value>,
     object: &mut Value,
-) -> Result<Option<Claim<'a>>, Status> {
+) -> Result<Option<Claim>, Status> {
     if request.info.strategy.claims_addresses() && request.subresource.is_empty() {
         return addresses::allocate(core, request, old, object).map(Some);
     }

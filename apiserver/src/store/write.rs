@@ -90,7 +90,7 @@ impl Store {
     }
 
     /// [`Store::commit_decided`] that leaves this thread to other tasks while the disk syncs. The write goes on when the
-    /// future is dropped.
+    /// future is dropped; `held` is dropped after it.
     pub(crate) async fn commit_unblocked(
         &self,
         decision: Option<Decision>,
@@ -98,12 +98,17 @@ impl Store {
         key: &str,
         expected: Expected,
         value: Option<Value>,
+        held: impl Send + 'static,
     ) -> Result<Arc<Object>, CommitError> {
         if !self.synced {
             return self.commit_decided(decision, storage, key, expected, value);
         }
         let (store, storage, key) = (self.clone(), storage.to_owned(), key.to_owned());
-        let commit = move || store.commit_decided(decision, &storage, &key, expected, value);
+        let commit = move || {
+            let written = store.commit_decided(decision, &storage, &key, expected, value);
+            drop(held);
+            written
+        };
         let written = tokio::task::spawn_blocking(commit).await;
         written.unwrap_or(Err(CommitError::Closed))
     }

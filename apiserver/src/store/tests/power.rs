@@ -300,10 +300,10 @@ async fn tasks_of_one_thread_write_together_while_the_disk_syncs() {
         tokio::spawn(async move {
             let (key, absent) = (format!("a/{n}"), Expected::Absent);
             let value = Some(thing(&key, n));
-            let first = store.commit_unblocked(None, STORAGE, &key, absent, value.clone());
+            let first = store.commit_unblocked(None, STORAGE, &key, absent, value.clone(), ());
             first.await.unwrap();
             let again = store
-                .commit_unblocked(None, STORAGE, &key, absent, value)
+                .commit_unblocked(None, STORAGE, &key, absent, value, ())
                 .await;
             assert!(matches!(again, Err(CommitError::Raced)));
         })

@@ -61,12 +61,7 @@ pub(crate) trait Write: Sync {
     ///
     /// # Errors
     /// 422 for a value that another object has; 500 when no value is left.
-    fn claim<'a>(
-        &self,
-        _: &'a Core,
-        _: &Request,
-        _: &mut Draft,
-    ) -> Result<Option<Claim<'a>>, Status> {
+    fn claim(&self, _: &Core, _: &Request, _: &mut Draft) -> Result<Option<Claim>, Status> {
         Ok(None)
     }
 
@@ -214,8 +209,7 @@ async fn attempt(
         draft.new = Some(conversion::to_stored(core.network(), info, live, &from, new).await?);
     }
     let change = verb.settle(request, &mut draft);
-    let committed = commit(core, request, &draft, change, claim.is_none()).await;
-    drop(claim);
+    let committed = commit(core, request, &draft, change, claim).await;
     match committed {
         Ok(done) => {
             let mut written = verb.answer(request, draft, done);
@@ -235,14 +229,14 @@ async fn attempt(
 
 /// Stores or removes the object if it is still as it was loaded; a dry run only checks that.
 ///
-/// A request may be dropped while the disk syncs. What has effects outside of the store, or a claim (`is_alone` is false), is
-/// written without an end in between.
+/// A request may be dropped while the disk syncs. The claim lasts until the write is stored. A write that has effects outside
+/// of the store has no end in between.
 async fn commit(
     core: &Core,
     request: &Request,
     draft: &Draft,
     change: Commit,
-    is_alone: bool,
+    claim: Option<Claim>,
 ) -> Result<Done, CommitError> {
     let info = &request.info;
     let live = draft.live.as_ref();
@@ -265,11 +259,12 @@ async fn commit(
     let removes = value.is_none();
     let storage = &info.storage;
     let (store, expected, decision) = (&core.store, draft.expected(), request.decision);
-    let stored = if is_alone && !rules::has_effects(info) {
-        let commit = store.commit_unblocked(decision, storage, key.as_str(), expected, value);
-        commit.await?
-    } else {
+    let stored = if rules::has_effects(info) {
         store.commit_decided(decision, storage, key.as_str(), expected, value)?
+    } else {
+        let key = key.as_str();
+        let commit = store.commit_unblocked(decision, storage, key, expected, value, claim);
+        commit.await?
     };
     rules::after_write(
         core,

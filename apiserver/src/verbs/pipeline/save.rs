@@ -223,12 +223,12 @@ impl Write for Save<'_> {
         Ok(())
     }
 
-    fn claim<'a>(
+    fn claim(
         &self,
-        core: &'a Core,
+        core: &Core,
         request: &Request,
         draft: &mut Draft,
-    ) -> Result<Option<Claim<'a>>, Status> {
+    ) -> Result<Option<Claim>, Status> {
         let new = draft.new.get_or_insert_default();
         rules::allocate(core, request, draft.old.as_ref(), new)
     }
