@@ -12,9 +12,9 @@ MOST_DIFFERENCES = 10
 # Specs of a suite that may need a second or third try on ours, beyond those that need one on the real server.
 MOST_AGAIN = 5
 
-PLAIN = re.compile(r"^--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
+PLAIN = re.compile(r"^ *--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
 # Ginkgo's first line follows that of the function which runs it.
-RUNS_SPECS = re.compile(r"^=== RUN +(\S+)\nRunning Suite", re.MULTILINE)
+RUNS_SPECS = re.compile(r"^=== (?:RUN|CONT) +(\S+)\nRunning Suite", re.MULTILINE)
 STATES = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
 
 
@@ -32,7 +32,7 @@ def specs(path):
 
 
 def functions(path):
-    """The states of the test functions in a log, by their names, without the one that runs the specs: their states are its state."""
+    """The states of the test functions, and of their parts, in a log, by their names, without the one that runs the specs: their states are its state."""
     results = PLAIN.findall(open(path, errors="replace").read())
     runs_specs = RUNS_SPECS.search(open(path, errors="replace").read())
     return {name: (STATES[state], f"see {path}", 1) for state, name in results if not runs_specs or name != runs_specs[1]}
