@@ -175,3 +175,22 @@ async fn a_claim_whose_lift_began_is_not_asserted() {
     let claim = coverage.claim("a/b").unwrap();
     assert!(claim.asserted.is_none() && claim.enforced);
 }
+
+#[test]
+fn a_claim_with_the_number_of_a_removed_one_has_its_own_end_and_target() {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let target = |last: u8| Target::host(std::net::Ipv4Addr::new(192, 0, 2, last).into());
+    let mut coverage = Coverage::default();
+    coverage.set("ns/a", standing(target(1)), Some(at(10)));
+    coverage.remove("ns/a");
+    coverage.set("ns/b", standing(target(2)), Some(at(20)));
+    assert_eq!(coverage.take_due(at(10)), []);
+    assert_eq!(coverage.neighbours(&[target(1)], ""), []);
+    assert_eq!(coverage.take_due(at(20)), ["ns/b".into()]);
+    // A popped alarm, too.
+    coverage.remove("ns/b");
+    coverage.set("ns/c", standing(target(3)), Some(at(40)));
+    coverage.rearm();
+    assert_eq!(coverage.take_due(at(30)), []);
+    assert_eq!(coverage.take_due(at(40)), ["ns/c".into()]);
+}
