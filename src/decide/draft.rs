@@ -80,11 +80,26 @@ impl<'a> Draft<'a> {
         reason: &str,
         message: &str,
     ) {
+        self.marked(ready, enforced, None, reason, message);
+    }
+
+    /// The conditions with one of `Allowlisted` and `Shadow`, or none. Each is set once, so that its transition time moves only with
+    /// its status.
+    fn marked(
+        &mut self,
+        ready: ConditionStatus,
+        enforced: ConditionStatus,
+        mark: Option<&str>,
+        reason: &str,
+        message: &str,
+    ) {
         self.condition(READY, ready, reason, message);
         self.condition(ENFORCED, enforced, reason, message);
         self.lift_held(reason, message);
         for other in [ALLOWLISTED, SHADOW] {
-            if self.status.condition(other).is_some() {
+            if mark == Some(other) {
+                self.condition(other, True, reason, message);
+            } else if self.status.condition(other).is_some() {
                 self.condition(other, False, reason, "");
             }
         }
@@ -240,10 +255,8 @@ impl<'a> Draft<'a> {
         };
         let known = self.is_known(&phase, message);
         self.end(phase, result, message, lifted);
-        self.conditions(ready, False, kind.as_str(), message);
-        if !too_wide {
-            self.condition(ALLOWLISTED, True, kind.as_str(), message);
-        }
+        let mark = (!too_wide).then_some(ALLOWLISTED);
+        self.marked(ready, False, mark, kind.as_str(), message);
         let lifted = lifted && !self.ended;
         if !known || lifted {
             let notice = match (lifted, too_wide) {
@@ -264,8 +277,7 @@ impl<'a> Draft<'a> {
     pub(super) fn shadowed(&mut self, message: &str, lifted: bool, asked: bool) {
         let known = self.is_known(&Phase::Skipped, message);
         self.end(Phase::Skipped, ResultCode::Skipped, message, lifted);
-        self.conditions(True, False, "Shadow", message);
-        self.condition(SHADOW, True, "Shadow", message);
+        self.marked(True, False, Some(SHADOW), "Shadow", message);
         let lifted = lifted && !self.ended;
         if !known || lifted {
             self.announce(false, "Shadow", message, lifted.then_some(Notice::Resolve));

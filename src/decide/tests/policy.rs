@@ -159,6 +159,16 @@ fn a_refused_block_has_the_condition_allowlisted_until_it_is_banned() {
     case.policy.allowlist = allowed("192.0.2.7");
     case.apply(&case.decide(), now());
     assert_eq!(shown(&case), [yes, no, yes]);
+    let since = case.status().condition(ALLOWLISTED).cloned();
+    case.block.spec.trigger = Some(true);
+    let later = now() + seconds(60);
+    case.apply(&case.at(later), later);
+    assert_eq!(
+        case.status().condition(ALLOWLISTED).cloned(),
+        since,
+        "no transition"
+    );
+    case.block.spec.trigger = Some(false);
     case.policy.allowlist.clear();
     case.apply(&case.decide(), now());
     assert_eq!(shown(&case), [yes, yes, no]);

@@ -355,6 +355,14 @@ fn a_source_in_shadow_mode_shows_what_it_would_ban_and_calls_nothing() {
         (settled.effect, settled.announcements.len()),
         (Effect::Shadowed, 0)
     );
+    let later = now() + seconds(60);
+    case.apply(&case.at(later), later);
+    let shadow = case.status().condition(condition::SHADOW).cloned();
+    assert_eq!(
+        shadow,
+        status.condition(condition::SHADOW).cloned(),
+        "no transition"
+    );
     case.block.spec.trigger = Some(false);
     case.shadow = None;
     assert_eq!(operations(&case.decide()), [ban("192.0.2.7", Some(600))]);
