@@ -49,7 +49,7 @@ mod trim;
 pub mod watch;
 
 pub use decode::{Deserializer, is_read_in_place};
-pub use encode::{encode, encode_list, envelope, to_vec};
+pub use encode::{List, encode, encode_list, envelope, to_vec};
 pub use envelope::{Envelope, PREFIX, from_slice};
 pub use error::{Cause, Error};
 pub use fields::{Fields, Wire};

@@ -75,9 +75,9 @@ impl Backward {
         self.tag(number, 2);
     }
 
-    pub(super) fn into_vec(mut self) -> Vec<u8> {
-        self.bytes.drain(..self.begin);
-        self.bytes
+    /// What was put, without spare room: a message may be kept for long.
+    pub(super) fn into_vec(self) -> Vec<u8> {
+        self.bytes[self.begin..].to_vec()
     }
 }
 

@@ -16,6 +16,9 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
+/// The field of a manager's fields. A text that begins as an object is their JSON.
+const FIELDS: &str = "fieldsV1";
+
 /// Maximum depth of messages.
 const MAX_DEPTH: usize = 200;
 
@@ -71,6 +74,14 @@ impl<'a> Encoder<'a> {
     pub(super) fn field(&mut self, field: &Field, value: Option<&Value>) -> Result<(), Error> {
         match (field.shape, value) {
             (Shape::Plain, None) if field.of == Type::Bytes => Ok(()),
+            (Shape::Pointer, Some(Value::String(fields)))
+                if field.name == Some(FIELDS) && fields.starts_with('{') =>
+            {
+                let before = self.buffer.len();
+                self.buffer.field(1, fields.as_bytes());
+                self.buffer.close(field.number, before);
+                Ok(())
+            }
             (Shape::Plain, value) => self.single(field.number, field.of, value),
             (_, None) => Ok(()),
             (Shape::Pointer, value) => self.single(field.number, field.of, value),

@@ -11,4 +11,4 @@ mod message;
 mod object;
 
 pub(crate) use object::frame;
-pub use object::{encode, encode_list, envelope, to_vec};
+pub use object::{List, encode, encode_list, envelope, to_vec};

@@ -7,6 +7,7 @@ use super::backward::Backward;
 use super::message::Encoder;
 use crate::envelope::PREFIX;
 use crate::error::{Cause, Error};
+use crate::fields::put_varint;
 use crate::table::{Message, Shape};
 
 /// The initial size of the buffer of one object; most objects fit.
@@ -14,7 +15,8 @@ const TYPICAL: usize = 2048;
 
 /// Writes the message of an object, without an envelope. `apiVersion` and `kind` are not in it.
 ///
-/// Members that are not in the description are left out.
+/// Members that are not in the description are left out. A `fieldsV1` that is a string and starts with `{` is taken as the
+/// JSON of the fields, so that a writer of many objects need not parse it.
 ///
 /// # Errors
 /// For a value that is not an object, and for a member of another type than its field.
@@ -54,27 +56,110 @@ pub fn encode_list<I: AsRef<[u8]>>(
     metadata: &Value,
     items: &[I],
 ) -> Result<Vec<u8>, Error> {
-    let message = known(api_version, kind)?;
-    let items_of = message.named("items");
-    let Some(items_of) = items_of.filter(|field| field.shape == Shape::Repeated) else {
-        return Err(Cause::Custom(format!("the kind {kind} is not a list")).into());
-    };
-    let bytes: usize = items.iter().map(|item| item.as_ref().len() + 8).sum();
-    let mut buffer = Backward::with_capacity(bytes + 256);
-    tail(&mut buffer);
-    let before = buffer.len();
-    for field in message.fields.iter().rev() {
-        if field.number == items_of.number {
-            for item in items.iter().rev() {
-                buffer.field(field.number, item.as_ref());
-            }
-        } else if field.name == Some("metadata") {
-            Encoder::new(&mut buffer).field(field, Some(metadata))?;
-        }
+    let lengths = items.iter().map(|item| item.as_ref().len());
+    let list = List::new(api_version, kind, metadata, lengths)?;
+    let mut bytes = Vec::with_capacity(list.len());
+    bytes.extend_from_slice(list.head());
+    for item in items {
+        bytes.extend_from_slice(&list.before_item(item.as_ref().len()));
+        bytes.extend_from_slice(item.as_ref());
     }
-    buffer.close(2, before);
-    head(&mut buffer, api_version, kind);
-    Ok(buffer.into_vec())
+    bytes.extend_from_slice(list.tail());
+    Ok(bytes)
+}
+
+/// A list in its envelope without the messages of its items, for a writer that does not hold the whole list: the head; then each
+/// item, after what stands [before it](List::before_item); then the tail.
+#[derive(Clone, Debug)]
+pub struct List {
+    head: Vec<u8>,
+    tail: Vec<u8>,
+    /// The number of the field of the items.
+    number: u32,
+    len: usize,
+}
+
+// === impl List ===
+
+impl List {
+    /// A list of items with these lengths, in bytes.
+    ///
+    /// # Errors
+    /// For a kind that is not in the table or is not a list, and for metadata of another type.
+    pub fn new(
+        api_version: &str,
+        kind: &str,
+        metadata: &Value,
+        lengths: impl Iterator<Item = usize>,
+    ) -> Result<Self, Error> {
+        let message = known(api_version, kind)?;
+        let items_of = message.named("items");
+        let Some(items_of) = items_of.filter(|field| field.shape == Shape::Repeated) else {
+            return Err(Cause::Custom(format!("the kind {kind} is not a list")).into());
+        };
+        let number = items_of.number;
+        let tag = varint_length(u64::from(number) << 3 | 2);
+        let items: usize = lengths
+            .map(|length| tag + varint_length(length as u64) + length)
+            .sum();
+        let (mut begin, mut end) = (Backward::with_capacity(256), Backward::with_capacity(8));
+        tail(&mut end);
+        let after_list = end.len();
+        if let Some(field) = message.named("metadata") {
+            // One kind has its metadata after its items.
+            let buffer = match field.number < number {
+                true => &mut begin,
+                false => &mut end,
+            };
+            Encoder::new(buffer).field(field, Some(metadata))?;
+        }
+        let length = begin.len() + items + end.len() - after_list;
+        // The list is the second field of the envelope.
+        begin.varint(length as u64);
+        begin.tag(2, 2);
+        head(&mut begin, api_version, kind);
+        let (head, tail) = (begin.into_vec(), end.into_vec());
+        Ok(Self {
+            len: head.len() + items + tail.len(),
+            head,
+            tail,
+            number,
+        })
+    }
+
+    /// The length of the whole list in bytes.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "an envelope is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The bytes before the first item.
+    #[must_use]
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// The bytes before an item of this length.
+    #[must_use]
+    pub fn before_item(&self, length: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(8);
+        put_varint(&mut bytes, u64::from(self.number) << 3 | 2);
+        put_varint(&mut bytes, length as u64);
+        bytes
+    }
+
+    /// The bytes after the last item.
+    #[must_use]
+    pub fn tail(&self) -> &[u8] {
+        &self.tail
+    }
+}
+
+/// The bytes of a number in groups of seven bits.
+fn varint_length(number: u64) -> usize {
+    let bits = u64::BITS - (number | 1).leading_zeros();
+    bits.div_ceil(7) as usize
 }
 
 /// Puts a message into its envelope.

@@ -1,6 +1,6 @@
 //! What the generated code of Kubernetes writes, rule by rule.
 
-use reeve_wire::{Message, encode, encode_list, to_vec};
+use reeve_wire::{List, Message, encode, encode_list, to_vec};
 use serde_json::{Value, json};
 
 use crate::bytes::{field, number};
@@ -116,6 +116,40 @@ fn a_list_has_the_numbers_of_its_version() {
         of("meta.k8s.io/v1beta1"),
         [items, field(2, &meta_of)].concat()
     );
+}
+
+#[test]
+fn a_list_in_parts_is_the_list_as_one_object() {
+    let metadata = json!({"resourceVersion": "7"});
+    let object =
+        |length: usize| json!({"metadata": {"name": "a"}, "data": {"b": "x".repeat(length)}});
+    let objects: Vec<Value> = [0, 70, 100, 127, 128, 16_300, 16_383, 16_384, 100_000]
+        .map(object)
+        .into();
+    let whole = json!({
+        "apiVersion": "v1", "kind": "ConfigMapList", "metadata": metadata, "items": objects,
+    });
+    let items: Vec<Vec<u8>> = objects
+        .iter()
+        .map(|object| written("v1", "ConfigMap", object))
+        .collect();
+    let list = encode_list("v1", "ConfigMapList", &metadata, &items).unwrap();
+    assert_eq!(list, to_vec(&whole).unwrap());
+    let lengths = items.iter().map(Vec::len);
+    let parts = List::new("v1", "ConfigMapList", &metadata, lengths).unwrap();
+    assert_eq!(parts.len(), list.len());
+}
+
+#[test]
+fn fields_of_a_manager_may_be_their_text() {
+    let of = |fields: Value| {
+        let entry = json!({"manager": "m", "fieldsType": "FieldsV1", "fieldsV1": fields});
+        let object = json!({"metadata": {"managedFields": [entry]}});
+        written("v1", "ConfigMap", &object)
+    };
+    let fields = json!({"f:data": {".": {}, "f:a": {}}});
+    let text = fields.to_string();
+    assert_eq!(of(text.into()), of(fields));
 }
 
 #[test]
