@@ -4,7 +4,7 @@
 
 use std::cmp::Ordering;
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use crate::field::quote;
 
@@ -49,13 +49,7 @@ fn rank(value: &Value) -> u8 {
 /// The order of two values.
 pub(crate) fn compare(one: &Value, other: &Value) -> Ordering {
     match (one, other) {
-        (Value::Number(one), Value::Number(other)) => match (one.as_i64(), other.as_i64()) {
-            (Some(one), Some(other)) => one.cmp(&other),
-            _ => {
-                let (one, other) = (one.as_f64(), other.as_f64());
-                one.partial_cmp(&other).unwrap_or(Ordering::Equal)
-            }
-        },
+        (Value::Number(one), Value::Number(other)) => numbers(one, other),
         (Value::String(one), Value::String(other)) => one.cmp(other),
         (Value::Bool(one), Value::Bool(other)) => one.cmp(other),
         (Value::Array(one), Value::Array(other)) => {
@@ -78,6 +72,32 @@ pub(crate) fn compare(one: &Value, other: &Value) -> Ordering {
         }
         (one, other) => rank(one).cmp(&rank(other)),
     }
+}
+
+/// The order of two numbers by value.
+///
+/// A real server compares an integer with a float as floats, so that two integers next to each other equal one float. A sort
+/// needs one order of all numbers: those that are equal as floats are compared exactly.
+fn numbers(one: &Number, other: &Number) -> Ordering {
+    if let (Some(one), Some(other)) = (one.as_i64(), other.as_i64()) {
+        return one.cmp(&other);
+    }
+    let as_floats = one.as_f64().partial_cmp(&other.as_f64());
+    as_floats
+        .unwrap_or(Ordering::Equal)
+        .then_with(|| exact(one).cmp(&exact(other)))
+}
+
+/// The number, cut to an integer.
+fn exact(number: &Number) -> i128 {
+    let integer = number.as_i64().map(i128::from);
+    let integer = integer.or_else(|| number.as_u64().map(i128::from));
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "the cut is wanted, and the cast saturates"
+    )]
+    let float = || number.as_f64().unwrap_or_default() as i128;
+    integer.unwrap_or_else(float)
 }
 
 /// Whether two values are equal, numbers by value.
@@ -139,6 +159,36 @@ pub(crate) fn go_number(number: &serde_json::Number) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn numbers_have_one_order_where_floats_have_no_digit_for_their_difference() {
+        let exact = 1_i64 << 53;
+        let mut numbers: Vec<Value> = Vec::new();
+        for near in -3..=3 {
+            numbers.push(json!(exact + near));
+            numbers.push(json!((exact + near) as f64));
+            numbers.push(json!(u64::MAX - 2 + near.unsigned_abs() % 3));
+            numbers.push(json!(i64::MAX - near.abs()));
+        }
+        numbers.extend([
+            json!(u64::MAX as f64),
+            json!(i64::MAX as f64),
+            json!(1e300),
+            json!(-1e300),
+        ]);
+        for one in &numbers {
+            for two in &numbers {
+                assert_eq!(compare(one, two), compare(two, one).reverse());
+                for three in &numbers {
+                    if compare(one, two).is_le() && compare(two, three).is_le() {
+                        assert!(compare(one, three).is_le(), "{one} {two} {three}");
+                    }
+                }
+            }
+        }
+        numbers.sort_by(compare);
+        assert!(equal(&json!(1), &json!(1.0)));
+    }
 
     #[test]
     fn values_of_all_types_have_one_order() {

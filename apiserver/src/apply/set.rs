@@ -3,18 +3,39 @@
 //! A path can be a member of the set, its descendants can be members, or both. A member does not contain
 //! its descendants. (structured-merge-diff: `fieldpath.Set`.)
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use serde_json::{Map, Value};
 
 use super::path::{Element, ElementError};
 use super::schema::{Schema, TypeId};
 
-/// A set of fields. No child is empty.
+/// A set of fields.
+///
+/// A sorted vector costs less to make and to free than a tree does, and a write of a large object is largely that. Parts that come
+/// in another order than theirs are collected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Set {
-    members: BTreeSet<Element>,
-    children: BTreeMap<Element, Set>,
+pub(crate) struct Set(Vec<Part>);
+
+/// An element that is a member, has members below it, or both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    element: Element,
+    is_member: bool,
+    below: Set,
+}
+
+// === impl Part ===
+
+impl Part {
+    fn is_empty(&self) -> bool {
+        !self.is_member && self.below.is_empty()
+    }
+
+    fn add(&mut self, is_member: bool, below: Set) {
+        self.is_member |= is_member;
+        if !below.is_empty() {
+            self.below = below;
+        }
+    }
 }
 
 // === impl Set ===
@@ -30,86 +51,100 @@ impl Set {
         set
     }
 
+    /// Where the element is, or where it belongs.
+    fn place(&self, element: &Element) -> Result<usize, usize> {
+        match self.0.last() {
+            Some(last) if last.element >= *element => {
+                self.0.binary_search_by(|part| part.element.cmp(element))
+            }
+            _ => Err(self.0.len()),
+        }
+    }
+
+    fn part(&self, element: &Element) -> Option<&Part> {
+        self.place(element).ok().map(|at| &self.0[at])
+    }
+
+    /// The part of the element, which is made empty if there is none.
+    fn part_mut(&mut self, element: Element) -> &mut Part {
+        let at = match self.place(&element) {
+            Ok(at) => at,
+            Err(at) => {
+                let part = Part {
+                    element,
+                    is_member: false,
+                    below: Self::default(),
+                };
+                self.0.insert(at, part);
+                at
+            }
+        };
+        &mut self.0[at]
+    }
+
     /// Adds a path; the path of the whole object is ignored.
     pub(crate) fn insert(&mut self, path: &[Element]) {
         match path {
             [] => {}
-            [last] => {
-                self.members.insert(last.clone());
-            }
-            [first, rest @ ..] => {
-                if let Some(child) = self.children.get_mut(first) {
-                    child.insert(rest);
-                } else {
-                    self.children.entry(first.clone()).or_default().insert(rest);
-                }
-            }
+            [last] => self.part_mut(last.clone()).is_member = true,
+            [first, rest @ ..] => self.part_mut(first.clone()).below.insert(rest),
         }
     }
 
-    /// Adds an element of which nothing is in the set: it is a member if `is_member`, and has `below`.
+    /// Adds an element: it is a member if `is_member`, and has `below` in place of what was below it.
     pub(crate) fn attach(&mut self, element: Element, is_member: bool, below: Self) {
-        match (is_member, below.is_empty()) {
-            (false, true) => {}
-            (true, true) => {
-                self.members.insert(element);
-            }
-            (false, false) => {
-                self.children.insert(element, below);
-            }
-            (true, false) => {
-                self.members.insert(element.clone());
-                self.children.insert(element, below);
-            }
+        if !is_member && below.is_empty() {
+            return;
         }
+        self.part_mut(element).add(is_member, below);
     }
 
     /// Whether the path is a member.
     pub(crate) fn has(&self, path: &[Element]) -> bool {
         match path {
             [] => false,
-            [last] => self.members.contains(last),
-            [first, rest @ ..] => self
-                .children
-                .get(first)
-                .is_some_and(|child| child.has(rest)),
+            [last] => self.has_member(last),
+            [first, rest @ ..] => self.below(first).is_some_and(|below| below.has(rest)),
         }
     }
 
     /// Whether the element itself is a member.
     pub(crate) fn has_member(&self, element: &Element) -> bool {
-        self.members.contains(element)
+        self.part(element).is_some_and(|part| part.is_member)
     }
 
     /// The elements that are members themselves.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Element> {
-        self.members.iter()
+        let members = self.0.iter().filter(|part| part.is_member);
+        members.map(|part| &part.element)
     }
 
     /// The elements with members below them.
     pub(crate) fn children(&self) -> impl Iterator<Item = (&Element, &Set)> {
-        self.children.iter()
+        let children = self.0.iter().filter(|part| !part.below.is_empty());
+        children.map(|part| (&part.element, &part.below))
     }
 
     /// The paths below `element`, without it.
     pub(crate) fn below(&self, element: &Element) -> Option<&Set> {
-        self.children.get(element)
+        let part = self.part(element)?;
+        (!part.below.is_empty()).then_some(&part.below)
     }
 
     /// Whether it has no member.
     pub(crate) fn is_empty(&self) -> bool {
-        self.members.is_empty() && self.children.is_empty()
+        self.0.is_empty()
     }
 
     /// The paths in order: at each level members first, then what is below.
     pub(crate) fn paths(&self) -> Vec<Vec<Element>> {
         fn visit(set: &Set, prefix: &mut Vec<Element>, found: &mut Vec<Vec<Element>>) {
-            for member in &set.members {
+            for member in set.members() {
                 prefix.push(member.clone());
                 found.push(prefix.clone());
                 prefix.pop();
             }
-            for (element, child) in &set.children {
+            for (element, child) in set.children() {
                 prefix.push(element.clone());
                 visit(child, prefix, found);
                 prefix.pop();
@@ -122,45 +157,44 @@ impl Set {
 
     /// The members of either set.
     pub(crate) fn union(&self, other: &Self) -> Self {
-        let mut union = self.clone();
-        union.extend(other);
-        union
+        self.clone().joined(other.clone())
     }
 
     /// The members of either set.
-    pub(crate) fn joined(mut self, other: Self) -> Self {
+    pub(crate) fn joined(self, other: Self) -> Self {
         if self.is_empty() {
             return other;
         }
-        self.members.extend(other.members);
-        for (element, child) in other.children {
-            let own = self.children.remove(&element).unwrap_or_default();
-            self.children.insert(element, own.joined(child));
+        if other.is_empty() {
+            return self;
         }
-        self
-    }
-
-    fn extend(&mut self, other: &Self) {
-        self.members.extend(other.members.iter().cloned());
-        for (element, child) in &other.children {
-            match self.children.get_mut(element) {
-                Some(own) => own.extend(child),
-                None => {
-                    self.children.insert(element.clone(), child.clone());
-                }
+        let mut joined = Vec::with_capacity(self.0.len().max(other.0.len()));
+        let mut others = other.0.into_iter().peekable();
+        for mut part in self.0 {
+            while let Some(before) = others.next_if(|other| other.element < part.element) {
+                joined.push(before);
             }
+            if let Some(same) = others.next_if(|other| other.element == part.element) {
+                part.is_member |= same.is_member;
+                part.below = part.below.joined(same.below);
+            }
+            joined.push(part);
         }
+        joined.extend(others);
+        Self(joined)
     }
 
     /// The members of both sets.
     pub(crate) fn intersection(&self, other: &Self) -> Self {
-        Self {
-            members: self.members.intersection(&other.members).cloned().collect(),
-            children: self.map_children(|element, child| {
-                let other = other.children.get(element)?;
-                Some(child.intersection(other))
-            }),
-        }
+        let both = pairs(self, other).filter_map(|(one, other)| {
+            let part = Part {
+                element: one.element.clone(),
+                is_member: one.is_member && other.is_member,
+                below: one.below.intersection(&other.below),
+            };
+            (!part.is_empty()).then_some(part)
+        });
+        Self(both.collect())
     }
 
     /// The members that `other` does not have.
@@ -175,69 +209,52 @@ impl Set {
         self.clone().without(other)
     }
 
-    /// [`Set::recursive_difference`] in place: its time is that of the smaller set.
+    /// [`Set::recursive_difference`] in place.
     pub(crate) fn without(mut self, other: &Self) -> Self {
         self.remove_below(other);
         self
     }
 
     fn remove_below(&mut self, other: &Self) {
-        if self.is_empty() {
-            return;
-        }
-        for member in &other.members {
-            self.members.remove(member);
-            self.children.remove(member);
-        }
-        self.change_children(other, Self::remove_below);
+        self.change_parts(other, |part, other| {
+            if other.is_member {
+                part.is_member = false;
+                part.below = Self::default();
+            } else {
+                part.below.remove_below(&other.below);
+            }
+        });
     }
 
     /// Removes the members of `other`, and leaves what is below them.
     pub(crate) fn remove(&mut self, other: &Self) {
+        self.change_parts(other, |part, other| {
+            part.is_member &= !other.is_member;
+            part.below.remove(&other.below);
+        });
+    }
+
+    /// Changes each part that both sets have, and drops those that are empty then.
+    fn change_parts(&mut self, other: &Self, change: impl Fn(&mut Part, &Part)) {
         if self.is_empty() {
             return;
         }
-        for member in &other.members {
-            self.members.remove(member);
-        }
-        self.change_children(other, Self::remove);
-    }
-
-    /// Changes each child that both sets have, and drops those that are empty then.
-    fn change_children(&mut self, other: &Self, change: impl Fn(&mut Self, &Self)) {
-        for (element, below) in &other.children {
-            let Some(child) = self.children.get_mut(element) else {
-                continue;
-            };
-            change(child, below);
-            if child.is_empty() {
-                self.children.remove(element);
+        let mut is_emptied = false;
+        for other in &other.0 {
+            if let Ok(at) = self.place(&other.element) {
+                change(&mut self.0[at], other);
+                is_emptied |= self.0[at].is_empty();
             }
+        }
+        if is_emptied {
+            self.0.retain(|part| !part.is_empty());
         }
     }
 
     /// Whether a member of `other` is one of this set.
     pub(crate) fn meets(&self, other: &Self) -> bool {
-        other
-            .members
-            .iter()
-            .any(|member| self.members.contains(member))
-            || other.children.iter().any(|(element, below)| {
-                let child = self.children.get(element);
-                child.is_some_and(|child| child.meets(below))
-            })
-    }
-
-    /// The children that `change` keeps, except empty ones.
-    fn map_children(
-        &self,
-        change: impl Fn(&Element, &Set) -> Option<Set>,
-    ) -> BTreeMap<Element, Set> {
-        let changed = self.children.iter().filter_map(|(element, child)| {
-            let changed = change(element, child).filter(|set| !set.is_empty())?;
-            Some((element.clone(), changed))
-        });
-        changed.collect()
+        pairs(self, other)
+            .any(|(one, other)| (one.is_member && other.is_member) || one.below.meets(&other.below))
     }
 
     /// The set with the declared fields that have members below as members, too.
@@ -248,48 +265,38 @@ impl Set {
         let atom = of.map(|of| schema.atom(of));
         let map = atom.and_then(|atom| atom.map.as_ref());
         let list = atom.and_then(|atom| atom.list.as_ref());
-        let mut members = self.members.clone();
-        let mut children = BTreeMap::new();
-        for (element, child) in &self.children {
-            let below = match element {
+        let parts = self.0.iter().map(|part| {
+            if part.below.is_empty() {
+                return part.clone();
+            }
+            let (is_declared, below) = match &part.element {
                 Element::Field(name) => {
                     let field = map.and_then(|map| map.fields.get(name));
-                    if field.is_some() {
-                        members.insert(element.clone());
-                    }
-                    field
-                        .map(|field| field.of)
-                        .or_else(|| map.and_then(|map| map.others))
+                    let others = map.and_then(|map| map.others);
+                    (field.is_some(), field.map(|field| field.of).or(others))
                 }
-                Element::Key(_) => list.map(|list| list.items),
-                Element::Value(_) | Element::Index(_) => None,
+                Element::Key(_) => (false, list.map(|list| list.items)),
+                Element::Value(_) | Element::Index(_) => (false, None),
             };
-            children.insert(element.clone(), child.with_named_fields(schema, below));
-        }
-        Self { members, children }
+            Part {
+                element: part.element.clone(),
+                is_member: part.is_member || is_declared,
+                below: part.below.with_named_fields(schema, below),
+            }
+        });
+        Self(parts.collect())
     }
 
     /// The `fieldsV1` of the set.
     pub(crate) fn encode(&self) -> Value {
-        let mut encoded = Map::new();
-        self.encode_into(&mut encoded);
-        Value::Object(encoded)
-    }
-
-    fn encode_into(&self, encoded: &mut Map<String, Value>) {
-        for (element, child) in &self.children {
-            let mut below = Map::new();
-            if self.members.contains(element) {
-                below.insert(".".to_owned(), Value::Object(Map::new()));
+        let fields = self.0.iter().map(|part| {
+            let mut below = part.below.encode();
+            if part.is_member && !part.below.is_empty() {
+                below["."] = Value::Object(Map::new());
             }
-            child.encode_into(&mut below);
-            encoded.insert(element.encode(), Value::Object(below));
-        }
-        for member in &self.members {
-            if !self.children.contains_key(member) {
-                encoded.insert(member.encode(), Value::Object(Map::new()));
-            }
-        }
+            (part.element.encode(), below)
+        });
+        Value::Object(fields.collect())
     }
 
     /// Reads `fieldsV1`. Elements of unknown types are skipped.
@@ -297,12 +304,12 @@ impl Set {
     /// # Errors
     /// The text of the first element that is malformed.
     pub(crate) fn decode(encoded: &Value) -> Result<Self, String> {
-        let mut set = Self::default();
         let fields = match encoded {
             Value::Object(fields) => fields,
-            Value::Null => return Ok(set),
+            Value::Null => return Ok(Self::default()),
             _ => return Err("the fields are not an object".to_owned()),
         };
+        let mut parts = Vec::with_capacity(fields.len());
         for (name, below) in fields {
             if name == "." {
                 continue;
@@ -313,15 +320,37 @@ impl Set {
                 Err(error) => return Err(format!("parsing key as path element: {error}")),
             };
             let child = Self::decode(below)?;
-            if child.is_empty() || below.get(".").is_some() {
-                set.members.insert(element.clone());
-            }
-            if !child.is_empty() {
-                set.children.insert(element, child);
-            }
+            let is_member = child.is_empty() || below.get(".").is_some();
+            parts.push((element, is_member, child));
         }
-        Ok(set)
+        Ok(parts.into_iter().collect())
     }
+}
+
+/// The set of parts in any order. Those of one element are one, as by [`Set::attach`].
+impl FromIterator<(Element, bool, Set)> for Set {
+    fn from_iter<I: IntoIterator<Item = (Element, bool, Set)>>(parts: I) -> Self {
+        let mut parts: Vec<_> = parts.into_iter().collect();
+        parts.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+        let mut set = Self::default();
+        for (element, is_member, below) in parts {
+            set.attach(element, is_member, below);
+        }
+        set
+    }
+}
+
+/// The parts that both sets have.
+fn pairs<'a>(one: &'a Set, other: &'a Set) -> impl Iterator<Item = (&'a Part, &'a Part)> {
+    let mut others = other.0.iter().peekable();
+    one.0.iter().filter_map(move |part| {
+        while others
+            .next_if(|other| other.element < part.element)
+            .is_some()
+        {}
+        let same = others.next_if(|other| other.element == part.element)?;
+        Some((part, same))
+    })
 }
 
 #[cfg(test)]
@@ -404,6 +433,15 @@ mod tests {
         ]
     }
 
+    fn check(set: &Set) -> Result<(), TestCaseError> {
+        prop_assert!(set.0.is_sorted_by(|one, other| one.element < other.element));
+        for part in &set.0 {
+            prop_assert!(!part.is_empty(), "{set:?}");
+            check(&part.below)?;
+        }
+        Ok(())
+    }
+
     fn any_set() -> impl Strategy<Value = Set> {
         let path = prop::collection::vec(element(), 1..4);
         prop::collection::vec(path, 0..8).prop_map(|paths| {
@@ -434,9 +472,28 @@ mod tests {
             }
             prop_assert_eq!(both.union(&without), one.clone());
             prop_assert_eq!(one.meets(&other), !both.is_empty());
-            prop_assert_eq!(one.clone().joined(other.clone()), union.clone());
+            for path in one.paths().iter().chain(&other.paths()) {
+                prop_assert!(union.has(path));
+            }
             prop_assert_eq!(&union.difference(&one), &other.difference(&one));
             prop_assert_eq!(union, other.union(&one));
+        }
+
+        #[test]
+        fn every_set_is_sorted_and_has_no_empty_part(one in any_set(), other in any_set()) {
+            let mut attached = one.clone();
+            for part in &other.0 {
+                attached.attach(part.element.clone(), part.is_member, part.below.clone());
+            }
+            let mut parts: Vec<_> = one.0.iter().chain(&other.0).map(|part| (part.element.clone(), part.is_member, part.below.clone())).collect();
+            let collected: Set = parts.clone().into_iter().collect();
+            prop_assert_eq!(&collected, &attached);
+            parts.truncate(one.0.len());
+            parts.reverse();
+            prop_assert_eq!(parts.into_iter().collect::<Set>(), one.clone());
+            for set in [attached, one.union(&other), one.intersection(&other), one.difference(&other), one.recursive_difference(&other)] {
+                check(&set)?;
+            }
         }
 
         #[test]

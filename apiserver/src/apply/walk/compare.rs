@@ -1,7 +1,5 @@
 //! What differs between two values.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 
 use super::super::literal;
@@ -219,20 +217,29 @@ impl Walk<'_> {
 
     fn visit_items(&mut self, list: &List, old: &[Value], new: &[Value]) -> Problems {
         let mut problems = Problems::new();
-        let mut groups: BTreeMap<Element, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
-        for (items, is_new) in [(old, false), (new, true)] {
-            for (at, item) in items.iter().enumerate() {
+        let mut items = Vec::with_capacity(old.len() + new.len());
+        for (of, is_new) in [(old, false), (new, true)] {
+            for (at, item) in of.iter().enumerate() {
                 match item::element(self.schema, list, item) {
-                    Ok(element) => {
-                        let group = groups.entry(element).or_default();
-                        let side = if is_new { &mut group.1 } else { &mut group.0 };
-                        side.push(item);
-                    }
+                    Ok(element) => items.push((element, is_new, item)),
                     Err(why) => problems.push(problem(format!("element {at}: {why}"))),
                 }
             }
         }
-        for (element, (old, new)) in groups {
+        // Those of one identity stay in their order.
+        items.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+        let mut items = items.into_iter().peekable();
+        let (mut old, mut new) = (Vec::new(), Vec::new());
+        while let Some((element, is_new, item)) = items.next() {
+            old.clear();
+            new.clear();
+            let mut group = Some((is_new, item));
+            while let Some((is_new, item)) = group {
+                let side = if is_new { &mut new } else { &mut old };
+                side.push(item);
+                let next = items.next_if(|(next, ..)| *next == element);
+                group = next.map(|(_, is_new, item)| (is_new, item));
+            }
             problems.extend(self.visit_group(list, element, &old, &new));
         }
         problems

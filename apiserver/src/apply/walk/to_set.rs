@@ -60,16 +60,17 @@ impl Walk<'_> {
             .filter(|element| !seen.insert(*element))
             .cloned()
             .collect();
-        let mut set = Set::default();
-        for (element, item) in elements.into_iter().zip(items) {
-            let Some(element) = element else { continue };
-            let below = match repeated.contains(&element) {
-                true => Set::default(),
-                false => self.visit(list.items, item)?.1,
-            };
-            set.attach(element, true, below);
-        }
-        Ok(set)
+        let parts = elements.into_iter().zip(items);
+        let parts = parts.filter_map(|(element, item)| {
+            let element = element?;
+            Some(match repeated.contains(&element) {
+                true => Ok((element, true, Set::default())),
+                false => self
+                    .visit(list.items, item)
+                    .map(|(_, below)| (element, true, below)),
+            })
+        });
+        parts.collect()
     }
 
     fn visit_fields(
