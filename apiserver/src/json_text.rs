@@ -4,6 +4,7 @@
 //! `serde_json::Value` drops both; field validation must report every repeated field, in the order
 //! of the text, and clients show the decoder's message.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde_json::Value;
@@ -28,21 +29,21 @@ pub(crate) fn is_deeper(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// A JSON text, in the order it was written.
+/// A JSON text, in the order it was written. Its texts are those of the source, unless they were escaped there.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Node {
+pub(crate) enum Node<'a> {
     /// `null`.
     Null,
     /// `true` or `false`.
     Bool(bool),
     /// A number, as written.
-    Number(String),
+    Number(Cow<'a, str>),
     /// A string.
-    String(String),
+    String(Cow<'a, str>),
     /// Items.
-    Array(Vec<Node>),
+    Array(Vec<Node<'a>>),
     /// Members, repeated ones too.
-    Object(Vec<(String, Node)>),
+    Object(Vec<(Cow<'a, str>, Node<'a>)>),
 }
 
 /// A text that is not JSON, in the words of Go's `encoding/json`.
@@ -52,7 +53,7 @@ pub(crate) struct SyntaxError(String);
 
 // === impl Node ===
 
-impl Node {
+impl<'a> Node<'a> {
     /// The name of this type in Go's decoder.
     pub(crate) fn go_type(&self) -> &'static str {
         match self {
@@ -66,16 +67,16 @@ impl Node {
     }
 
     /// The node of a value.
-    pub(crate) fn from_value(value: &Value) -> Self {
+    pub(crate) fn from_value(value: &'a Value) -> Self {
         match value {
             Value::Null => Self::Null,
             Value::Bool(bool) => Self::Bool(*bool),
-            Value::Number(number) => Self::Number(number.to_string()),
-            Value::String(text) => Self::String(text.clone()),
+            Value::Number(number) => Self::Number(number.to_string().into()),
+            Value::String(text) => Self::String(text.into()),
             Value::Array(items) => Self::Array(items.iter().map(Self::from_value).collect()),
             Value::Object(map) => Self::Object(
                 map.iter()
-                    .map(|(name, member)| (name.clone(), Self::from_value(member)))
+                    .map(|(name, member)| (name.into(), Self::from_value(member)))
                     .collect(),
             ),
         }
@@ -88,13 +89,34 @@ impl Node {
             Self::Bool(bool) => Value::Bool(*bool),
             // Go reads it as an integer.
             Self::Number(text) if text == "-0" => Value::from(0),
-            Self::Number(text) => serde_json::from_str(text).unwrap_or_default(),
-            Self::String(text) => Value::String(text.clone()),
+            Self::Number(text) => match text.parse::<i64>() {
+                Ok(number) => Value::from(number),
+                Err(_) => serde_json::from_str(text).unwrap_or_default(),
+            },
+            Self::String(text) => Value::from(&**text),
             Self::Array(items) => Value::Array(items.iter().map(Self::to_value).collect()),
             Self::Object(members) => Value::Object(
                 members
                     .iter()
-                    .map(|(name, member)| (name.clone(), member.to_value()))
+                    .map(|(name, member)| (name.as_ref().to_owned(), member.to_value()))
+                    .collect(),
+            ),
+        }
+    }
+
+    /// The node apart from its source.
+    pub(crate) fn into_owned(self) -> Node<'static> {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        match self {
+            Self::Null => Node::Null,
+            Self::Bool(bool) => Node::Bool(bool),
+            Self::Number(text) => Node::Number(owned(text)),
+            Self::String(text) => Node::String(owned(text)),
+            Self::Array(items) => Node::Array(items.into_iter().map(Node::into_owned).collect()),
+            Self::Object(members) => Node::Object(
+                members
+                    .into_iter()
+                    .map(|(name, member)| (owned(name), member.into_owned()))
                     .collect(),
             ),
         }
@@ -105,7 +127,7 @@ impl Node {
 ///
 /// # Errors
 /// The first invalid character, or the unexpected end.
-pub(crate) fn parse(text: &[u8]) -> Result<Node, SyntaxError> {
+pub(crate) fn parse(text: &[u8]) -> Result<Node<'_>, SyntaxError> {
     let mut reader = Reader { text, position: 0 };
     reader.skip_blanks();
     let node = reader.value(0)?;
@@ -117,13 +139,13 @@ pub(crate) fn parse(text: &[u8]) -> Result<Node, SyntaxError> {
 }
 
 /// The paths of repeated fields (`spec.ports[0].name`), in the order of the text.
-pub(crate) fn duplicate_fields(node: &Node) -> Vec<String> {
+pub(crate) fn duplicate_fields(node: &Node<'_>) -> Vec<String> {
     let mut found = Vec::new();
     walk_duplicates(node, &Trail::Root, &mut found);
     found
 }
 
-fn walk_duplicates(node: &Node, at: &Trail<'_>, found: &mut Vec<String>) {
+fn walk_duplicates(node: &Node<'_>, at: &Trail<'_>, found: &mut Vec<String>) {
     match node {
         Node::Array(items) => {
             for (index, item) in items.iter().enumerate() {
@@ -198,7 +220,7 @@ struct Reader<'a> {
     position: usize,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn peek(&self) -> Option<u8> {
         self.text.get(self.position).copied()
     }
@@ -215,7 +237,7 @@ impl Reader<'_> {
         }
     }
 
-    fn value(&mut self, depth: usize) -> Result<Node, SyntaxError> {
+    fn value(&mut self, depth: usize) -> Result<Node<'a>, SyntaxError> {
         if depth > MAX_DEPTH {
             return Err(SyntaxError("exceeded max depth".to_owned()));
         }
@@ -231,7 +253,7 @@ impl Reader<'_> {
         }
     }
 
-    fn object(&mut self, depth: usize) -> Result<Node, SyntaxError> {
+    fn object(&mut self, depth: usize) -> Result<Node<'a>, SyntaxError> {
         let mut members = Vec::new();
         self.skip_blanks();
         if self.peek() == Some(b'}') {
@@ -264,7 +286,7 @@ impl Reader<'_> {
         }
     }
 
-    fn array(&mut self, depth: usize) -> Result<Node, SyntaxError> {
+    fn array(&mut self, depth: usize) -> Result<Node<'a>, SyntaxError> {
         let mut items = Vec::new();
         self.skip_blanks();
         if self.peek() == Some(b']') {
@@ -294,7 +316,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn number(&mut self, first: u8) -> Result<String, SyntaxError> {
+    fn number(&mut self, first: u8) -> Result<Cow<'a, str>, SyntaxError> {
         let start = self.position - 1;
         let mut lead = first;
         if lead == b'-' {
@@ -319,7 +341,7 @@ impl Reader<'_> {
             self.one_digit("in exponent of numeric literal")?;
             self.digits();
         }
-        Ok(String::from_utf8_lossy(&self.text[start..self.position]).into_owned())
+        Ok(String::from_utf8_lossy(&self.text[start..self.position]))
     }
 
     fn digits(&mut self) {
@@ -335,11 +357,21 @@ impl Reader<'_> {
         }
     }
 
-    fn string(&mut self) -> Result<String, SyntaxError> {
-        let mut bytes = Vec::new();
+    fn string(&mut self) -> Result<Cow<'a, str>, SyntaxError> {
+        let rest = &self.text[self.position..];
+        let plain = rest
+            .iter()
+            .position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
+        let plain = &rest[..plain.unwrap_or(rest.len())];
+        self.position += plain.len();
+        if self.peek() == Some(b'"') {
+            self.position += 1;
+            return Ok(String::from_utf8_lossy(plain));
+        }
+        let mut bytes = plain.to_vec();
         loop {
             match self.next()? {
-                b'"' => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
+                b'"' => return Ok(String::from_utf8_lossy(&bytes).into_owned().into()),
                 b'\\' => {
                     let character = self.escape()?;
                     let mut buffer = [0; 4];
@@ -499,7 +531,7 @@ mod tests {
     fn strings_are_unescaped() {
         assert_eq!(
             parse(br#""a\n\u00e9\ud83d\ude00\"""#).unwrap(),
-            Node::String("a\n\u{e9}\u{1f600}\"".to_owned())
+            Node::String("a\n\u{e9}\u{1f600}\"".into())
         );
     }
 
@@ -513,10 +545,12 @@ mod tests {
 
         #[test]
         fn it_reads_what_serde_json_wrote(value in any_json()) {
-            let node = parse(value.to_string().as_bytes()).unwrap();
+            let text = value.to_string();
+            let node = parse(text.as_bytes()).unwrap();
             prop_assert_eq!(&node.to_value(), &value);
             prop_assert_eq!(&Node::from_value(&value), &node);
             prop_assert!(duplicate_fields(&node).is_empty());
+            prop_assert_eq!(&node.clone().into_owned(), &node);
         }
     }
 

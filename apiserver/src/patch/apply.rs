@@ -154,7 +154,7 @@ fn json_operations(patch: &[u8]) -> Result<Vec<json::Operation>, Error> {
         };
         for (name, member) in members {
             let text = matches!(member, Node::String(_) | Node::Null);
-            if matches!(name.as_str(), "op" | "path" | "from") && !text {
+            if matches!(name.as_ref(), "op" | "path" | "from") && !text {
                 return Err(fail(format!(
                     "json: cannot unmarshal {} into Go struct field jsonPatchOp.{name} of type string",
                     member.go_type()

@@ -3,6 +3,8 @@
 //! Custom resources and built-in kinds are decoded by different code in a real server, with
 //! different texts and order; both are imitated here.
 
+use std::borrow::Cow;
+
 use super::node::{Additional, Kind, Schema, is_type_or_metadata};
 use super::{format, meta};
 use crate::json_text::{Node, Trail};
@@ -11,7 +13,7 @@ use crate::json_text::{Node, Trail};
 
 /// Paths of fields that pruning would remove: metadata's, then the schema's in order of their
 /// paths, then those of embedded objects' metadata.
-pub(super) fn unknown_fields(root: &Schema, body: &Node) -> Vec<String> {
+pub(super) fn unknown_fields(root: &Schema, body: &Node<'_>) -> Vec<String> {
     let Node::Object(members) = body else {
         return Vec::new();
     };
@@ -39,7 +41,7 @@ pub(super) fn unknown_fields(root: &Schema, body: &Node) -> Vec<String> {
     found
 }
 
-fn unknown(schema: &Schema, node: &Node, at: &Trail<'_>, found: &mut Vec<String>) {
+fn unknown(schema: &Schema, node: &Node<'_>, at: &Trail<'_>, found: &mut Vec<String>) {
     match node {
         Node::Object(members) => unknown_members(schema, schema.embedded, members, at, found),
         Node::Array(items) => {
@@ -62,7 +64,7 @@ fn unknown(schema: &Schema, node: &Node, at: &Trail<'_>, found: &mut Vec<String>
 fn unknown_members(
     schema: &Schema,
     embedded: bool,
-    members: &[(String, Node)],
+    members: &[(Cow<'_, str>, Node<'_>)],
     at: &Trail<'_>,
     found: &mut Vec<String>,
 ) {
@@ -71,7 +73,7 @@ fn unknown_members(
             continue;
         }
         let child = at.field(name);
-        if let Some(of) = schema.properties.get(name) {
+        if let Some(of) = schema.properties.get(name.as_ref()) {
             unknown(of, member, &child, found);
             continue;
         }
@@ -88,7 +90,7 @@ fn unknown_members(
     }
 }
 
-fn unknown_preserved(schema: &Schema, node: &Node, at: &Trail<'_>, found: &mut Vec<String>) {
+fn unknown_preserved(schema: &Schema, node: &Node<'_>, at: &Trail<'_>, found: &mut Vec<String>) {
     match node {
         Node::Object(members) => {
             for (name, member) in members {
@@ -111,7 +113,7 @@ fn unknown_preserved(schema: &Schema, node: &Node, at: &Trail<'_>, found: &mut V
     }
 }
 
-fn unknown_all(node: &Node, at: &Trail<'_>, found: &mut Vec<String>) {
+fn unknown_all(node: &Node<'_>, at: &Trail<'_>, found: &mut Vec<String>) {
     match node {
         Node::Object(members) => {
             found.extend(members.iter().map(|(name, _)| at.field(name).to_string()));
@@ -127,9 +129,9 @@ fn unknown_all(node: &Node, at: &Trail<'_>, found: &mut Vec<String>) {
 
 fn embedded_metadata(
     schema: &Schema,
-    node: &Node,
+    node: &Node<'_>,
     at: &Trail<'_>,
-    visit: &mut dyn FnMut(&Trail<'_>, &Node),
+    visit: &mut dyn FnMut(&Trail<'_>, &Node<'_>),
 ) {
     match node {
         Node::Object(members) => {
@@ -154,7 +156,7 @@ fn embedded_metadata(
 }
 
 /// Custom resources are decoded untyped, except for their metadata and that of embedded objects.
-pub(super) fn metadata_error(root: &Schema, body: &Node) -> Option<String> {
+pub(super) fn metadata_error(root: &Schema, body: &Node<'_>) -> Option<String> {
     let Node::Object(members) = body else {
         return None;
     };
@@ -178,13 +180,13 @@ pub(super) fn metadata_error(root: &Schema, body: &Node) -> Option<String> {
 // === built-in kinds ===
 
 /// Unknown and duplicate fields in the order of the typed decoder, which is that of the text.
-pub(super) fn strict_errors_in_order(root: &Schema, body: &Node) -> Vec<String> {
+pub(super) fn strict_errors_in_order(root: &Schema, body: &Node<'_>) -> Vec<String> {
     let mut found = Vec::new();
     strict(root, body, &Trail::Root, &mut found);
     found
 }
 
-fn strict(schema: &Schema, node: &Node, at: &Trail<'_>, found: &mut Vec<String>) {
+fn strict(schema: &Schema, node: &Node<'_>, at: &Trail<'_>, found: &mut Vec<String>) {
     let schema = schema.target();
     match node {
         Node::Object(members) => {
@@ -202,7 +204,7 @@ fn strict(schema: &Schema, node: &Node, at: &Trail<'_>, found: &mut Vec<String>)
                     }
                     continue;
                 }
-                if repeated && !reported.contains(&name.as_str()) {
+                if repeated && !reported.contains(&name.as_ref()) {
                     reported.push(name);
                     found.push(format!("duplicate field \"{child}\""));
                 }
@@ -223,7 +225,7 @@ fn strict(schema: &Schema, node: &Node, at: &Trail<'_>, found: &mut Vec<String>)
 }
 
 /// The first value that does not fit a Go type.
-pub(super) fn decode_error(root: &Schema, body: &Node) -> Option<String> {
+pub(super) fn decode_error(root: &Schema, body: &Node<'_>) -> Option<String> {
     let name = root.go_type.as_deref().map_or("", short);
     decode(root, body, &Place::top(name))
 }
@@ -246,7 +248,7 @@ fn decode_field(
     schema: &Schema,
     name: &str,
     field: &Schema,
-    member: &Node,
+    member: &Node<'_>,
     place: &Place<'_>,
 ) -> Option<String> {
     let of = schema.go_type.as_deref().map_or(place.of, short);
@@ -255,7 +257,7 @@ fn decode_field(
     decode(field, member, &Place { of, path })
 }
 
-fn decode(schema: &Schema, node: &Node, place: &Place<'_>) -> Option<String> {
+fn decode(schema: &Schema, node: &Node<'_>, place: &Place<'_>) -> Option<String> {
     if *node == Node::Null || (schema.kind.is_none() && !schema.int_or_string) {
         return None;
     }
@@ -284,7 +286,7 @@ fn decode(schema: &Schema, node: &Node, place: &Place<'_>) -> Option<String> {
     match (schema.kind?, node) {
         (Kind::Object, Node::Object(members)) => {
             for (name, member) in members {
-                let error = match schema.properties.get(name) {
+                let error = match schema.properties.get(name.as_ref()) {
                     Some(of) => decode_field(schema, name, of, member, place),
                     // An entry of a map is not a field: Go names the map.
                     None => match &schema.additional {
@@ -346,7 +348,7 @@ fn format_error(schema: &Schema, text: &str) -> Option<String> {
 }
 
 /// A quantity is a number or a string of a certain form.
-fn quantity_error(node: &Node) -> Option<String> {
+fn quantity_error(node: &Node<'_>) -> Option<String> {
     let fits = match node {
         Node::Number(_) => true,
         Node::String(text) => format::is_quantity(text),

@@ -51,7 +51,7 @@ impl ObjectSchema {
 
     /// Why a body cannot be decoded, with the text of Go's decoder; it follows
     /// `Foo in version "v1" cannot be handled as a Foo: ` with 400.
-    pub(crate) fn decode_error(&self, body: &Node) -> Option<String> {
+    pub(crate) fn decode_error(&self, body: &Node<'_>) -> Option<String> {
         match self.origin {
             Origin::BuiltIn => fields::decode_error(&self.root, body),
             Origin::Custom => fields::metadata_error(&self.root, body),
@@ -62,7 +62,7 @@ impl ObjectSchema {
     ///
     /// With `Warn` each is a warning; with `Strict` they are joined by `, ` after
     /// `strict decoding error: ` with 400.
-    pub(crate) fn strict_errors(&self, body: &Node) -> Vec<String> {
+    pub(crate) fn strict_errors(&self, body: &Node<'_>) -> Vec<String> {
         match self.origin {
             Origin::BuiltIn => fields::strict_errors_in_order(&self.root, body),
             Origin::Custom => {
@@ -81,7 +81,7 @@ impl ObjectSchema {
         self.strict_errors(&Node::from_value(object))
     }
 
-    fn unknown_fields(&self, body: &Node) -> Vec<String> {
+    fn unknown_fields(&self, body: &Node<'_>) -> Vec<String> {
         fields::unknown_fields(&self.root, body)
             .into_iter()
             .map(|path| format!("unknown field \"{path}\""))

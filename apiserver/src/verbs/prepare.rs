@@ -107,11 +107,11 @@ fn snippet(body: &[u8]) -> String {
 }
 
 /// Reads the body as one JSON object.
-pub(crate) fn read(
+pub(crate) fn read<'a>(
     request: &Request,
     content_type: Option<&str>,
-    body: &Bytes,
-) -> Result<(Value, Node), Status> {
+    body: &'a Bytes,
+) -> Result<(Value, Node<'a>), Status> {
     let essence = content_type.map(media::essence).unwrap_or_default();
     let refuse = |why: String| {
         Status::bad_request(format!(
@@ -130,9 +130,9 @@ pub(crate) fn read(
         "application/yaml" | "text/yaml" | "application/x-yaml" => {
             let value =
                 crate::yaml::read(body).map_err(|error| refuse(format!("yaml: {error}")))?;
-            Node::from_value(&value)
+            Node::from_value(&value).into_owned()
         }
-        media::PROTOBUF => Node::from_value(&read_protobuf(request, body)?),
+        media::PROTOBUF => Node::from_value(&read_protobuf(request, body)?).into_owned(),
         _ => return Err(Status::unsupported_media_type(media::READ)),
     };
     // Go reads null as an empty object.
@@ -295,10 +295,8 @@ pub(crate) fn prune_patched(
         Status::invalid("", "", "", &[error])
     };
     // What is stored of a built-in kind is of its type. The schema of a custom one may have changed since.
-    let node = match request.info.custom {
-        true => Node::from_value(object),
-        false => Node::from_value(&changes(old, object)),
-    };
+    let changed = (!request.info.custom).then(|| changes(old, object));
+    let node = Node::from_value(changed.as_ref().unwrap_or(object));
     if let Some(error) = schema.decode_error(&node) {
         return Err(refuse(object, error));
     }

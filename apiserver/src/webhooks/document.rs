@@ -52,7 +52,7 @@ impl ReviewKind {
         };
         for (name, member) in members {
             let is_text = matches!(member, Node::String(_) | Node::Null);
-            if matches!(name.as_str(), "apiVersion" | "kind") && !is_text {
+            if matches!(name.as_ref(), "apiVersion" | "kind") && !is_text {
                 let found = member.go_type();
                 let why = format!(
                     "json: cannot unmarshal {found} into Go struct field .{name} of type string"
