@@ -1,7 +1,9 @@
 //! Dispatch of a path of objects to its verb.
 
+use std::iter;
 use std::sync::Arc;
 
+use futures::stream;
 use http::header::CONTENT_TYPE;
 use http::{Method, Response};
 use tokio::time::{Instant, timeout_at};
@@ -183,7 +185,7 @@ async fn perform(
     let review = info.storage.is_empty();
     if info.storage.is_empty() && path.verb == "list" && info.verbs.contains(&"list") {
         // The server has no components with a status of their own.
-        return many(request, &[], &ListMeta::default());
+        return many(request, Vec::new(), &ListMeta::default());
     }
     if info.storage.is_empty() && path.verb == "get" && info.verbs.contains(&"get") {
         return Err(request.not_found());
@@ -242,7 +244,7 @@ async fn perform(
         }
         "list" => {
             let (objects, meta) = list::list(core, request).await?;
-            many(request, &objects, &meta)
+            many(request, objects, &meta)
         }
         "watch" => {
             let watch = watch::watch(core, request).await?;
@@ -283,7 +285,7 @@ async fn perform(
         "deletecollection" => {
             let options = delete::Options::read(&request.query, content_type(call), &call.body)?;
             let (objects, meta) = delete::delete_collection(core, request, &options).await?;
-            many(request, &objects, &meta)
+            many(request, objects, &meta)
         }
         _ => Err(Status::method_not_supported_here()),
     }
@@ -459,20 +461,26 @@ fn one(
 
 fn many(
     request: &Request,
-    objects: &[Arc<crate::store::Object>],
+    objects: Vec<Arc<crate::store::Object>>,
     meta: &ListMeta,
 ) -> Result<Response<Body>, Status> {
     let presenter = presenter(request);
-    if request.accepted.encoding == Encoding::Protobuf {
-        let content = presenter.list_in_protobuf(objects, meta)?;
-        return Ok(answer::bytes(200, media::PROTOBUF, content));
+    let encoding = request.accepted.encoding;
+    let is_pretty = is_pretty(&request.query, &request.agent);
+    let mut pieces = match encoding {
+        Encoding::Protobuf => presenter.list_in_protobuf(&objects, meta)?,
+        _ => presenter.list(objects, meta),
+    };
+    if encoding == Encoding::Yaml || (encoding == Encoding::Json && is_pretty) {
+        return Ok(answer::encoded(200, encoding, is_pretty, pieces.whole()));
     }
-    Ok(answer::encoded(
-        200,
-        request.accepted.encoding,
-        is_pretty(&request.query, &request.agent),
-        presenter.list(objects, meta),
-    ))
+    let first = pieces.next().unwrap_or_default();
+    // A list of one piece has a length.
+    let body = match pieces.is_over() {
+        true => body::full(first),
+        false => body::stream(stream::iter(iter::once(first).chain(pieces).map(Ok))),
+    };
+    Ok(answer::of_body(200, encoding.content_type(), body))
 }
 
 fn written(request: &Request, written: Written) -> Result<Response<Body>, Status> {

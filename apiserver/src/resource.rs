@@ -179,6 +179,8 @@ pub(crate) enum ColumnSource {
     JsonPath(String),
     /// Computed from the object and the current time.
     Computed(fn(&Value, Timestamp) -> Value),
+    /// The cell at an index of several that are computed together. A kind has one such function.
+    Together(fn(&Value, Timestamp) -> Vec<Value>, usize),
 }
 
 /// A field for field selectors.

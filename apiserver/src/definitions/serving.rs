@@ -11,6 +11,7 @@ use crate::crd;
 use crate::meta;
 use crate::ownership::{API_SERVER, Writer};
 use crate::resource::ResourceInfo;
+use crate::store::wanted::{Wanted, read};
 use crate::store::{Chore, CommitError, Expected, Object};
 
 /// Serves a definition after a write of it.
@@ -95,6 +96,16 @@ fn serve(core: &Core, installed: &mut HashMap<String, String>, definition: &Obje
     }
 }
 
+/// What a definition reads of another one: most of that is its schema.
+const NAMES: Wanted = Wanted::Fields(&[
+    ("metadata", Wanted::Fields(&[("name", Wanted::Whole)])),
+    ("spec", Wanted::Fields(&[("group", Wanted::Whole)])),
+    (
+        "status",
+        Wanted::Fields(&[("acceptedNames", Wanted::Whole)]),
+    ),
+]);
+
 /// The status of a stored definition, with respect to all others.
 fn accept(core: &Core, definition: &Object) -> Value {
     let others: Vec<Value> = core
@@ -103,7 +114,7 @@ fn accept(core: &Core, definition: &Object) -> Value {
         .1
         .iter()
         .filter(|other| other.name() != definition.name())
-        .map(|other| other.to_value())
+        .map(|other| read(other.encoded(), NAMES))
         .collect();
     crd::accept(&definition.value(), &others, &meta::time(core.clock.now()))
 }

@@ -12,7 +12,12 @@ use crate::status::Status;
 
 /// A response of `content_type`.
 pub(crate) fn bytes(code: u16, content_type: &str, content: impl Into<Bytes>) -> Response<Body> {
-    let mut response = Response::new(body::full(content));
+    of_body(code, content_type, body::full(content))
+}
+
+/// The same with a body that may be sent in pieces.
+pub(crate) fn of_body(code: u16, content_type: &str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
     *response.status_mut() =
         StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     set(&mut response, CONTENT_TYPE, content_type);

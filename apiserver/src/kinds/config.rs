@@ -12,8 +12,8 @@ use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 use crate::names;
 use crate::resource::{Column, ResourceInfo, SelectableField};
+use crate::store::wanted::Wanted;
 use crate::table::cells::{aged, described, number_of, plain, string, text};
-use crate::table::read::Wanted;
 
 /// The kinds of this file.
 pub(super) const KINDS: &[Entry] = &[

@@ -11,9 +11,9 @@ use super::{immutable, pod_spec};
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo, SelectableField, StatusUpdate};
-use crate::table::cells::{self, aged, or_none, string, text, wide};
-use crate::table::pods::{READ, readiness_gates, ready, restarts, status};
-use crate::table::read::Wanted;
+use crate::store::wanted::Wanted;
+use crate::table::cells::{self, aged, or_none, string, together, wide};
+use crate::table::pods::{READ, readiness_gates, shown};
 
 /// The kinds of this file.
 pub(super) const KINDS: &[Entry] = &[Entry::of::<v1::Pod>("", "pods", &Pods)];
@@ -51,10 +51,7 @@ impl Strategy for Pods {
     }
 
     fn columns(&self) -> Vec<Column> {
-        vec![
-            text("Ready", ready),
-            text("Status", status),
-            text("Restarts", restarts),
+        let rest = [
             aged(),
             wide("IP", |pod, _| or_none(&pod["status"]["podIPs"][0]["ip"])),
             wide("Node", |pod, _| or_none(&pod["spec"]["nodeName"])),
@@ -62,7 +59,10 @@ impl Strategy for Pods {
                 or_none(&pod["status"]["nominatedNodeName"])
             }),
             wide("Readiness Gates", readiness_gates),
-        ]
+        ];
+        together(["Ready", "Status", "Restarts"], shown)
+            .chain(rest)
+            .collect()
     }
 
     fn read_by_columns(&self) -> Wanted {

@@ -9,7 +9,7 @@ use crate::field::Errors;
 use crate::names;
 use crate::rbac::User;
 use crate::resource::{Column, ResourceInfo};
-use crate::table::read::{WITHOUT_MANAGERS, Wanted};
+use crate::store::wanted::{WITHOUT_MANAGERS, Wanted};
 
 /// What the rules of a kind see of a write.
 #[derive(Clone, Copy, Debug)]

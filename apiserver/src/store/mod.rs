@@ -42,6 +42,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod upkeep;
+pub(crate) mod wanted;
 mod write;
 
 pub(crate) use chore::Chore;

@@ -14,8 +14,9 @@ use reeve_wire::Message;
 use serde_json::Value;
 
 use super::facts::Facts;
-use super::recent::{Forms, Recent};
+use super::recent::{BYTES, Forms, Recent, TREES};
 use super::scan;
+use super::wanted::{WITH_MANAGERS_AS_TEXT, read};
 
 /// `namespace/name`, or `name` of a cluster-scoped object. Ordered bytewise, as etcd orders keys.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -166,7 +167,7 @@ impl Content {
             message: Recent::default(),
             forms: Forms::default(),
         };
-        object.parsed.set(Arc::new(self.value), weight);
+        object.parsed.set(Arc::new(self.value), weight, &TREES);
         object
     }
 }
@@ -212,7 +213,7 @@ impl Object {
         let json = Bytes::from(encode(&value));
         let weight = json.len() * TREE_PER_BYTE;
         let object = Self::stored(key, api_version, json);
-        object.parsed.set(Arc::new(value), weight);
+        object.parsed.set(Arc::new(value), weight, &TREES);
         object
     }
 
@@ -274,7 +275,7 @@ impl Object {
         }
         let value = Arc::new(self.parse());
         let weight = self.encoded().len() * TREE_PER_BYTE;
-        self.parsed.set(value.clone(), weight);
+        self.parsed.set(value.clone(), weight, &TREES);
         value
     }
 
@@ -380,11 +381,13 @@ impl Object {
         }
         let bytes = match self.parsed.get() {
             Some(value) => reeve_wire::encode(message, &value),
-            None => reeve_wire::encode(message, &self.parse()),
+            // The fields of managers are JSON in protobuf, too.
+            None => reeve_wire::encode(message, &read(self.encoded(), WITH_MANAGERS_AS_TEXT)),
         };
         let bytes = Bytes::from(bytes?);
         let weight = bytes.len();
-        self.message.set(Arc::new((message, bytes.clone())), weight);
+        self.message
+            .set(Arc::new((message, bytes.clone())), weight, &BYTES);
         Ok(bytes)
     }
 

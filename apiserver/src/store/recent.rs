@@ -1,6 +1,6 @@
 //! Forms of an object that can be made again from its JSON: they live while they are used, and a while longer.
 //!
-//! The forms that were made last stay in memory up to [`KEPT_BYTES`] in this process, so that a writer that reads what it
+//! The forms that were made last stay in memory up to a limit of this process, so that a writer that reads what it
 //! has just written, and watchers of one event, do not make them again. All others are dropped with their last user.
 //! They are kept in several parts, each with the forms of a few threads: memory is returned where it was taken.
 
@@ -11,11 +11,21 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-/// Approximate size of the forms that are kept without a user, for all servers of this process.
-const KEPT_BYTES: usize = 16 * 1024 * 1024;
-/// Number of parts, and the size of each.
+/// Trees of values, up to 512 KiB, about the size of a core's cache. To read or to free a tree that has left the cache takes as long
+/// as to parse it again: with 16 MiB of them, a write of a Pod of 4 KB took a tenth more processor time. An object of more than 5 KB
+/// of JSON is parsed by each reader; a write holds the tree that it needs.
+pub(super) static TREES: Keeper = Keeper::new(512 * 1024);
+/// Bytes, such as frames and messages, up to 16 MiB.
+pub(super) static BYTES: Keeper = Keeper::new(16 * 1024 * 1024);
+
 const PARTS: usize = 4;
-const PART_BYTES: usize = KEPT_BYTES / PARTS;
+
+/// Keeps forms without a user, for all servers of this process.
+pub(super) struct Keeper {
+    parts: [Mutex<Kept>; PARTS],
+    /// Approximate size of a part.
+    part_bytes: usize,
+}
 
 /// A form that is made on demand.
 pub(super) struct Recent<T>(Mutex<Weak<T>>);
@@ -32,13 +42,6 @@ struct Kept {
     forms: VecDeque<(Arc<dyn Any + Send + Sync>, usize)>,
     bytes: usize,
 }
-
-static KEPT: [Mutex<Kept>; PARTS] = [const {
-    Mutex::new(Kept {
-        forms: VecDeque::new(),
-        bytes: 0,
-    })
-}; PARTS];
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
@@ -74,10 +77,10 @@ impl<T: Send + Sync + 'static> Recent<T> {
         })
     }
 
-    /// Sets the form, of about `weight` bytes.
-    pub(super) fn set(&self, form: Arc<T>, weight: usize) {
+    /// Sets the form, of about `weight` bytes, which `keeper` may keep.
+    pub(super) fn set(&self, form: Arc<T>, weight: usize, keeper: &Keeper) {
         *self.0.lock() = Arc::downgrade(&form);
-        keep(form, weight);
+        keeper.keep(form, weight);
     }
 }
 
@@ -107,7 +110,7 @@ impl Forms {
         }
         let made = make()?;
         *form = Some(made.clone());
-        keep(forms, weight(&made));
+        BYTES.keep(forms, weight(&made));
         Ok(made)
     }
 }
@@ -135,28 +138,44 @@ where
     slot
 }
 
-/// Keeps a form for a while.
-fn keep(form: Arc<dyn Any + Send + Sync>, weight: usize) {
-    let weight = weight + size_of::<(Arc<dyn Any>, usize)>();
-    // One such form would take the place of all others.
-    if weight > PART_BYTES / 4 {
-        return;
-    }
-    let mut dropped = Vec::new();
-    {
-        let part = PART.try_with(|part| *part).unwrap_or(0);
-        let mut kept = KEPT[part].lock();
-        kept.bytes += weight;
-        kept.forms.push_back((form, weight));
-        while kept.bytes > PART_BYTES
-            && let Some((form, weight)) = kept.forms.pop_front()
-        {
-            kept.bytes -= weight;
-            dropped.push(form);
+// === impl Keeper ===
+
+impl Keeper {
+    const fn new(bytes: usize) -> Self {
+        Self {
+            parts: [const {
+                Mutex::new(Kept {
+                    forms: VecDeque::new(),
+                    bytes: 0,
+                })
+            }; PARTS],
+            part_bytes: bytes / PARTS,
         }
     }
-    // Large trees are dropped without the lock.
-    drop(dropped);
+
+    /// Keeps a form for a while.
+    fn keep(&self, form: Arc<dyn Any + Send + Sync>, weight: usize) {
+        let weight = weight + size_of::<(Arc<dyn Any>, usize)>();
+        // One such form would take the place of all others.
+        if weight > self.part_bytes / 4 {
+            return;
+        }
+        let mut dropped = Vec::new();
+        {
+            let part = PART.try_with(|part| *part).unwrap_or(0);
+            let mut kept = self.parts[part].lock();
+            kept.bytes += weight;
+            kept.forms.push_back((form, weight));
+            while kept.bytes > self.part_bytes
+                && let Some((form, weight)) = kept.forms.pop_front()
+            {
+                kept.bytes -= weight;
+                dropped.push(form);
+            }
+        }
+        // Large trees are dropped without the lock.
+        drop(dropped);
+    }
 }
 
 #[cfg(test)]
@@ -197,14 +216,14 @@ mod tests {
 
     #[test]
     fn forms_stay_up_to_a_number_of_bytes_and_one_in_use_stays_longer() {
+        static KEEPER: Keeper = Keeper::new(1 << 20);
         let recent: Vec<Recent<usize>> = (0..100).map(|_| Recent::default()).collect();
         let used = Arc::new(7);
-        recent[0].set(used.clone(), 10);
+        recent[0].set(used.clone(), 10, &KEEPER);
         for (number, one) in recent.iter().enumerate().skip(1) {
-            one.set(Arc::new(number), PART_BYTES / 8);
+            one.set(Arc::new(number), KEEPER.part_bytes / 8, &KEEPER);
             assert_eq!(one.get().as_deref(), Some(&number));
         }
-        // Other tests keep forms, too.
         let alive = recent.iter().filter(|one| one.get().is_some()).count();
         assert!((1..=9).contains(&alive), "{alive}");
         assert_eq!(recent[0].get().as_deref(), Some(&7));

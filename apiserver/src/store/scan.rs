@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use memchr::memchr2;
 use serde_json::Value;
 
 /// Places of the names and values of a JSON object, in their order. That of a name is between its quotes.
@@ -69,7 +70,7 @@ pub(super) fn text(json: &[u8], place: Range<usize>) -> Option<Cow<'_, str>> {
 }
 
 /// The end of the value that begins at `at`.
-fn end_of_value(json: &[u8], at: usize) -> Option<usize> {
+pub(super) fn end_of_value(json: &[u8], at: usize) -> Option<usize> {
     match json.get(at)? {
         b'"' => end_of_text(json, at),
         b'{' | b'[' => {
@@ -102,11 +103,10 @@ fn end_of_value(json: &[u8], at: usize) -> Option<usize> {
 }
 
 /// The end of the text whose first quote is at `at`.
-fn end_of_text(json: &[u8], at: usize) -> Option<usize> {
+pub(super) fn end_of_text(json: &[u8], at: usize) -> Option<usize> {
     let mut at = at + 1;
     loop {
-        let rest = json.get(at..)?;
-        at += rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+        at += memchr2(b'"', b'\\', json.get(at..)?)?;
         if json[at] == b'"' {
             return Some(at + 1);
         }

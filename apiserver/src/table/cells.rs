@@ -29,6 +29,21 @@ pub(crate) fn text(name: &str, compute: Compute) -> Column {
     column(name, "string", 0, compute)
 }
 
+/// Columns of cells that are computed together.
+pub(crate) fn together<const N: usize>(
+    names: [&str; N],
+    compute: fn(&Value, Timestamp) -> Vec<Value>,
+) -> impl Iterator<Item = Column> {
+    let columns = names.map(|name| text(name, |_, _| Value::Null));
+    columns
+        .into_iter()
+        .enumerate()
+        .map(move |(at, column)| Column {
+            source: ColumnSource::Together(compute, at),
+            ..column
+        })
+}
+
 pub(crate) fn integer(name: &str, compute: Compute) -> Column {
     column(name, "integer", 0, compute)
 }

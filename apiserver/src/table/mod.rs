@@ -8,7 +8,6 @@ pub(crate) mod duration;
 pub(crate) mod json_path;
 pub(crate) mod networking;
 pub(crate) mod pods;
-pub(crate) mod read;
 mod values;
 
 use jiff::Timestamp;
@@ -72,14 +71,14 @@ impl<'a> Rows<'a> {
                 ColumnSource::JsonPath(path) => ["managedFields", "*", ".."]
                     .iter()
                     .any(|part| path.contains(part)),
-                ColumnSource::Computed(_) => false,
+                ColumnSource::Computed(_) | ColumnSource::Together(..) => false,
             }),
             columns: columns
                 .iter()
                 .map(|column| {
                     let path = match &column.source {
                         ColumnSource::JsonPath(path) => JsonPath::parse(path).ok(),
-                        ColumnSource::Computed(_) => None,
+                        ColumnSource::Computed(_) | ColumnSource::Together(..) => None,
                     };
                     (column, path)
                 })
@@ -123,11 +122,16 @@ impl<'a> Rows<'a> {
         if !self.named {
             cells.push(object["metadata"]["name"].clone());
         }
+        let mut together: Option<Vec<Value>> = None;
         cells.extend(
             self.columns
                 .iter()
                 .map(|(column, path)| match (&column.source, path) {
                     (ColumnSource::Computed(compute), _) => compute(object, self.now),
+                    (ColumnSource::Together(compute, at), _) => {
+                        let all = together.get_or_insert_with(|| compute(object, self.now));
+                        all.get_mut(*at).map(Value::take).unwrap_or_default()
+                    }
                     (ColumnSource::JsonPath(_), Some(path)) => {
                         cell(&column.kind, path.first(object), self.now)
                     }

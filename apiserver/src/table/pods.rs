@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::read::Wanted;
 use super::{count, since};
+use crate::store::wanted::Wanted;
 
 /// What the columns read: most of a Pod describes its containers, of which they show the number.
 pub(crate) const READ: Wanted = Wanted::Fields(&[
@@ -43,23 +43,17 @@ struct Summary {
     last_restart: Option<Timestamp>,
 }
 
-pub(crate) fn ready(pod: &Value, _: Timestamp) -> Value {
+/// The cells `Ready`, `Status` and `Restarts`.
+pub(crate) fn shown(pod: &Value, now: Timestamp) -> Vec<Value> {
     let summary = summarise(pod);
-    format!("{}/{}", summary.ready, summary.total).into()
-}
-
-pub(crate) fn status(pod: &Value, _: Timestamp) -> Value {
-    summarise(pod).status.into()
-}
-
-pub(crate) fn restarts(pod: &Value, now: Timestamp) -> Value {
-    let summary = summarise(pod);
-    match summary.last_restart {
+    let ready = format!("{}/{}", summary.ready, summary.total);
+    let restarts = match summary.last_restart {
         Some(last) if summary.restarts > 0 => {
-            format!("{} ({} ago)", summary.restarts, since(last, now)).into()
+            format!("{} ({} ago)", summary.restarts, since(last, now))
         }
-        _ => summary.restarts.to_string().into(),
-    }
+        _ => summary.restarts.to_string(),
+    };
+    vec![ready.into(), summary.status.into(), restarts.into()]
 }
 
 pub(crate) fn readiness_gates(pod: &Value, _: Timestamp) -> Value {
@@ -339,11 +333,10 @@ mod tests {
             let mut whole = pod.clone();
             whole["metadata"]["managedFields"] = json!([{"manager": "m"}]);
             whole["spec"]["volumes"] = json!([{"name": "v"}]);
-            let pod = crate::table::read::read(whole.to_string().as_bytes(), READ);
+            let pod = crate::store::wanted::read(whole.to_string().as_bytes(), READ);
             assert_eq!(pod["metadata"].get("managedFields"), None);
-            assert_eq!(ready(&pod, now()), expected_ready, "{name}");
-            assert_eq!(status(&pod, now()), expected_status, "{name}");
-            assert_eq!(restarts(&pod, now()), expected_restarts, "{name}");
+            let expected = [expected_ready, expected_status, expected_restarts];
+            assert_eq!(shown(&pod, now()), expected, "{name}");
         }
     }
 
@@ -353,7 +346,7 @@ mod tests {
             "spec": {"readinessGates": [{"conditionType": "g"}, {"conditionType": "h"}]},
             "status": {"conditions": [{"type": "g", "status": "True"}, {"type": "h", "status": "False"}]},
         });
-        let read = crate::table::read::read(pod.to_string().as_bytes(), READ);
+        let read = crate::store::wanted::read(pod.to_string().as_bytes(), READ);
         assert_eq!(readiness_gates(&read, now()), "1/2");
         assert_eq!(readiness_gates(&json!({}), now()), "<none>");
     }

@@ -1,9 +1,11 @@
 //! Presentation of objects in the version of the request: with `apiVersion` and `kind`, or as metadata, or as rows.
 
 mod binary;
+mod pieces;
 mod rows;
 
 pub(crate) use binary::document_frame;
+pub(crate) use pieces::Pieces;
 
 use std::sync::Arc;
 
@@ -128,17 +130,18 @@ impl Presenter {
             }
             Shape::Table(version) => {
                 let metadata = json!({"resourceVersion": object.version().to_string()});
-                self.write_table(&[object], version, columns, &metadata, out);
+                self.write_table(object, version, columns, &metadata, out);
             }
         }
     }
 
     /// A list of objects.
-    pub(crate) fn list(&self, objects: &[Arc<Object>], meta: &ListMeta) -> Bytes {
-        let mut out = BytesMut::new();
-        match self.shape {
+    pub(crate) fn list(self, objects: Vec<Arc<Object>>, meta: &ListMeta) -> Pieces {
+        let mut head = BytesMut::new();
+        let tail: &[u8] = match self.shape {
             Shape::Table(version) => {
-                self.write_table(objects, version, true, &meta.to_value(), &mut out);
+                self.write_table_head(version, true, &meta.to_value(), &mut head);
+                b"]}\n"
             }
             // As on a real server: no objects in this shape are `null`, not a list.
             Shape::Metadata(version) if objects.is_empty() => {
@@ -148,7 +151,8 @@ impl Presenter {
                     "metadata": meta.to_value(),
                     "items": null,
                 });
-                out.extend_from_slice(list.to_string().as_bytes());
+                head.extend_from_slice(list.to_string().as_bytes());
+                b"\n"
             }
             shape => {
                 let (api_version, kind) = match shape {
@@ -162,25 +166,17 @@ impl Presenter {
                 if self.info.custom && shape == Shape::Whole && meta.continue_token.is_none() {
                     metadata["continue"] = json!("");
                 }
-                let head = format!(
+                let text = format!(
                     "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{},\"items\":[",
                     json!(kind),
                     json!(api_version),
                     metadata
                 );
-                out.extend_from_slice(head.as_bytes());
-                for (at, object) in objects.iter().enumerate() {
-                    if at > 0 {
-                        out.extend_from_slice(b",");
-                    }
-                    // Items of lists of built-ins carry no type.
-                    self.write_one(object, self.info.custom, true, &mut out);
-                }
-                out.extend_from_slice(b"]}");
+                head.extend_from_slice(text.as_bytes());
+                b"]}\n"
             }
-        }
-        out.extend_from_slice(b"\n");
-        out.freeze()
+        };
+        Pieces::json(self, head, objects, tail)
     }
 
     /// The object of a bookmark at `version`.

@@ -15,6 +15,8 @@ use crate::store::{Expected, Key, Object};
 pub(crate) struct Draft {
     /// The stored object that was loaded.
     pub(crate) live: Option<Arc<Object>>,
+    /// The tree of its content, so that the steps of a change parse it once.
+    pub(crate) tree: Option<Arc<Value>>,
     /// The same in the version of the request.
     pub(crate) shown: Option<Arc<Object>>,
     /// The same with its type, for a write that changes it.

@@ -126,6 +126,7 @@ impl Write for Save<'_> {
             return Err(request.not_found());
         }
         Ok(Draft {
+            tree: live.as_ref().map(|live| live.value()),
             live,
             ..Draft::default()
         })
@@ -259,7 +260,8 @@ impl Write for Save<'_> {
         let map = meta::object_mut(&mut new);
         map.remove("kind");
         let api_version = map.remove("apiVersion").unwrap_or_default();
-        ownership::keep_times(&live.value(), &mut new);
+        let tree = draft.tree.get_or_insert_with(|| live.value());
+        ownership::keep_times(tree, &mut new);
         meta::object_mut(&mut new).insert("apiVersion".to_owned(), api_version);
         if update::ends(request, live, &new) {
             draft.new = Some(new);

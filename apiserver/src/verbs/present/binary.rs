@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reeve_wire::{Cause, Error, Message, watch};
+use reeve_wire::{Cause, Error, List, Message, watch};
 use serde_json::Value;
 
-use super::{ListMeta, Presenter};
+use super::{ListMeta, Pieces, Presenter};
 use crate::http::media::Shape;
 use crate::status::Status;
 use crate::store::Object;
@@ -32,17 +32,17 @@ impl Presenter {
         &self,
         objects: &[Arc<Object>],
         meta: &ListMeta,
-    ) -> Result<Vec<u8>, Status> {
+    ) -> Result<Pieces, Status> {
         let messages = objects.iter().map(|object| self.message(object));
         let messages: Result<Vec<Bytes>, Error> = messages.collect();
         let (api_version, kind) = match self.shape {
             Shape::Metadata(_) => (self.kind().0, "PartialObjectMetadataList"),
             _ => (self.info.api_version(), self.info.list_kind.as_str()),
         };
-        let meta = meta.to_value();
-        let list =
-            messages.and_then(|items| reeve_wire::encode_list(&api_version, kind, &meta, &items));
-        list.map_err(internal)
+        let messages = messages.map_err(internal)?;
+        let lengths = messages.iter().map(Bytes::len);
+        let list = List::new(&api_version, kind, &meta.to_value(), lengths).map_err(internal)?;
+        Ok(Pieces::protobuf(list, messages))
     }
 
     /// The frame of an event in a watch.

@@ -1,6 +1,5 @@
 //! The shape `Table`: each row is written as soon as it is made.
 
-use std::borrow::Borrow;
 use std::sync::Arc;
 
 use bytes::{BufMut as _, BytesMut};
@@ -10,23 +9,40 @@ use serde_json::{Value, json};
 use super::{Presenter, write_metadata};
 use crate::resource::Conversion;
 use crate::store::Object;
-use crate::table::read::read;
+use crate::store::wanted::read;
 use crate::table::{IncludeObject, Rows};
 
 // === impl Presenter ===
 
 impl Presenter {
-    /// Appends a Table of `objects`; `version` is that of the Table's group, `metadata` that of the list.
-    pub(super) fn write_table<O: Borrow<Object>>(
+    /// What makes the rows of this resource.
+    pub(super) fn rows(&self) -> Rows<'_> {
+        Rows::new(&self.info.columns, self.now)
+    }
+
+    /// Appends a Table of one object.
+    pub(super) fn write_table(
         &self,
-        objects: &[O],
+        object: &Object,
         version: &str,
         columns: bool,
         metadata: &Value,
         out: &mut BytesMut,
     ) {
-        let rows = Rows::new(&self.info.columns, self.now);
-        let definitions = columns.then(|| rows.definitions());
+        self.write_table_head(version, columns, metadata, out);
+        self.write_row(&self.rows(), object, version, out);
+        out.extend_from_slice(b"]}");
+    }
+
+    /// Appends a Table up to its first row; `version` is that of the Table's group, `metadata` that of the list.
+    pub(super) fn write_table_head(
+        &self,
+        version: &str,
+        columns: bool,
+        metadata: &Value,
+        out: &mut BytesMut,
+    ) {
+        let definitions = columns.then(|| self.rows().definitions());
         let api_version = format!("meta.k8s.io/{version}");
         out.extend_from_slice(b"{\"apiVersion\":");
         write(&api_version, out);
@@ -35,16 +51,15 @@ impl Presenter {
         out.extend_from_slice(b",\"kind\":\"Table\",\"metadata\":");
         write(metadata, out);
         out.extend_from_slice(b",\"rows\":[");
-        for (at, object) in objects.iter().enumerate() {
-            if at > 0 {
-                out.extend_from_slice(b",");
-            }
-            self.write_row(&rows, object.borrow(), version, out);
-        }
-        out.extend_from_slice(b"]}");
     }
 
-    fn write_row(&self, rows: &Rows<'_>, object: &Object, version: &str, out: &mut BytesMut) {
+    pub(super) fn write_row(
+        &self,
+        rows: &Rows<'_>,
+        object: &Object,
+        version: &str,
+        out: &mut BytesMut,
+    ) {
         out.extend_from_slice(b"{\"cells\":");
         write(&self.cells(rows, object), out);
         out.extend_from_slice(b",\"object\":");

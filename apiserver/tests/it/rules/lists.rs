@@ -1,6 +1,9 @@
 //! LIST and GET: versions, pages, selectors.
 
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
 use serde_json::Value;
+use tower::ServiceExt as _;
 
 use crate::rules::raw::*;
 
@@ -260,4 +263,78 @@ async fn items_of_built_in_lists_have_no_type_and_those_of_custom_ones_do() {
     let list = get(&server, FOOS).await.expect_ok();
     assert_eq!(list["items"][0]["kind"], "Foo");
     assert_eq!(list["items"][0]["apiVersion"], "example.com/v1");
+}
+
+/// Reads a list: its bytes, and whether its length was known.
+async fn read(server: &reeve_apiserver::ApiServer, path: &str, accept: &str) -> (Vec<u8>, bool) {
+    let request = http::Request::builder()
+        .uri(path)
+        .header("accept", accept)
+        .body(String::new())
+        .unwrap();
+    let response = server.service().oneshot(request).await.unwrap();
+    assert_eq!(response.status(), 200);
+    let body = response.into_body();
+    let is_known = body.size_hint().exact().is_some();
+    let content = body.collect().await.unwrap().to_bytes();
+    (content.to_vec(), is_known)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_list_comes_in_pieces_and_is_the_same_in_every_form() {
+    let server = server().await;
+    let names: Vec<String> = (0..100).map(|at| format!("m{at:03}")).collect();
+    for name in &names {
+        let mut map = map(name);
+        map["data"]["text"] = "x".repeat(2000).into();
+        post(&server, MAPS, &map).await.expect_ok();
+    }
+    let list = get(&server, MAPS).await.expect_ok();
+    assert_eq!(self::names(&list), names);
+    let forms = [
+        ("application/json", false),
+        ("application/vnd.kubernetes.protobuf", false),
+        ("application/json;as=Table;v=v1;g=meta.k8s.io", true),
+        (
+            "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+            true,
+        ),
+    ];
+    for (accept, is_short) in forms {
+        let (content, is_known) = read(&server, MAPS, accept).await;
+        assert_eq!(is_known, content.len() < 64 * 1024, "{accept}");
+        assert!(is_short || !is_known, "{accept}");
+        let (first, is_known) = read(&server, &format!("{MAPS}?limit=2"), accept).await;
+        assert!(is_known && first.len() < content.len());
+        if accept.ends_with("protobuf") {
+            let found: Value = reeve_wire::from_slice(&content).unwrap();
+            let items = found["items"].as_array().unwrap().iter();
+            let wanted = list["items"].as_array().unwrap().iter();
+            for (found, wanted) in items.zip(wanted) {
+                for field in ["metadata", "data"] {
+                    assert_eq!(found[field], wanted[field]);
+                }
+            }
+            assert_eq!(self::names(&found), names);
+            continue;
+        }
+        let found: Value = serde_json::from_slice(&content).unwrap();
+        match found["rows"].as_array() {
+            Some(rows) => {
+                let cells = rows.iter().map(|row| row["cells"][0].as_str().unwrap());
+                assert_eq!(cells.collect::<Vec<_>>(), names);
+            }
+            None => assert_eq!(self::names(&found), names),
+        }
+        if accept == "application/json" {
+            assert_eq!(found, list);
+        }
+    }
+    let (indented, is_known) = read(&server, &format!("{MAPS}?pretty=1"), "application/json").await;
+    assert!(is_known);
+    assert_eq!(serde_json::from_slice::<Value>(&indented).unwrap(), list);
+    let (yaml, is_known) = read(&server, MAPS, "application/yaml").await;
+    assert!(is_known);
+    let yaml = String::from_utf8(yaml).unwrap();
+    assert_eq!(yaml.matches("    name: m").count(), names.len());
 }
