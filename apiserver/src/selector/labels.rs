@@ -108,10 +108,11 @@ impl LabelSelector {
     }
 
     /// Whether the labels returned by `get` match.
-    pub(crate) fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
-        self.requirements
-            .iter()
-            .all(|requirement| requirement.matches(get(&requirement.key)))
+    pub(crate) fn matches<T: AsRef<str>>(&self, get: impl Fn(&str) -> Option<T>) -> bool {
+        self.requirements.iter().all(|requirement| {
+            let value = get(&requirement.key);
+            requirement.matches(value.as_ref().map(T::as_ref))
+        })
     }
 
     /// Whether an object's `metadata.labels` match.

@@ -4,9 +4,8 @@
 //! for a reader that needs it, and [kept for a while](super::recent).
 
 use std::borrow::{Borrow, Cow};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
-use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -51,9 +50,6 @@ pub(super) struct Content {
     json: Vec<u8>,
     facts: Facts,
 }
-
-/// The labels of an object.
-pub(crate) type Labels<'a> = BTreeMap<Cow<'a, str>, Cow<'a, str>>;
 
 /// The size in memory of the tree of values for a byte of JSON, measured for Pods.
 const TREE_PER_BYTE: usize = 6;
@@ -409,19 +405,11 @@ impl Object {
         json.get(place)
     }
 
-    /// `metadata.labels`.
-    pub(crate) fn labels(&self) -> Labels<'_> {
+    /// The label `name`. Names of labels are never escaped.
+    pub(crate) fn label(&self, name: &str) -> Option<Cow<'_, str>> {
         let json: &[u8] = self.unversioned().encoded();
-        let Some(place) = self.facts().labels() else {
-            return Labels::new();
-        };
-        let text = |place: Range<usize>| scan::text(json, place);
-        let fields = scan::fields(json, place);
-        let labels = fields.filter_map(|(name, value)| {
-            let name = text(name.start - 1..name.end + 1)?;
-            Some((name, text(value)?))
-        });
-        labels.collect()
+        let place = scan::field(json, self.facts().labels()?, name)?;
+        scan::text(json, place)
     }
 
     /// The value at `path`, names with dots between them; null if it is absent.

@@ -89,12 +89,7 @@ impl Selection {
     }
 
     fn has_labels(&self, object: &Object) -> bool {
-        if self.labels.is_empty() {
-            return true;
-        }
-        let labels = object.labels();
-        self.labels
-            .matches(|key| labels.get(key).map(|value| &**value))
+        self.labels.matches(|key| object.label(key))
     }
 }
 

@@ -96,7 +96,7 @@ fn a_removal_at_a_version_with_more_digits_has_the_same_content() {
     assert_eq!(*removed.value(), expected);
     let metadata: Value = serde_json::from_slice(removed.metadata().unwrap()).unwrap();
     assert_eq!(metadata, expected["metadata"]);
-    assert_eq!(removed.labels()["say"], "\"\\");
+    assert_eq!(removed.label("say").unwrap(), "\"\\");
     assert_eq!(removed.field("spec.a"), 1);
 }
 
