@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::process::Left;
-use super::users::{TOLERANCE, Users, Wish};
+use super::users::{BELIEVED, TOLERANCE, Users, Wish};
 use super::world::World;
 use super::*;
 use crate::api::{Phase, condition};
@@ -154,9 +154,12 @@ impl World {
             let Some(began) = status.blocked_at() else {
                 continue;
             };
-            let second = SignedDuration::from_secs(1);
+            // The start is a time of the node, which is believed within a minute.
             let mut disturbances = self.disturbances.iter();
-            if disturbances.any(|(from, until)| (*from - second..*until).contains(&began)) {
+            let near = |(from, until): &(Timestamp, Timestamp)| {
+                (*from - BELIEVED..*until + BELIEVED).contains(&began)
+            };
+            if disturbances.any(near) {
                 continue;
             }
             let ban = Left {

@@ -41,7 +41,10 @@ pub(super) const ATTACKERS: [&str; 6] = [
 /// Blocks by hand that exist at once.
 pub(super) const BY_HAND: u64 = 14;
 
-/// The longest difference of times that counts as none: the clock of a node is believed within a minute.
+/// The longest difference by which the clock of a node is believed.
+pub(super) const BELIEVED: SignedDuration = SignedDuration::from_secs(60);
+
+/// The longest difference of times that counts as none: two nodes may be believed.
 pub(super) const TOLERANCE: SignedDuration = SignedDuration::from_secs(150);
 
 /// What must come of a block.
