@@ -54,7 +54,7 @@ impl World {
         }
         self.check_sets(&users.fed, &banned, &unsure).await;
         banned.retain(|target| !target.is_ipv6() || self.engine != "iptables");
-        self.check_gateways(&banned, &unsure);
+        self.check_gateways(&blocks, &banned, &unsure);
         self.check_notices(&blocks);
         self.check_memory(&blocks).await;
         true
@@ -125,7 +125,12 @@ impl World {
     }
 
     /// The gateway has the bans of the active blocks, and no others.
-    fn check_gateways(&self, banned: &BTreeSet<Target>, unsure: &BTreeSet<Target>) {
+    fn check_gateways(
+        &self,
+        blocks: &BTreeMap<String, IPBlock>,
+        banned: &BTreeSet<Target>,
+        unsure: &BTreeSet<Target>,
+    ) {
         for (number, site) in self.sites.iter().enumerate() {
             let targets = site.gateway.targets().into_iter();
             let stands: BTreeSet<Target> = targets.map(|it| it.parse().unwrap()).collect();
@@ -136,7 +141,20 @@ impl World {
             let lost: Vec<_> = lost.into_iter().filter(sure).collect();
             let leaked: Vec<_> = stands.difference(wanted).filter(sure).collect();
             assert!(lost.is_empty(), "gateway {number} lacks {lost:?}");
-            assert!(leaked.is_empty(), "gateway {number} still has {leaked:?}");
+            let of_leaked = |block: &&IPBlock| {
+                let status = block.status.as_ref();
+                let target = status.and_then(|status| status.target.as_ref()?.parse().ok());
+                target.is_some_and(|target: Target| leaked.contains(&&target))
+            };
+            let shown: Vec<_> = blocks
+                .values()
+                .filter(of_leaked)
+                .map(|block| json!(block))
+                .collect();
+            assert!(
+                leaked.is_empty(),
+                "gateway {number} still has {leaked:?}: {shown:?}"
+            );
             for target in wanted {
                 let doubtful = unsure.iter().any(|it| it.overlaps(target));
                 let open = !site.gateway.drops(target.address());
