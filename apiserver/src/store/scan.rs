@@ -160,12 +160,13 @@ impl Iterator for Items<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn value() -> impl Strategy<Value = Value> {
+    /// Any JSON, with the characters that a scanner has to tell apart.
+    pub(in super::super) fn value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),
             any::<bool>().prop_map(Value::from),

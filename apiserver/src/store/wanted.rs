@@ -166,6 +166,7 @@ impl<'a> Reader<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::scan::tests::value;
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
@@ -245,23 +246,6 @@ mod tests {
         Wanted::Each(&Wanted::Fields(&[("a", Wanted::Text)])),
         Wanted::Of("b", &Wanted::Each(&Wanted::Presence)),
     ];
-
-    fn value() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
-            Just(Value::Null),
-            any::<bool>().prop_map(Value::from),
-            any::<i64>().prop_map(Value::from),
-            any::<i16>().prop_map(|number| Value::from(f64::from(number) / 4.0)),
-            "[a\"\\\\{}\\[\\],:\n\u{e9}]{0,6}".prop_map(Value::from),
-        ];
-        leaf.prop_recursive(4, 40, 5, |inner| {
-            prop_oneof![
-                proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-                proptest::collection::btree_map("[a-c\"\\\\]{0,2}", inner, 0..5)
-                    .prop_map(|map| Value::Object(map.into_iter().collect())),
-            ]
-        })
-    }
 
     proptest! {
         #[test]
