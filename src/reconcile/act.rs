@@ -17,7 +17,7 @@ use super::engines::Answered;
 use super::record::is_forbidden;
 use crate::api::{IPBlock, IPBlockStatus};
 use crate::config::{CONFIG_MAP, Config};
-use crate::decide::{Call, ClaimChange, Failure, Outcome, Run, Step, Wake};
+use crate::decide::{Call, ClaimChange, Failure, Operation, Outcome, Run, Step, Wake};
 use crate::engine::Ban;
 use crate::guard::source_of;
 use crate::sets::Until;
@@ -213,6 +213,11 @@ impl<'a> Act<'a> {
                         self.report_loss(note);
                     }
                 }
+                if call.operation == Operation::Unban {
+                    let parts = &self.reconciler.parts;
+                    let place = &call.standing.place;
+                    parts.losses.lifted(place, self.key, &parts.coverage);
+                }
                 Outcome::Confirmed(answered.engines)
             }
             Err(failure) => {
@@ -221,6 +226,8 @@ impl<'a> Act<'a> {
                     coverage.untouched(self.key, &call.standing.place);
                 }
                 if !call.required {
+                    let parts = &self.reconciler.parts;
+                    parts.losses.left(&call.standing.place, self.key);
                     tracing::warn!(%target, place = %call.standing.place, reason = failure.reason,
                         "could not lift an earlier ban: {}", failure.message);
                 }

@@ -3,7 +3,8 @@
 //! Every [`CHECK`] the configured gateway is compared with the bans that this process asserted there. One that lists its
 //! entries is asked for the list; of another one a few bans are asserted, each time the next ones. A ban that was
 //! missing is evidence: all bans that were asserted there before are asserted at once, not at their next turn.
-//! The checks write nothing to the API server, and wait behind lifts as every assertion does.
+//! The checks write nothing to the API server, and wait behind lifts as every assertion does. Each check also tries a lift
+//! at the earlier gateways at which bans were left.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::engines::Engines;
+use super::left::Left;
 use super::live::Live;
 use super::sweep::request_named;
 use crate::api::Place;
@@ -39,6 +41,7 @@ const LONGEST_LIST: usize = 2000;
 pub struct Losses {
     /// The last loss that was found at a place. What was asserted since stands.
     found: Mutex<HashMap<Place, Loss>>,
+    left: Mutex<Left>,
     /// Each block once, however often it is found again while the channel is full.
     doubted: Mutex<BTreeSet<Arc<str>>>,
     changed: Notify,
@@ -71,6 +74,7 @@ impl Losses {
     pub fn new(metrics: guard::Metrics) -> Self {
         Self {
             found: Mutex::default(),
+            left: Mutex::default(),
             doubted: Mutex::default(),
             changed: Notify::new(),
             metrics,
@@ -106,13 +110,38 @@ impl Losses {
         let bans = keys.len();
         tracing::warn!(%place, bans, "gateway lost its bans; asserting all of them again");
         self.metrics.gateway_lost();
-        self.doubt(keys);
+        self.request(keys);
         Some(format!(
             "the gateway {place} had lost bans: it restarted, or another program removed them; all {bans} bans that stand there are made again now"
         ))
     }
 
-    fn doubt(&self, keys: impl IntoIterator<Item = Arc<str>>) {
+    /// A lift for block `key` at `place` failed, and the block goes on without it.
+    pub(super) fn left(&self, place: &Place, key: &str) {
+        self.left.lock().failed(place, key);
+    }
+
+    /// A lift for block `key` at `place` succeeded: what other blocks left there is lifted now.
+    pub(super) fn lifted(&self, place: &Place, key: &str, coverage: &Mutex<Coverage>) {
+        let others = self.left.lock().lifted(place, key);
+        if !others.is_empty() {
+            let bans = others.len();
+            tracing::info!(%place, bans, "earlier gateway answers again; lifting the bans that were left there");
+            self.doubt(others, coverage);
+        }
+    }
+
+    /// Has the bans of these blocks asserted, which also lifts what they left elsewhere.
+    fn doubt(&self, keys: impl IntoIterator<Item = Arc<str>>, coverage: &Mutex<Coverage>) {
+        let keys: Vec<Arc<str>> = keys.into_iter().collect();
+        {
+            let mut coverage = coverage.lock();
+            keys.iter().for_each(|key| coverage.doubt(key));
+        }
+        self.request(keys);
+    }
+
+    fn request(&self, keys: Vec<Arc<str>>) {
         self.doubted.lock().extend(keys);
         self.changed.notify_one();
     }
@@ -161,6 +190,8 @@ impl Checks {
         let mut last: Option<Arc<str>> = None;
         loop {
             tokio::time::sleep(CHECK).await;
+            let left = self.losses.left.lock().probe();
+            self.losses.doubt(left, &self.coverage);
             let Some(config) = self.live.config() else {
                 continue;
             };
@@ -175,14 +206,7 @@ impl Checks {
                     sample
                 }
             };
-            if doubted.is_empty() {
-                continue;
-            }
-            {
-                let mut coverage = self.coverage.lock();
-                doubted.iter().for_each(|key| coverage.doubt(key));
-            }
-            self.losses.doubt(doubted);
+            self.losses.doubt(doubted, &self.coverage);
         }
     }
 
@@ -219,8 +243,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_block_that_is_doubted_again_and_again_waits_once() {
         let losses = Losses::new(guard::Metrics::default());
+        let coverage = Mutex::new(Coverage::default());
         for _ in 0..1000 {
-            losses.doubt(["default/a".into(), "default/b".into()]);
+            losses.doubt(["default/a".into(), "default/b".into()], &coverage);
         }
         assert_eq!(losses.take().len(), 2);
         assert!(losses.take().is_empty());

@@ -17,6 +17,7 @@ mod block;
 mod configuration;
 mod engines;
 mod gateway;
+mod left;
 mod live;
 mod loss;
 mod mirror;

@@ -1,5 +1,7 @@
 //! How bans and blocks end, whatever happens at the same time.
 
+use std::sync::atomic::Ordering;
+
 use k8s_openapi::api::events::v1::Event;
 use reeve_apiserver::faults::Rule;
 
@@ -193,17 +195,49 @@ async fn an_unblock_ends_ten_minutes_after_its_first_failure_at_a_replaced_gatew
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_replaced_gateway_that_answers_again_is_cleared_within_half_a_minute() {
+    let mut world = World::new().await;
+    world.configure(&[("resyncInterval", "6h")]).await;
+    let faults = world.faulty(Duration::ZERO);
+    let connector = Arc::new(Connect(Arc::clone(&faults)));
+    world
+        .start_with(|settings| settings.connector = Some(connector))
+        .await;
+    for last in 0..50 {
+        let address = format!("192.0.2.{last}");
+        world.create(&format!("b-{last}"), &address, "12h").await;
+    }
+    world.until("b-49", "active", 5 * SECOND).await;
+    tokio::time::sleep(SECOND).await;
+    let all = world.banned(GATEWAY).await;
+    assert_eq!(all.len(), 50);
+    faults.dead.lock().insert(GATEWAY.to_owned());
+    let other = "192.0.2.251:9521";
+    let edit = [("resyncInterval", "6h"), ("gatewayHost", other)];
+    world.configure(&edit).await;
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(world.banned(other).await, all);
+    assert!(world.announced("LeftBehind", GATEWAY).await);
+    let unanswered = || faults.unanswered.load(Ordering::Relaxed);
+    let before = unanswered();
+    tokio::time::sleep(60 * MINUTE).await;
+    let tried = unanswered() - before;
+    assert!((60..=180).contains(&tried), "{tried} calls in an hour");
+    faults.dead.lock().clear();
+    tokio::time::sleep(30 * SECOND).await;
+    assert_eq!(world.banned(GATEWAY).await.len(), 0);
+    assert_eq!(world.banned(other).await, all);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_gateway_that_lost_its_bans_has_them_again_within_a_minute() {
     for unlisted in [false, true] {
         let mut world = World::new().await;
         world.configure(&[("resyncInterval", "6h")]).await;
         let faults = Arc::new(Faulty {
             places: Arc::clone(&world.places),
-            takes: Duration::ZERO,
-            dead: Mutex::default(),
-            refuses: Mutex::default(),
             unlisted,
-            most: None,
+            ..Faulty::default()
         });
         let connector = Arc::new(Connect(faults));
         world

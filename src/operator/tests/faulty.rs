@@ -1,5 +1,7 @@
 //! Engines that take a while, do not answer, or refuse connections.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 use crate::engine::{Ban, Capabilities, Error, Remaining, Unban};
 use crate::outbound;
@@ -17,6 +19,8 @@ pub(super) struct Faulty {
     pub(super) unlisted: bool,
     /// The targets of a family that a gateway takes.
     pub(super) most: Option<usize>,
+    /// The calls of dead gateways.
+    pub(super) unanswered: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -54,6 +58,7 @@ impl FaultyEngine {
             });
         }
         if self.faults.dead.lock().contains(&self.place.endpoint) {
+            self.faults.unanswered.fetch_add(1, Ordering::Relaxed);
             return Err(Error::Failed {
                 gateway: self.place.endpoint.clone(),
                 detail: "dead".into(),
@@ -106,10 +111,7 @@ impl World {
         Arc::new(Faulty {
             places: Arc::clone(&self.places),
             takes,
-            dead: Mutex::default(),
-            refuses: Mutex::default(),
-            unlisted: false,
-            most: None,
+            ..Faulty::default()
         })
     }
 }
