@@ -4,6 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
@@ -28,7 +29,8 @@ pub(super) enum Protocol {
 /// The state of a connection.
 pub(super) struct Activity {
     times: Mutex<Times>,
-    changed: Notify,
+    /// Notified when the peer gave up another request.
+    given_up: Notify,
 }
 
 struct Times {
@@ -95,6 +97,30 @@ impl Times {
             self.protocol = Protocol::Http2;
         }
     }
+
+    /// When the connection is closed, if nothing happens until then.
+    fn due(&self, limits: &Limits) -> Option<Instant> {
+        let idle = self.idle + limits.idle;
+        let header = self.header().map(|since| since + limits.header_timeout);
+        let due = header.map_or(idle, |header| header.min(idle));
+        let due = (self.in_flight == 0).then_some(due);
+        let unread = self.blocked.map(|since| since + limits.idle);
+        [due, unread].into_iter().flatten().min()
+    }
+
+    /// The arrival of the first byte of a header. HTTP/2 sends frames that are not requests at any time.
+    fn header(&self) -> Option<Instant> {
+        self.reading.filter(|_| self.protocol != Protocol::Http2)
+    }
+
+    /// The shortest limit that may begin.
+    fn shortest(&self, limits: &Limits) -> Duration {
+        let shortest = match self.protocol {
+            Protocol::Http2 => limits.idle,
+            Protocol::Http1 | Protocol::Either => limits.idle.min(limits.header_timeout),
+        };
+        shortest.max(Duration::from_millis(1))
+    }
 }
 
 // === impl Activity ===
@@ -112,7 +138,7 @@ impl Activity {
                 blocked: None,
                 given_up: 0,
             }),
-            changed: Notify::new(),
+            given_up: Notify::new(),
         })
     }
 
@@ -128,46 +154,37 @@ impl Activity {
 
     fn read(&self, bytes: &[u8]) {
         let mut times = self.times.lock();
-        let before = times.protocol;
         times.detect(bytes);
-        let begins = times.in_flight == 0 && times.reading.is_none();
-        if begins {
+        if times.in_flight == 0 && times.reading.is_none() {
             times.reading = Some(Instant::now());
-        }
-        if begins || times.protocol != before {
-            self.changed.notify_one();
         }
     }
 
     fn write_blocked(&self, blocked: bool) {
         self.times.lock().blocked = blocked.then(Instant::now);
-        self.changed.notify_one();
     }
 
     /// Returns when the peer takes longer than the limits allow, or has cancelled too many requests.
+    ///
+    /// Requests and bytes change the times, and wake nothing: that would be a wake of the connection's task for each.
+    /// A limit that begins during a wait ends after it, since no wait is longer than the shortest limit, or a millisecond.
     pub(super) async fn abused(&self, limits: &Limits) -> Cause {
         loop {
-            let due = {
+            let now = Instant::now();
+            let next = {
                 let times = self.times.lock();
                 if times.given_up > limits.given_up {
                     return Cause::GivesUp;
                 }
-                let idle = times.idle + limits.idle;
-                // HTTP/2 sends frames that are not requests at any time.
-                let reading = times.reading.filter(|_| times.protocol != Protocol::Http2);
-                let header = reading.map(|since| since + limits.header_timeout);
-                let due = header.map_or(idle, |header| header.min(idle));
-                let due = (times.in_flight == 0).then_some(due);
-                let unread = times.blocked.map(|since| since + limits.idle);
-                [due, unread].into_iter().flatten().min()
+                if times.due(limits).is_some_and(|due| due <= now) {
+                    return Cause::Late;
+                }
+                let check = now + times.shortest(limits);
+                times.due(limits).map_or(check, |due| due.min(check))
             };
-            match due {
-                Some(due) if due <= Instant::now() => return Cause::Late,
-                Some(due) => tokio::select! {
-                    () = sleep_until(due) => {}
-                    () = self.changed.notified() => {}
-                },
-                None => self.changed.notified().await,
+            tokio::select! {
+                () = sleep_until(next) => {}
+                () = self.given_up.notified() => {}
             }
         }
     }
@@ -203,7 +220,9 @@ impl Drop for Flight {
         } else {
             times.given_up.saturating_add(1)
         };
-        self.activity.changed.notify_one();
+        if !self.answered {
+            self.activity.given_up.notify_one();
+        }
     }
 }
 

@@ -2,11 +2,11 @@
 //!
 //! Requests, also the many of one HTTP/2 connection, run inside the connection's own task, and end with it.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use futures::stream::{FuturesUnordered, StreamExt};
 use http::header::CONNECTION;
 use http::{HeaderValue, Response, StatusCode, Version};
 use hyper::service::service_fn;
@@ -14,13 +14,14 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::task::coop;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::activity::{Activity, Cause, Protocol, Recorded, Tracked};
 use super::answer::is_hang_up;
+use super::driven::{Driven, Spawned};
 use super::tls::Tls;
 use super::{Answer, ClientCertificate, Handler, Limits, Peer, Request, text};
 
@@ -45,23 +46,10 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<IO: AsyncRead + AsyncWrite + Send + Unpin> Stream for IO {}
 
-/// Collects the futures that hyper would spawn: at most as many as a connection may have requests.
-#[derive(Clone)]
-struct Streams(mpsc::UnboundedSender<BoxFuture<'static, ()>>);
-
 /// Makes hyper close the connection, or reset the request, without an answer.
 #[derive(Debug, thiserror::Error)]
 #[error("closed without an answer")]
 struct Closed;
-
-// === impl Streams ===
-
-impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Streams {
-    fn execute(&self, future: F) {
-        // The receiver lives as long as the connection.
-        let _ = self.0.send(Box::pin(future));
-    }
-}
 
 /// A connection that was accepted, and the rules for it.
 pub(super) struct Connection {
@@ -132,36 +120,35 @@ impl Connection {
                 answer(&activity, &handler, peer, limits, request)
             })
         };
-        let (sender, mut spawned) = mpsc::unbounded_channel();
-        let builder = builder(Streams(sender), protocol, &limits);
+        let spawned = Spawned::new();
+        let builder = builder(spawned.clone(), protocol, &limits);
         let io = Recorded::new(io, Arc::clone(&activity));
         let connection = builder.serve_connection(TokioIo::new(io), service);
-        tokio::pin!(connection);
-        let mut streams = FuturesUnordered::new();
+        let connection = pin!(connection);
+        let mut driven = Driven::new(connection, spawned);
         let mut ending = false;
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled(), if !ending => {
-                    connection.as_mut().graceful_shutdown();
+                    driven.connection().graceful_shutdown();
                     ending = true;
                 }
-                Some(stream) = spawned.recv() => streams.push(stream),
-                Some(()) = streams.next(), if !streams.is_empty() => {}
-                result = connection.as_mut() => {
+                result = &mut driven => {
                     if let Err(error) = result {
                         tracing::debug!(peer = %peer.0, error, "connection ended with an error");
                     }
                     return;
                 }
-                cause = activity.abused(&limits) => {
+                // Without the budget, which the connection may have used up.
+                cause = coop::unconstrained(activity.abused(&limits)) => {
                     tracing::debug!(peer = %peer.0, ?cause, "connection closed");
                     if cause == Cause::GivesUp {
                         return;
                     }
                     // HTTP/2 sends a GOAWAY, unless the peer does not read.
-                    connection.as_mut().graceful_shutdown();
-                    let _ = timeout(limits.drain.min(GOODBYE), connection.as_mut()).await;
+                    driven.connection().graceful_shutdown();
+                    let _ = timeout(limits.drain.min(GOODBYE), &mut driven).await;
                     return;
                 }
             }
@@ -220,8 +207,8 @@ fn too_late(version: Version) -> Answer {
     answer
 }
 
-fn builder(streams: Streams, protocol: Protocol, limits: &Limits) -> auto::Builder<Streams> {
-    let mut builder = auto::Builder::new(streams);
+fn builder(spawned: Spawned, protocol: Protocol, limits: &Limits) -> auto::Builder<Spawned> {
+    let mut builder = auto::Builder::new(spawned);
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -327,6 +314,51 @@ mod tests {
         let begin = Instant::now();
         serving.await.unwrap();
         assert_eq!(begin.elapsed().as_secs(), 10, "nothing was sent");
+
+        // A header that begins long before the connection would have been idle for too long.
+        let (mut stream, _stop, serving) = connected(Duration::ZERO);
+        stream.write_all(HELLO.as_bytes()).await.unwrap();
+        assert!(read(&mut stream).await.contains("hello"));
+        sleep(Duration::from_secs(33)).await;
+        stream.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+        let begin = Instant::now();
+        serving.await.unwrap();
+        assert_eq!(begin.elapsed().as_secs(), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_http2_connection_has_ninety_seconds_though_its_peer_answers_pings() {
+        const PING: u8 = 6;
+        const GOAWAY: u8 = 7;
+        let handler: Handler = Arc::new(|_| async { text(StatusCode::OK, "hello") }.boxed());
+        let (mut stream, _stop, serving) = connected_to(handler, Protocol::Http2);
+        let begin = Instant::now();
+        let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+        stream.write_all(preface).await.unwrap();
+        stream.write_all(&settings).await.unwrap();
+        let mut pings = 0;
+        loop {
+            let mut head = [0; 9];
+            stream.read_exact(&mut head).await.unwrap();
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+            let mut payload = vec![0; length as usize];
+            stream.read_exact(&mut payload).await.unwrap();
+            match (head[3], head[4]) {
+                (PING, 0) => {
+                    pings += 1;
+                    head[4] = 1;
+                    stream.write_all(&head).await.unwrap();
+                    stream.write_all(&payload).await.unwrap();
+                }
+                (GOAWAY, _) => break,
+                _ => {}
+            }
+        }
+        assert_eq!(begin.elapsed().as_secs(), 90);
+        assert!(pings >= 2, "{pings} pings");
+        drop(stream);
+        serving.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -19,6 +19,7 @@ mod body;
 mod budget;
 mod client_certificate;
 mod connection;
+mod driven;
 mod limits;
 mod router;
 mod running;
