@@ -190,7 +190,11 @@ impl Checks {
         let mut last: Option<Arc<str>> = None;
         loop {
             tokio::time::sleep(CHECK).await;
-            let left = self.losses.left.lock().probe();
+            let left = {
+                let coverage = self.coverage.lock();
+                let active = |key: &str| coverage.claims_ban(key);
+                self.losses.left.lock().probe(active)
+            };
             self.losses.doubt(left, &self.coverage);
             let Some(config) = self.live.config() else {
                 continue;
