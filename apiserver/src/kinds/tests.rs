@@ -1,9 +1,12 @@
 //! The rows of Tables of the built-in kinds.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::builtin;
 use crate::resource::Column;
+use crate::store::wanted;
 use crate::table::Rows;
 
 fn columns(group: &str, kind: &str) -> Vec<Column> {
@@ -249,4 +252,76 @@ fn rows_of_built_in_kinds_are_those_of_a_real_server() {
         assert_eq!(names, expected, "{kind}");
         assert_eq!(Value::Array(rows.cells(&object)), cells, "{kind}");
     }
+}
+
+/// Cells are computed of the part that the columns read.
+#[test]
+fn columns_read_all_that_they_show() {
+    let terminated = json!({"exitCode": 3, "signal": 9, "reason": "Error", "finishedAt": "2026-11-21T10:00:00Z"});
+    let states = [
+        json!({"running": {"startedAt": "2026-11-21T11:00:00Z"}}),
+        json!({"waiting": {"reason": "CrashLoopBackOff", "message": "m"}}),
+        json!({"terminated": terminated}),
+        json!({"terminated": {"exitCode": 0, "reason": "Completed"}}),
+        json!({"terminated": {"exitCode": 0, "signal": 9}}),
+        json!({"terminated": {"exitCode": 4}}),
+    ];
+    let mut pods = Vec::new();
+    for (number, state) in states.iter().enumerate() {
+        for (other, phase) in states.iter().zip([
+            "Running",
+            "Failed",
+            "Succeeded",
+            "Pending",
+            "Running",
+            "Running",
+        ]) {
+            let status = |name: &str, state: &Value| {
+                json!({
+                    "name": name, "ready": number % 2 == 0, "started": true, "restartCount": 2, "state": state,
+                    "lastState": {"terminated": terminated}, "image": "i", "resources": {"limits": {"cpu": "1"}},
+                })
+            };
+            let truth = if number % 2 == 0 { "True" } else { "False" };
+            let condition = |kind: &str| json!({"type": kind, "status": truth, "reason": "SchedulingGated", "message": "m"});
+            pods.push(json!({
+                "metadata": {"name": "x", "creationTimestamp": "2026-11-21T11:16:11Z", "managedFields": [{"manager": "m"}]},
+                "spec": {
+                    "nodeName": "n", "readinessGates": [{"conditionType": "Ready"}],
+                    "containers": [{"name": "c", "image": "i"}, {"name": "d"}],
+                    "initContainers": [{"name": "i", "restartPolicy": "Always"}, {"name": "j", "image": "i"}],
+                },
+                "status": {
+                    "phase": phase, "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}], "nominatedNodeName": "o",
+                    "conditions": [condition("Initialized"), condition("Ready")],
+                    "containerStatuses": [status("c", state), status("d", other)],
+                    "initContainerStatuses": [status("i", other), status("j", state)],
+                },
+            }));
+        }
+    }
+    let mut lost = pods[0].clone();
+    lost["metadata"]["deletionTimestamp"] = json!("2026-11-21T11:40:00Z");
+    pods.push(lost.clone());
+    lost["status"]["reason"] = json!("NodeLost");
+    pods.push(lost);
+    let mut gated = pods[1].clone();
+    gated["status"]["conditions"][0]["type"] = json!("PodScheduled");
+    pods.push(gated);
+    let info = builtin()
+        .into_iter()
+        .find(|info| info.kind == "Pod")
+        .unwrap();
+    let rows = Rows::new(&info.columns, "2026-11-21T11:46:11Z".parse().unwrap());
+    let mut statuses = BTreeSet::new();
+    for pod in &pods {
+        let part = wanted::read(pod.to_string().as_bytes(), info.strategy.read_by_columns());
+        let cells = rows.cells(pod);
+        assert_eq!(rows.cells(&part), cells, "{pod}");
+        for cell in 5..9 {
+            assert_ne!(cells[cell], "<none>", "{pod}");
+        }
+        statuses.insert(cells[2].to_string());
+    }
+    assert!(statuses.len() > 8, "{statuses:?}");
 }

@@ -6,6 +6,29 @@ use serde_json::Value;
 use super::{count, since};
 use crate::store::wanted::Wanted;
 
+/// The state of a container, as far as columns show it.
+const STATE: Wanted = Wanted::Fields(&[
+    ("running", Wanted::Fields(&[])),
+    ("terminated", TERMINATED),
+    ("waiting", Wanted::Fields(&[("reason", Wanted::Whole)])),
+]);
+
+const TERMINATED: Wanted = Wanted::Fields(&[
+    ("exitCode", Wanted::Whole),
+    ("finishedAt", Wanted::Whole),
+    ("reason", Wanted::Whole),
+    ("signal", Wanted::Whole),
+]);
+
+const CONTAINER_STATUSES: Wanted = Wanted::Each(&Wanted::Fields(&[
+    ("lastState", Wanted::Fields(&[("terminated", TERMINATED)])),
+    ("name", Wanted::Whole),
+    ("ready", Wanted::Whole),
+    ("restartCount", Wanted::Whole),
+    ("started", Wanted::Whole),
+    ("state", STATE),
+]));
+
 /// What the columns read: most of a Pod describes its containers, of which they show the number.
 pub(crate) const READ: Wanted = Wanted::Fields(&[
     (
@@ -31,7 +54,25 @@ pub(crate) const READ: Wanted = Wanted::Fields(&[
             ("readinessGates", Wanted::Whole),
         ]),
     ),
-    ("status", Wanted::Whole),
+    (
+        "status",
+        Wanted::Fields(&[
+            (
+                "conditions",
+                Wanted::Each(&Wanted::Fields(&[
+                    ("reason", Wanted::Whole),
+                    ("status", Wanted::Whole),
+                    ("type", Wanted::Whole),
+                ])),
+            ),
+            ("containerStatuses", CONTAINER_STATUSES),
+            ("initContainerStatuses", CONTAINER_STATUSES),
+            ("nominatedNodeName", Wanted::Whole),
+            ("phase", Wanted::Whole),
+            ("podIPs", Wanted::Whole),
+            ("reason", Wanted::Whole),
+        ]),
+    ),
 ]);
 
 /// What a Pod's row shows of its containers.
@@ -337,6 +378,7 @@ mod tests {
             assert_eq!(pod["metadata"].get("managedFields"), None);
             let expected = [expected_ready, expected_status, expected_restarts];
             assert_eq!(shown(&pod, now()), expected, "{name}");
+            assert_eq!(shown(&whole, now()), expected, "{name}");
         }
     }
 
