@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::apply::LazySchema;
@@ -15,6 +14,7 @@ use crate::kinds::data;
 use crate::kinds::strategy::Strategy;
 use crate::schema::ObjectSchema;
 use crate::status::GroupResource;
+use crate::table::Now;
 use crate::webhooks::ConversionWebhook;
 
 /// One served version of one resource.
@@ -178,9 +178,9 @@ pub(crate) enum ColumnSource {
     /// A JSONPath of the CRD form, such as `.spec.replicas` or `.status.conditions[?(@.type=="Ready")].status`.
     JsonPath(String),
     /// Computed from the object and the current time.
-    Computed(fn(&Value, Timestamp) -> Value),
+    Computed(fn(&Value, &Now) -> Value),
     /// The cell at an index of several that are computed together. A kind has one such function.
-    Together(fn(&Value, Timestamp) -> Vec<Value>, usize),
+    Together(fn(&Value, &Now) -> Vec<Value>, usize),
 }
 
 /// A field for field selectors.

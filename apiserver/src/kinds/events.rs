@@ -2,7 +2,6 @@
 //!
 //! Both forms have all fields; five have other names. (kubernetes: `pkg/apis/events/v1/conversion.go`.)
 
-use jiff::Timestamp;
 use k8s_openapi::api;
 use serde_json::Value;
 
@@ -13,7 +12,7 @@ use crate::field::Errors;
 use crate::meta::object_mut;
 use crate::resource::{Column, ResourceInfo, SelectableField};
 use crate::table::cells::{ago, column, plain, string, text, wide};
-use crate::table::{count, number};
+use crate::table::{Now, count, number};
 
 /// The kinds of this file.
 pub(super) const KINDS: &[Entry] = &[
@@ -242,7 +241,7 @@ fn columns() -> Vec<Column> {
     ]
 }
 
-fn first_seen(event: &Value, now: Timestamp) -> Value {
+fn first_seen(event: &Value, now: &Now) -> Value {
     if event["firstTimestamp"].is_string() {
         return ago(&event["firstTimestamp"], now).into();
     }

@@ -11,6 +11,7 @@ use super::{csi_rules, storage_rules};
 use crate::field::Errors;
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo, StatusUpdate};
+use crate::table::Now;
 use crate::table::cells::{
     NONE, aged, boolean, integer, items, joined, length, or_unset, plain, string, text, wide,
 };
@@ -159,7 +160,7 @@ impl Strategy for Volumes {
     }
 }
 
-fn phase(value: &Value, _: jiff::Timestamp) -> Value {
+fn phase(value: &Value, _: &Now) -> Value {
     if value["metadata"]["deletionTimestamp"].is_null() {
         plain(&value["status"]["phase"])
     } else {
@@ -167,7 +168,7 @@ fn phase(value: &Value, _: jiff::Timestamp) -> Value {
     }
 }
 
-fn class(value: &Value, _: jiff::Timestamp) -> Value {
+fn class(value: &Value, _: &Now) -> Value {
     let annotation = &value["metadata"]["annotations"][CLASS];
     if annotation.is_string() {
         return annotation.clone();

@@ -18,7 +18,7 @@ use crate::table::cells::{
     aged, integer, items, labels as shown_labels, ready, selector, string, template_columns, text,
     wide,
 };
-use crate::table::{count, number, since};
+use crate::table::{count, duration, number};
 
 /// The kinds of this file.
 pub(super) const KINDS: &[Entry] = &[
@@ -379,8 +379,10 @@ fn jobs() -> Vec<Column> {
             let Ok(start) = string(&status["startTime"]).parse::<Timestamp>() else {
                 return "".into();
             };
-            let end = string(&status["completionTime"]).parse().unwrap_or(now);
-            since(start, end).into()
+            match string(&status["completionTime"]).parse::<Timestamp>() {
+                Ok(end) => duration::human(end.duration_since(start)).into(),
+                Err(_) => now.since(start).into(),
+            }
         }),
         aged(),
     ]

@@ -5,6 +5,7 @@
 
 use std::borrow::{Borrow, Cow};
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -41,6 +42,8 @@ pub(crate) struct Object {
     /// The content as this message.
     message: Recent<(&'static Message, Bytes)>,
     forms: Forms,
+    /// Apart from the other forms, which would be kept as long as a row.
+    rows: Forms,
 }
 
 /// The content of a write, encoded before the write has a version.
@@ -162,6 +165,7 @@ impl Content {
             parsed: Recent::default(),
             message: Recent::default(),
             forms: Forms::default(),
+            rows: Forms::default(),
         };
         object.parsed.set(Arc::new(self.value), weight, &TREES);
         object
@@ -227,6 +231,7 @@ impl Object {
             parsed: Recent::default(),
             message: Recent::default(),
             forms: Forms::default(),
+            rows: Forms::default(),
         }
     }
 
@@ -243,6 +248,7 @@ impl Object {
             parsed: Recent::default(),
             message: Recent::default(),
             forms: Forms::default(),
+            rows: Forms::default(),
         }
     }
 
@@ -262,6 +268,34 @@ impl Object {
         V: Clone + Send + Sync + 'static,
     {
         self.forms.get_or_make(key, make, weight)
+    }
+
+    /// Like [`Object::form`], for a row of a Table. A row that is no longer `current` is made again.
+    pub(crate) fn row_while<K, V>(
+        &self,
+        key: K,
+        current: impl FnOnce(&V) -> bool,
+        make: impl FnOnce() -> V,
+        weight: impl FnOnce(&V) -> usize,
+    ) -> V
+    where
+        K: PartialEq + Send + Sync + 'static,
+        V: Clone + Send + Sync + 'static,
+    {
+        let make = || Ok::<_, Infallible>(make());
+        let Ok(row) = self.rows.get_or_renew(key, current, make, weight);
+        row
+    }
+
+    /// Keeps the rows for as long as the result.
+    #[cfg(test)]
+    pub(crate) fn hold_rows(&self) -> Arc<dyn std::any::Any + Send + Sync> {
+        self.rows.hold()
+    }
+
+    /// Whether this is another form of a stored object, made for one answer.
+    pub(crate) fn is_converted(&self) -> bool {
+        self.stored.is_some()
     }
 
     /// The content, without `apiVersion` and `kind`. It is parsed if no reader needed it lately.

@@ -57,7 +57,6 @@ impl Store {
     }
 
     /// Number of objects of a resource.
-    #[cfg(test)]
     pub(crate) fn count(&self, storage: &str) -> usize {
         let state = self.state.read();
         state

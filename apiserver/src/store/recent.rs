@@ -1,4 +1,4 @@
-//! Forms of an object that can be made again from its JSON: they live while they are used, and a while longer.
+//! Forms of an object that can be made again: they live while they are used, and a while longer.
 //!
 //! The forms that were made last stay in memory up to a limit of this process, so that a writer that reads what it
 //! has just written, and watchers of one event, do not make them again. All others are dropped with their last user.
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 /// as to parse it again: with 16 MiB of them, a write of a Pod of 4 KB took a tenth more processor time. An object of more than 5 KB
 /// of JSON is parsed by each reader; a write holds the tree that it needs.
 pub(super) static TREES: Keeper = Keeper::new(512 * 1024);
-/// Bytes, such as frames and messages, up to 16 MiB.
+/// Bytes, such as frames, messages and rows, up to 16 MiB.
 pub(super) static BYTES: Keeper = Keeper::new(16 * 1024 * 1024);
 
 const PARTS: usize = 4;
@@ -102,16 +102,39 @@ impl Forms {
         K: PartialEq + Send + Sync + 'static,
         V: Clone + Send + Sync + 'static,
     {
+        self.get_or_renew(key, |_| true, make, weight)
+    }
+
+    /// Like [`Forms::get_or_make`], but a form that is no longer `current` is made again.
+    pub(super) fn get_or_renew<K, V, E>(
+        &self,
+        key: K,
+        current: impl FnOnce(&V) -> bool,
+        make: impl FnOnce() -> Result<V, E>,
+        weight: impl FnOnce(&V) -> usize,
+    ) -> Result<V, E>
+    where
+        K: PartialEq + Send + Sync + 'static,
+        V: Clone + Send + Sync + 'static,
+    {
         let forms = self.0.get_or_default();
         let slot = slot::<K, V>(&mut forms.lock(), key);
         let mut form = slot.1.lock();
-        if let Some(form) = &*form {
+        if let Some(form) = form.as_ref().filter(|form| current(form)) {
             return Ok(form.clone());
         }
         let made = make()?;
-        *form = Some(made.clone());
-        BYTES.keep(forms, weight(&made));
+        let renewed = form.replace(made.clone()).is_some();
+        // The keeper may have these forms since the one before. It would count them twice.
+        if !renewed || Arc::strong_count(&forms) == 1 {
+            BYTES.keep(forms, weight(&made));
+        }
         Ok(made)
+    }
+
+    #[cfg(test)]
+    pub(super) fn hold(&self) -> Arc<dyn Any + Send + Sync> {
+        self.0.get_or_default()
     }
 }
 

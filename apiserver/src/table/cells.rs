@@ -5,11 +5,11 @@ use serde_json::Value;
 
 pub(crate) use crate::meta::{items, string};
 
-use super::{count, number, since};
+use super::{Now, count, number};
 use crate::resource::{Column, ColumnSource};
 use crate::selector::LabelSelector;
 
-pub(crate) type Compute = fn(&Value, Timestamp) -> Value;
+pub(crate) type Compute = fn(&Value, &Now) -> Value;
 
 pub(crate) const NONE: &str = "<none>";
 
@@ -32,7 +32,7 @@ pub(crate) fn text(name: &str, compute: Compute) -> Column {
 /// Columns of cells that are computed together.
 pub(crate) fn together<const N: usize>(
     names: [&str; N],
-    compute: fn(&Value, Timestamp) -> Vec<Value>,
+    compute: fn(&Value, &Now) -> Vec<Value>,
 ) -> impl Iterator<Item = Column> {
     let columns = names.map(|name| text(name, |_, _| Value::Null));
     columns
@@ -92,13 +92,13 @@ pub(crate) fn joined<'a>(texts: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// Time since a timestamp; `<unknown>` when there is none.
-pub(crate) fn ago(time: &Value, now: Timestamp) -> String {
+pub(crate) fn ago(time: &Value, now: &Now) -> String {
     string(time)
         .parse::<Timestamp>()
-        .map_or_else(|_| "<unknown>".to_owned(), |time| since(time, now))
+        .map_or_else(|_| "<unknown>".to_owned(), |time| now.since(time))
 }
 
-pub(crate) fn age(value: &Value, now: Timestamp) -> Value {
+pub(crate) fn age(value: &Value, now: &Now) -> Value {
     ago(&value["metadata"]["creationTimestamp"], now).into()
 }
 

@@ -1,5 +1,7 @@
 //! Durations in kubectl's format: two units at most, coarser as they grow.
 
+use std::ops::Range;
+
 use jiff::SignedDuration;
 
 /// `90s`, `2m5s`, `3h`, `2d4h`, `400d`, `3y12d`. Slightly negative is `0s`, because clocks differ; more is
@@ -31,9 +33,54 @@ pub(crate) fn human(duration: SignedDuration) -> String {
     }
 }
 
+/// Durations around `duration` that have its text.
+pub(crate) fn same_text(duration: SignedDuration) -> Range<SignedDuration> {
+    let seconds = duration.as_secs();
+    let unit = match seconds {
+        ..=-2 => {
+            let end = SignedDuration::new(-2, 0) + SignedDuration::from_nanos(1);
+            return SignedDuration::MIN..end;
+        }
+        // Seconds are cut toward zero.
+        -1..=0 => {
+            let begin = SignedDuration::new(-2, 0) + SignedDuration::from_nanos(1);
+            return begin..SignedDuration::from_secs(1);
+        }
+        1..600 => 1,
+        600..28_800 => 60,
+        28_800..691_200 => 3600,
+        _ => 86_400,
+    };
+    let begin = seconds / unit * unit;
+    SignedDuration::from_secs(begin)..SignedDuration::from_secs(begin.saturating_add(unit))
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn a_text_is_the_same_in_a_range_and_not_beside_it(seconds in prop_oneof![-4..1000_i64, 0..800_000_i64, 0..400_000_000_i64], nanos in -999_999_999..1_000_000_000_i64) {
+            let duration = SignedDuration::from_secs(seconds) + SignedDuration::from_nanos(nanos);
+            let same = same_text(duration);
+            prop_assert!(same.contains(&duration));
+            let nano = SignedDuration::from_nanos(1);
+            prop_assert_eq!(human(same.end - nano), human(duration));
+            let years = SignedDuration::from_hours(24 * 365 * 8);
+            if duration < years {
+                prop_assert_ne!(human(same.end), human(duration));
+            }
+            if same.start > SignedDuration::MIN {
+                prop_assert_eq!(human(same.start), human(duration));
+            }
+            if same.start > SignedDuration::MIN && duration < years {
+                prop_assert_ne!(human(same.start - nano), human(duration));
+            }
+        }
+    }
 
     #[test]
     fn durations_are_rounded_as_kubectl_does() {

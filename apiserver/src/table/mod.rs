@@ -10,6 +10,8 @@ pub(crate) mod networking;
 pub(crate) mod pods;
 mod values;
 
+use std::ops::Range;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -17,7 +19,7 @@ use crate::field::quote;
 use crate::openapi::descriptions;
 use crate::resource::{Column, ColumnSource};
 use json_path::JsonPath;
-pub(crate) use values::{count, number, since};
+pub(crate) use values::{Now, count, number};
 
 /// The content of a row besides its cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,7 +119,14 @@ impl<'a> Rows<'a> {
     }
 
     /// The cells of one object.
+    #[cfg(test)]
     pub(crate) fn cells(&self, object: &Value) -> Vec<Value> {
+        self.cells_valid(object).0
+    }
+
+    /// The cells of one object, and the times at which they are these.
+    pub(crate) fn cells_valid(&self, object: &Value) -> (Vec<Value>, Range<Timestamp>) {
+        let now = Now::new(self.now);
         let mut cells = Vec::with_capacity(self.columns.len() + 1);
         if !self.named {
             cells.push(object["metadata"]["name"].clone());
@@ -127,18 +136,18 @@ impl<'a> Rows<'a> {
             self.columns
                 .iter()
                 .map(|(column, path)| match (&column.source, path) {
-                    (ColumnSource::Computed(compute), _) => compute(object, self.now),
+                    (ColumnSource::Computed(compute), _) => compute(object, &now),
                     (ColumnSource::Together(compute, at), _) => {
-                        let all = together.get_or_insert_with(|| compute(object, self.now));
+                        let all = together.get_or_insert_with(|| compute(object, &now));
                         all.get_mut(*at).map(Value::take).unwrap_or_default()
                     }
                     (ColumnSource::JsonPath(_), Some(path)) => {
-                        cell(&column.kind, path.first(object), self.now)
+                        cell(&column.kind, path.first(object), &now)
                     }
                     (ColumnSource::JsonPath(_), None) => Value::Null,
                 }),
         );
-        cells
+        (cells, now.valid())
     }
 
     /// Whether a cell may show something of `metadata.managedFields`.
@@ -202,7 +211,7 @@ fn of_metadata(field: &str) -> &'static str {
 }
 
 /// A value as a cell of a column's type; a missing one is null.
-fn cell(kind: &str, found: Option<&Value>, now: Timestamp) -> Value {
+fn cell(kind: &str, found: Option<&Value>, now: &Now) -> Value {
     let Some(found) = found else {
         return Value::Null;
     };
@@ -219,7 +228,7 @@ fn cell(kind: &str, found: Option<&Value>, now: Timestamp) -> Value {
         },
         ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => found.clone(),
         ("date", Value::String(text)) => Value::String(match text.parse::<Timestamp>() {
-            Ok(time) => since(time, now),
+            Ok(time) => now.since(time),
             Err(_) if text.is_empty() => "<unknown>".to_owned(),
             Err(_) => "<invalid>".to_owned(),
         }),

@@ -1,12 +1,11 @@
 //! The columns of Services, Ingresses and related kinds.
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::cells::{
     NONE, aged, first_three, items, joined, labels, or_none, plain, string, text, wide,
 };
-use super::count;
+use super::{Now, count};
 use crate::resource::Column;
 
 pub(crate) fn services() -> Vec<Column> {
@@ -42,7 +41,7 @@ pub(crate) fn services() -> Vec<Column> {
     ]
 }
 
-fn external_address(value: &Value, _: Timestamp) -> Value {
+fn external_address(value: &Value, _: &Now) -> Value {
     let spec = &value["spec"];
     if spec["type"] == "ExternalName" {
         return plain(&spec["externalName"]);
@@ -113,7 +112,7 @@ pub(crate) fn ingresses() -> Vec<Column> {
     ]
 }
 
-pub(crate) fn parameters(value: &Value, _: Timestamp) -> Value {
+pub(crate) fn parameters(value: &Value, _: &Now) -> Value {
     let parameters = &value["spec"]["parameters"];
     if parameters.is_null() {
         return NONE.into();
@@ -126,7 +125,7 @@ pub(crate) fn parameters(value: &Value, _: Timestamp) -> Value {
     }
 }
 
-pub(crate) fn endpoints(value: &Value, _: Timestamp) -> Value {
+pub(crate) fn endpoints(value: &Value, _: &Now) -> Value {
     let mut all = Vec::new();
     for subset in items(&value["subsets"]) {
         let ports = items(&subset["ports"]);

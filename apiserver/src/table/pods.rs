@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{count, since};
+use super::{Now, count};
 use crate::store::wanted::Wanted;
 
 /// The state of a container, as far as columns show it.
@@ -85,19 +85,19 @@ struct Summary {
 }
 
 /// The cells `Ready`, `Status` and `Restarts`.
-pub(crate) fn shown(pod: &Value, now: Timestamp) -> Vec<Value> {
+pub(crate) fn shown(pod: &Value, now: &Now) -> Vec<Value> {
     let summary = summarise(pod);
     let ready = format!("{}/{}", summary.ready, summary.total);
     let restarts = match summary.last_restart {
         Some(last) if summary.restarts > 0 => {
-            format!("{} ({} ago)", summary.restarts, since(last, now))
+            format!("{} ({} ago)", summary.restarts, now.since(last))
         }
         _ => summary.restarts.to_string(),
     };
     vec![ready.into(), summary.status.into(), restarts.into()]
 }
 
-pub(crate) fn readiness_gates(pod: &Value, _: Timestamp) -> Value {
+pub(crate) fn readiness_gates(pod: &Value, _: &Now) -> Value {
     let gates = items(&pod["spec"]["readinessGates"]);
     if gates.is_empty() {
         return "<none>".into();
@@ -256,8 +256,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn now() -> Timestamp {
-        "2026-11-21T11:46:11Z".parse().unwrap()
+    fn now() -> Now {
+        Now::new("2026-11-21T11:46:11Z".parse().unwrap())
     }
 
     #[test]
@@ -377,8 +377,8 @@ mod tests {
             let pod = crate::store::wanted::read(whole.to_string().as_bytes(), READ);
             assert_eq!(pod["metadata"].get("managedFields"), None);
             let expected = [expected_ready, expected_status, expected_restarts];
-            assert_eq!(shown(&pod, now()), expected, "{name}");
-            assert_eq!(shown(&whole, now()), expected, "{name}");
+            assert_eq!(shown(&pod, &now()), expected, "{name}");
+            assert_eq!(shown(&whole, &now()), expected, "{name}");
         }
     }
 
@@ -389,7 +389,7 @@ mod tests {
             "status": {"conditions": [{"type": "g", "status": "True"}, {"type": "h", "status": "False"}]},
         });
         let read = crate::store::wanted::read(pod.to_string().as_bytes(), READ);
-        assert_eq!(readiness_gates(&read, now()), "1/2");
-        assert_eq!(readiness_gates(&json!({}), now()), "<none>");
+        assert_eq!(readiness_gates(&read, &now()), "1/2");
+        assert_eq!(readiness_gates(&json!({}), &now()), "<none>");
     }
 }

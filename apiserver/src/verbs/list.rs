@@ -126,6 +126,7 @@ pub(crate) async fn list(
             .encode()
         }),
         remaining: (page.remaining > 0 && selection.is_everything()).then_some(page.remaining),
+        stored: core.store.count(&request.info.storage),
     };
     Ok((objects, meta))
 }

@@ -45,6 +45,8 @@ pub(crate) struct ListMeta {
     pub(crate) version: u64,
     pub(crate) continue_token: Option<String>,
     pub(crate) remaining: Option<usize>,
+    /// The number of objects of the resource, of which the list may be a page or a selection.
+    pub(crate) stored: usize,
 }
 
 // === impl Presenter ===
@@ -176,7 +178,7 @@ impl Presenter {
                 b"]}\n"
             }
         };
-        Pieces::json(self, head, objects, tail)
+        Pieces::json(self, head, objects, meta, tail)
     }
 
     /// The object of a bookmark at `version`.

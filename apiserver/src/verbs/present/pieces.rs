@@ -8,12 +8,16 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use reeve_wire::List;
 
-use super::Presenter;
+use super::{ListMeta, Presenter};
 use crate::http::media::Shape;
 use crate::store::Object;
 
 /// The length of a piece in bytes, to which its last object is added.
 const PIECE: usize = 64 * 1024;
+
+/// The cells of so many objects of a resource are kept for the next list at most. More would take the place of all other forms,
+/// and of each other before they are used.
+const KEPT_ROWS: usize = 4_000;
 
 /// The pieces of a list.
 pub(crate) struct Pieces {
@@ -32,8 +36,10 @@ impl Pieces {
         presenter: Presenter,
         head: BytesMut,
         objects: Vec<Arc<Object>>,
+        meta: &ListMeta,
         tail: &'static [u8],
     ) -> Self {
+        let kept = meta.stored <= KEPT_ROWS;
         let mut objects = objects.into_iter();
         let mut comma: &[u8] = b"";
         Self::new(head, Bytes::from_static(tail), move |out| {
@@ -47,7 +53,7 @@ impl Pieces {
                 };
                 out.extend_from_slice(std::mem::replace(&mut comma, b","));
                 match &rows {
-                    Some((rows, version)) => presenter.write_row(rows, &object, version, out),
+                    Some((rows, version)) => presenter.write_row(rows, &object, version, kept, out),
                     // Items of lists of built-ins carry no type.
                     None => presenter.write_one(&object, presenter.info.custom, true, out),
                 }
@@ -122,7 +128,6 @@ mod tests {
     use jiff::Timestamp;
     use serde_json::{Value, json};
 
-    use super::super::ListMeta;
     use super::*;
     use crate::kinds::builtin;
     use crate::table::IncludeObject;
@@ -139,6 +144,37 @@ mod tests {
         };
         let list = presenter.list((0..count).map(object).collect(), &ListMeta::default());
         list.collect()
+    }
+
+    #[test]
+    fn rows_are_kept_if_the_resource_has_few_objects_and_the_object_is_stored() {
+        let mut all = builtin().into_iter();
+        let info = Arc::new(all.find(|info| info.kind == "ConfigMap").unwrap());
+        let value = json!({"metadata": {"name": "a"}, "data": {"a": "1"}});
+        let include = IncludeObject::None;
+        for (stored, converted, kept) in [
+            (KEPT_ROWS, false, true),
+            (KEPT_ROWS + 1, false, false),
+            (1, true, false),
+        ] {
+            let object = Arc::new(Object::new(value.clone(), 7));
+            let object = match converted {
+                true => Arc::new(Object::converted(&object, "v2", value.clone())),
+                false => object,
+            };
+            // Other tests of this process keep forms, too.
+            let _held = object.hold_rows();
+            let now = Timestamp::UNIX_EPOCH;
+            let presenter = Presenter::new(&info, Shape::Table("v1"), include, now);
+            let meta = ListMeta {
+                stored,
+                ..ListMeta::default()
+            };
+            let list = presenter.clone().list(vec![Arc::clone(&object)], &meta);
+            let list: Value = serde_json::from_slice(&list.whole()).unwrap();
+            assert_eq!(list["rows"][0]["cells"], json!(["a", 1, "<unknown>"]));
+            assert_eq!(presenter.has_cells(&object), kept, "{stored} {converted}");
+        }
     }
 
     #[test]

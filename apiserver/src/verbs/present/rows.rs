@@ -1,16 +1,31 @@
 //! The shape `Table`: each row is written as soon as it is made.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{BufMut as _, BytesMut};
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Presenter, write_metadata};
-use crate::resource::Conversion;
+use crate::resource::{Conversion, ResourceInfo};
 use crate::store::Object;
 use crate::store::wanted::read;
 use crate::table::{IncludeObject, Rows};
+
+/// The cells of an object as JSON.
+struct Shown {
+    text: Box<[u8]>,
+    /// The times at which the cells are these.
+    valid: Range<Timestamp>,
+}
+
+/// The key of cells: the columns are those of this resource.
+struct ColumnsOf(Arc<ResourceInfo>);
+
+/// What kept cells take in memory besides their text, about.
+const FORM: usize = 256;
 
 // === impl Presenter ===
 
@@ -30,7 +45,7 @@ impl Presenter {
         out: &mut BytesMut,
     ) {
         self.write_table_head(version, columns, metadata, out);
-        self.write_row(&self.rows(), object, version, out);
+        self.write_row(&self.rows(), object, version, false, out);
         out.extend_from_slice(b"]}");
     }
 
@@ -53,15 +68,22 @@ impl Presenter {
         out.extend_from_slice(b",\"rows\":[");
     }
 
+    /// `kept`: whether to keep the cells for the next list.
     pub(super) fn write_row(
         &self,
         rows: &Rows<'_>,
         object: &Object,
         version: &str,
+        kept: bool,
         out: &mut BytesMut,
     ) {
         out.extend_from_slice(b"{\"cells\":");
-        write(&self.cells(rows, object), out);
+        // A converted object is made for each list.
+        if kept && !object.is_converted() {
+            out.extend_from_slice(&self.kept_cells(rows, object).text);
+        } else {
+            write(&self.cells(rows, object).0, out);
+        }
         out.extend_from_slice(b",\"object\":");
         match self.include_object {
             IncludeObject::None => out.extend_from_slice(b"null"),
@@ -71,14 +93,52 @@ impl Presenter {
         out.extend_from_slice(b"}");
     }
 
-    fn cells(&self, rows: &Rows<'_>, object: &Object) -> Vec<Value> {
+    /// The cells as JSON: as an earlier list made them, while no age in them has changed.
+    fn kept_cells(&self, rows: &Rows<'_>, object: &Object) -> Arc<Shown> {
+        let make = || {
+            let (cells, valid) = self.cells(rows, object);
+            let text = serde_json::to_vec(&cells).unwrap_or_default();
+            Arc::new(Shown {
+                text: text.into(),
+                valid,
+            })
+        };
+        object.row_while(
+            ColumnsOf(self.info.clone()),
+            |shown: &Arc<Shown>| shown.valid.contains(&self.now),
+            make,
+            |shown| shown.text.len() + FORM,
+        )
+    }
+
+    /// Whether a list has kept the cells.
+    #[cfg(test)]
+    pub(super) fn has_cells(&self, object: &Object) -> bool {
+        let mut kept = true;
+        object.row_while(
+            ColumnsOf(self.info.clone()),
+            |_: &Arc<Shown>| true,
+            || {
+                kept = false;
+                Arc::new(Shown {
+                    text: Box::default(),
+                    valid: self.now..self.now,
+                })
+            },
+            |_| 0,
+        );
+        kept
+    }
+
+    /// The cells, and the times at which they are the same.
+    fn cells(&self, rows: &Rows<'_>, object: &Object) -> (Vec<Value>, Range<Timestamp>) {
         // Columns of a built-in kind in two forms are those of the stored one.
         if self.info.conversion == Conversion::BuiltIn && !self.info.storage_version {
-            return rows.cells(&object.stored_value());
+            return rows.cells_valid(&object.stored_value());
         }
         let mut value = match object.known_value() {
             // Computed cells need no type.
-            Some(value) if !self.info.custom => return rows.cells(&value),
+            Some(value) if !self.info.custom => return rows.cells_valid(&value),
             Some(value) => Arc::unwrap_or_clone(value),
             None if rows.reads_managers() => object.to_value(),
             None => read(
@@ -90,7 +150,15 @@ impl Presenter {
             map.insert("apiVersion".to_owned(), json!(self.info.api_version()));
             map.insert("kind".to_owned(), json!(self.info.kind));
         }
-        rows.cells(&value)
+        rows.cells_valid(&value)
+    }
+}
+
+// === impl ColumnsOf ===
+
+impl PartialEq for ColumnsOf {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
@@ -123,6 +191,39 @@ mod tests {
         let mut out = BytesMut::new();
         presenter.write_one(&object, true, columns, &mut out);
         serde_json::from_slice(&out).unwrap()
+    }
+
+    #[test]
+    fn cells_of_a_list_are_kept_until_an_age_in_them_changes() {
+        let mut all = builtin().into_iter();
+        let info = all.find(|info| info.kind == "ConfigMap").unwrap();
+        let (info, other) = (Arc::new(info.clone()), Arc::new(info));
+        let object = Object::new(
+            json!({"metadata": {"name": "x", "creationTimestamp": "2026-11-21T11:00:00Z"}, "data": {"a": "1"}}),
+            7,
+        );
+        let cells = |info: &Arc<ResourceInfo>, now: &str| {
+            let include = IncludeObject::None;
+            let presenter = Presenter::new(info, Shape::Table("v1"), include, now.parse().unwrap());
+            presenter.kept_cells(&presenter.rows(), &object)
+        };
+        // Other tests of this process keep forms, too.
+        let _held = object.hold_rows();
+        let first = cells(&info, "2026-11-21T11:20:30Z");
+        assert_eq!(*first.text, *br#"["x",1,"20m"]"#);
+        let second = cells(&other, "2026-11-21T11:20:30Z");
+        assert!(!Arc::ptr_eq(&first, &second), "columns of another version");
+        for same in ["2026-11-21T11:20:00Z", "2026-11-21T11:20:59.999Z"] {
+            assert!(Arc::ptr_eq(&first, &cells(&info, same)), "{same}");
+            assert!(Arc::ptr_eq(&second, &cells(&other, same)), "{same}");
+        }
+        let later = cells(&info, "2026-11-21T11:21:00Z");
+        assert_eq!(*later.text, *br#"["x",1,"21m"]"#);
+        assert_eq!(
+            *cells(&info, "2026-11-21T11:20:30Z").text,
+            *first.text,
+            "the clock was set back"
+        );
     }
 
     #[test]
