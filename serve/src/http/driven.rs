@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_was_told_to_end_is_polled_again() {
+    fn a_connection_is_polled_after_access_to_it() {
         let case = Case::new();
         let connection = case.connection(|poll, _| match poll {
             0 => Poll::Pending,
