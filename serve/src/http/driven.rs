@@ -191,11 +191,12 @@ mod tests {
     use std::pin::pin;
     use std::sync::atomic::AtomicUsize;
     use std::thread::Thread;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use futures::channel::oneshot;
     use futures::task::{ArcWake, waker};
     use hyper::rt::Executor as _;
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -310,7 +311,7 @@ mod tests {
         let connection = pin!(connection);
         let mut driven = Driven::new(connection, case.spawned.clone());
         assert!(case.poll(&mut driven).is_pending());
-        let _ = driven.connection();
+        let _connection = driven.connection();
         assert_eq!(case.wakes(), 1);
         assert!(case.poll(&mut driven).is_ready());
     }
