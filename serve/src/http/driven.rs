@@ -76,7 +76,7 @@ impl Wake for Part {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // The task does it the other way round: of two that meet, one sees what the other wrote.
+        // The task clears `polled` and then reads `woken`: of two that meet, one sees what the other wrote.
         self.woken.store(true, Ordering::SeqCst);
         if !self.task.polled.load(Ordering::SeqCst) {
             self.task.waker.wake();
