@@ -9,7 +9,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/plane.sh"
 find_kubectl
 eval "$("$root/tools/kwok/build.sh")"
-programs="$(real)"
+programs="$(real kube-scheduler)"
 assets="$("${1:-ours}")"
 directory="$(mktemp -d)"
 finish() {

@@ -25,10 +25,10 @@ ours() {
     echo "$root/target/envtest-assets"
 }
 
-# real: prints the directory of the real pair.
+# real [PROGRAM]: prints the directory of the real pair, and builds PROGRAM beside it.
 real() {
     local KUBEBUILDER_ASSETS
-    eval "$("$root/tools/kube-apiserver/build.sh")"
+    eval "$("$root/tools/kube-apiserver/build.sh" "$@")"
     echo "$KUBEBUILDER_ASSETS"
 }
 

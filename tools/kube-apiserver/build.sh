@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Builds etcd, kube-apiserver, kube-controller-manager and kube-scheduler once, from the Go module beside this script, and prints the
-# line that makes the test suites use them:
+# Builds etcd, kube-apiserver and kube-controller-manager once, from the Go module beside this script, and prints the line that makes
+# the test suites use them:
 #
 #     eval "$(tools/kube-apiserver/build.sh)" && cargo test
 #
+# With the argument kube-scheduler it builds that program, too.
 # Only that line goes to stdout; progress goes to stderr. Needs Go (the version in go.mod or newer) and the module
 # proxy. It takes about five minutes on two cores, and no time if the binaries of these versions exist.
 #
@@ -22,10 +23,12 @@ fi
 assets="${REEVE_ASSETS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/reeve/kube-apiserver-$kubernetes}"
 stamp="kubernetes $kubernetes, etcd $etcd, $(cksum < "$here/go.sum" | cut -d' ' -f1)"
 
+programs=(etcd kube-apiserver kube-controller-manager "$@")
+
 ready() {
     [[ -f "$assets/VERSION" && "$(cat "$assets/VERSION")" == "$stamp" ]] || return 1
     local program
-    for program in etcd kube-apiserver kube-controller-manager kube-scheduler; do
+    for program in "${programs[@]}"; do
         [[ -x "$assets/$program" ]] || return 1
     done
 }
@@ -67,11 +70,13 @@ build() {
         -trimpath -ldflags "-s -w$flags" -o "$assets/.$1.new" "$2" >&2
     mv "$assets/.$1.new" "$assets/$1"
 }
-[[ -f "$assets/VERSION" && "$(cat "$assets/VERSION")" == "$stamp" ]] || rm -f "$assets/VERSION"
+[[ -f "$assets/VERSION" && "$(cat "$assets/VERSION")" == "$stamp" ]] || rm -f "$assets/VERSION" "$assets/kube-scheduler"
 build etcd go.etcd.io/etcd/server/v3
 build kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
 build kube-controller-manager k8s.io/kubernetes/cmd/kube-controller-manager
-build kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
+if [[ " ${programs[*]} " == *" kube-scheduler "* ]]; then
+    build kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
+fi
 printf '%s\n' "$stamp" > "$assets/VERSION"
 echo "build.sh: $stamp in $assets" >&2
 finish
