@@ -148,6 +148,7 @@ mod tests {
     use super::*;
     use crate::json_text::{Node, parse};
     use crate::kinds::data;
+    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     fn of(group: &str, kind: &str) -> Arc<ObjectSchema> {
@@ -295,6 +296,82 @@ mod tests {
             config_map,
             json!({"data": {"a": "", "b": "1"}, "metadata": {"labels": {"x": ""}, "finalizers": [""]}})
         );
+    }
+
+    /// JSON whose fields have names of a Pod, at wrong places, too.
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            (0..9).prop_map(Value::from),
+            prop::sample::select(vec!["a", "1000m", "0.5Gi", "2026-01-01T01:00:00.5+01:00"])
+                .prop_map(Value::from),
+        ];
+        let name = prop::sample::select(vec![
+            "metadata",
+            "labels",
+            "managedFields",
+            "fieldsV1",
+            "time",
+            "creationTimestamp",
+            "spec",
+            "nodeSelector",
+            "containers",
+            "name",
+            "env",
+            "valueFrom",
+            "resources",
+            "limits",
+            "cpu",
+            "livenessProbe",
+            "httpGet",
+            "port",
+            "volumes",
+            "emptyDir",
+            "sizeLimit",
+            "foo",
+        ]);
+        leaf.prop_recursive(7, 64, 5, move |inner| {
+            let members = prop::collection::btree_map(name.clone(), inner.clone(), 0..6);
+            prop_oneof![
+                1 => prop::collection::vec(inner, 0..4).prop_map(Value::from),
+                4 => members.prop_map(|map| {
+                    map.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+                }),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_pruned_object_stays_as_it_is_and_has_no_unknown_field(
+            metadata in any_json(), spec in any_json(), labels in any_json(), limits in any_json(),
+        ) {
+            let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": null});
+            let meant = json!({"labels": labels, "creationTimestamp": "2026-01-01T01:00:00.5+01:00"});
+            if limits.is_object() {
+                pod["metadata"] = meant;
+                pod["spec"] = json!({"containers": [{"resources": {"limits": limits}}], "volumes": [spec]});
+            }
+            let schema = of("", "Pod");
+            let mut once = pod.clone();
+            schema.prune(&mut once);
+            let mut twice = once.clone();
+            schema.prune(&mut twice);
+            prop_assert_eq!(&twice, &once);
+            prop_assert_eq!(schema.strict_errors_of(&once), Vec::<String>::new());
+
+            // The one walk finds the same as the two that describe what is wrong.
+            let node = Node::from_value(&pod);
+            let is_sound = schema.decode_error(&node).is_none() && schema.strict_errors(&node).is_empty();
+            prop_assert_eq!(schema.is_sound(&node), is_sound);
+
+            // Only the changed fields are looked at.
+            let mut half = pod.clone();
+            schema.prune_changed(&mut half, &|field| field == "metadata");
+            prop_assert_eq!(&half["metadata"], &once["metadata"]);
+            prop_assert_eq!(&half["spec"], if pod["spec"].is_null() { &once["spec"] } else { &pod["spec"] });
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! of the text, and clients show the decoder's message.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 
 use serde_json::Value;
@@ -138,10 +139,29 @@ pub(crate) fn parse(text: &[u8]) -> Result<Node<'_>, SyntaxError> {
     }
 }
 
+/// Finds members whose name an earlier one has. Objects of a few members, which most are, need no memory for it.
+#[derive(Default)]
+pub(crate) struct Repeats<'a>(HashSet<&'a str>);
+
+impl<'a> Repeats<'a> {
+    /// Whether an earlier one of `members` has the name of that at `index`. Asked for each index in turn.
+    pub(crate) fn at(&mut self, members: &'a [(Cow<'_, str>, Node<'_>)], index: usize) -> bool {
+        const FEW: usize = 32;
+        let name = &*members[index].0;
+        if members.len() <= FEW {
+            members[..index].iter().any(|(earlier, _)| earlier == name)
+        } else {
+            !self.0.insert(name)
+        }
+    }
+}
+
 /// The paths of repeated fields (`spec.ports[0].name`), in the order of the text.
 pub(crate) fn duplicate_fields(node: &Node<'_>) -> Vec<String> {
     let mut found = Vec::new();
     walk_duplicates(node, &Trail::Root, &mut found);
+    let mut seen = HashSet::new();
+    found.retain(|path| seen.insert(path.clone()));
     found
 }
 
@@ -153,13 +173,11 @@ fn walk_duplicates(node: &Node<'_>, at: &Trail<'_>, found: &mut Vec<String>) {
             }
         }
         Node::Object(members) => {
+            let mut repeats = Repeats::default();
             for (index, (name, member)) in members.iter().enumerate() {
                 let child = at.field(name);
-                if members[..index].iter().any(|(earlier, _)| earlier == name) {
-                    let child = child.to_string();
-                    if !found.contains(&child) {
-                        found.push(child);
-                    }
+                if repeats.at(members, index) {
+                    found.push(child.to_string());
                 }
                 walk_duplicates(member, &child, found);
             }
@@ -453,6 +471,15 @@ mod tests {
         let text = br#"{"data":{"a":"1","a":"2"},"list":[{"x":1,"x":2,"x":3}],"data":{}}"#;
         let node = parse(text).unwrap();
         assert_eq!(duplicate_fields(&node), ["data.a", "list[0].x", "data"]);
+    }
+
+    #[test]
+    fn repeated_fields_are_found_among_many_without_a_comparison_of_each_pair() {
+        let names = (0..100_000).chain([7, 99_999, 7]);
+        let members: Vec<String> = names.map(|name| format!(r#""{name}":0"#)).collect();
+        let text = format!("{{{}}}", members.join(","));
+        let node = parse(text.as_bytes()).unwrap();
+        assert_eq!(duplicate_fields(&node), ["7", "99999"]);
     }
 
     #[test]

@@ -116,6 +116,9 @@ fn check_custom_type(info: &ResourceInfo, expected: &str, object: &Value) -> Res
 /// # Errors
 /// 500 for an object that is not of its type.
 pub(super) fn decode(info: &ResourceInfo, object: &mut Value) -> Result<(), Status> {
+    if info.custom {
+        drop_untyped_metadata(object);
+    }
     if let Some(schema) = info.structural() {
         // A custom resource is checked after admission.
         if !info.custom
@@ -125,9 +128,6 @@ pub(super) fn decode(info: &ResourceInfo, object: &mut Value) -> Result<(), Stat
         }
         schema.prune(object);
         schema.default(object);
-    }
-    if info.custom {
-        drop_untyped_metadata(object);
     }
     defaults::set(info, object);
     Ok(())

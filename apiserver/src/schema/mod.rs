@@ -22,6 +22,7 @@ mod object;
 mod pattern;
 mod prune;
 mod quantity;
+mod typed;
 mod validate;
 
 pub(crate) use lists::map_key;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::node::Schema;
-use super::{fields, lists, prune, validate};
+use super::{fields, lists, prune, typed, validate};
 use crate::cel;
 use crate::field::{Errors, Path};
 use crate::json_text::Node;
@@ -58,6 +58,12 @@ impl ObjectSchema {
         }
     }
 
+    /// Whether the body of a built-in kind has nothing that [`ObjectSchema::decode_error`] or
+    /// [`ObjectSchema::strict_errors`] would find. Not every such body is known to be.
+    pub(crate) fn is_sound(&self, body: &Node<'_>) -> bool {
+        self.origin == Origin::BuiltIn && fields::is_sound(&self.root, body)
+    }
+
     /// `unknown field "spec.x"` and `duplicate field "spec.y"`, in a real server's order.
     ///
     /// With `Warn` each is a warning; with `Strict` they are joined by `, ` after
@@ -90,11 +96,17 @@ impl ObjectSchema {
 
     /// Removes fields that the schema does not have.
     pub(crate) fn prune(&self, object: &mut Value) {
-        prune::prune_object(&self.root, object);
+        self.prune_changed(object, &|_| true);
+    }
+
+    /// [`ObjectSchema::prune`] of an object whose top-level fields are those of a stored one, but for those that `changed`
+    /// names. What is stored of a built-in kind was pruned, if not by an earlier release; the schema of a custom one may
+    /// have changed since.
+    pub(crate) fn prune_changed(&self, object: &mut Value, changed: &dyn Fn(&str) -> bool) {
         if self.origin == Origin::BuiltIn {
-            prune::remove_nulls(&self.root, object);
-            prune::canonical_texts(&self.root, object, false);
+            typed::settle_object(&self.root, object, changed);
         } else {
+            prune::prune_object(&self.root, object);
             prune::integral_numbers(object);
         }
     }

@@ -1,20 +1,17 @@
-//! Pruning: fields that a schema does not have are removed. Defaulting: absent fields are set.
+//! Of custom resources: fields that a schema does not have are removed, absent fields are set.
 //!
 //! (apiextensions-apiserver: `schema/pruning`, `schema/defaulting`.)
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Number, Value};
 
-use super::node::{Additional, Kind, Schema, is_type_or_metadata};
-use super::{format, meta, quantity};
+use super::node::{Additional, Schema, is_type_or_metadata};
+use super::{meta, typed};
 
-/// Prunes a whole object; `apiVersion`, `kind` and the fields of ObjectMeta stay.
+/// Prunes a whole custom object; `apiVersion`, `kind` and the fields of ObjectMeta stay.
 pub(super) fn prune_object(root: &Schema, object: &mut Value) {
     let Value::Object(map) = object else { return };
     if let Some(metadata) = map.get_mut("metadata") {
-        prune(meta::schema(), metadata);
-        canonical_texts(meta::schema(), metadata, false);
+        typed::settle(meta::schema(), metadata);
     }
     prune_map(root, true, map);
     prune_embedded_metadata(root, object);
@@ -29,14 +26,8 @@ pub(crate) fn would_prune(schema: &Schema, value: &Value) -> bool {
 
 /// Prunes a value below the top.
 pub(super) fn prune(schema: &Schema, value: &mut Value) {
-    let schema = schema.target();
     match value {
         Value::Object(map) => prune_map(schema, schema.embedded, map),
-        Value::Array(items) if schema.is_bytes() => {
-            let bytes = items.iter().map(|item| item.as_u64().unwrap_or_default());
-            let bytes: Vec<u8> = bytes.filter_map(|byte| byte.try_into().ok()).collect();
-            *value = STANDARD.encode(bytes).into();
-        }
         Value::Array(items) => {
             for item in items {
                 match &schema.items {
@@ -95,7 +86,7 @@ fn prune_preserved(schema: &Schema, value: &mut Value) {
 }
 
 /// Removes all fields of all objects below: nothing is specified there.
-fn prune_all(value: &mut Value) {
+pub(super) fn prune_all(value: &mut Value) {
     match value {
         Value::Object(map) => map.clear(),
         Value::Array(items) => items.iter_mut().for_each(prune_all),
@@ -193,97 +184,6 @@ pub(super) fn remove_forbidden_nulls(schema: &Schema, value: &mut Value) {
             }
         }
         _ => {}
-    }
-}
-
-/// Go's types have no nulls: a null field is absent, a null entry of a map or list is the empty value
-/// of its type.
-pub(super) fn remove_nulls(schema: &Schema, value: &mut Value) {
-    let schema = schema.target();
-    if schema.preserve_unknown {
-        return;
-    }
-    match value {
-        Value::Object(map) => {
-            map.retain(|name, value| {
-                !value.is_null()
-                    || schema.field(name).is_some_and(|of| of.kind.is_some())
-                        && !schema.properties.contains_key(name)
-            });
-            for (name, value) in map.iter_mut() {
-                if let Some(of) = schema.field(name) {
-                    fill_null(of, value);
-                    remove_nulls(of, value);
-                }
-            }
-        }
-        Value::Array(items) => {
-            if let Some(of) = &schema.items {
-                for item in items {
-                    fill_null(of, item);
-                    remove_nulls(of, item);
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-fn fill_null(schema: &Schema, value: &mut Value) {
-    if value.is_null() {
-        *value = match schema.kind {
-            Some(Kind::String) => Value::String(String::new()),
-            Some(Kind::Integer | Kind::Number) => Value::from(0),
-            Some(Kind::Boolean) => Value::Bool(false),
-            Some(Kind::Object) => Value::Object(Map::new()),
-            Some(Kind::Array) | None => Value::Null,
-        };
-    }
-}
-
-/// Brings texts of Go's types to their canonical form: times in UTC, with six digits after the second or none, bytes, and
-/// quantities, which may be numbers. `of_list`: the value is an entry of a map.
-pub(super) fn canonical_texts(schema: &Schema, value: &mut Value, of_list: bool) {
-    let schema = schema.target();
-    match value {
-        Value::Object(map) => {
-            for (name, value) in map.iter_mut() {
-                match schema.properties.get(name) {
-                    Some(of) => canonical_texts(of, value, false),
-                    None => {
-                        if let Some(of) = schema.field(name) {
-                            canonical_texts(of, value, true);
-                        }
-                    }
-                }
-            }
-        }
-        Value::Array(items) => {
-            if let Some(of) = &schema.items {
-                for item in items {
-                    canonical_texts(of, item, false);
-                }
-            }
-        }
-        Value::String(text) => {
-            let canonical = match schema.limits.format.as_deref() {
-                Some("date-time") => format::canonical_time(text, false),
-                Some("micro-time") => format::canonical_time(text, true),
-                Some("byte") => format::canonical_bytes(text),
-                Some("quantity") => quantity::canonical(text, of_list),
-                _ => None,
-            };
-            if let Some(canonical) = canonical {
-                *text = canonical;
-            }
-        }
-        Value::Number(number) => {
-            if schema.limits.format.as_deref() == Some("quantity") {
-                let text = number.to_string();
-                *value = quantity::canonical(&text, of_list).unwrap_or(text).into();
-            }
-        }
-        Value::Null | Value::Bool(_) => {}
     }
 }
 

@@ -45,20 +45,22 @@ pub(crate) fn decode(
     let Some(schema) = info.structural() else {
         return Ok(object);
     };
-    if let Some(error) = schema.decode_error(&node) {
-        return Err(refuse(&error));
-    }
-    // In protobuf an unknown field has no name, and may be one of a newer version.
-    let is_named = content_type.map(media::essence).as_deref() != Some(media::PROTOBUF);
-    if request.validation != FieldValidation::Ignore && is_named {
-        let errors = schema.strict_errors(&node);
-        if request.validation == FieldValidation::Strict && !errors.is_empty() {
-            return Err(refuse(&format!(
-                "strict decoding error: {}",
-                errors.join(", ")
-            )));
+    if !schema.is_sound(&node) {
+        if let Some(error) = schema.decode_error(&node) {
+            return Err(refuse(&error));
         }
-        request.warnings.extend(errors);
+        // In protobuf an unknown field has no name, and may be one of a newer version.
+        let is_named = content_type.map(media::essence).as_deref() != Some(media::PROTOBUF);
+        if request.validation != FieldValidation::Ignore && is_named {
+            let errors = schema.strict_errors(&node);
+            if request.validation == FieldValidation::Strict && !errors.is_empty() {
+                return Err(refuse(&format!(
+                    "strict decoding error: {}",
+                    errors.join(", ")
+                )));
+            }
+            request.warnings.extend(errors);
+        }
     }
     schema.prune(&mut object);
     Ok(object)
@@ -312,7 +314,11 @@ pub(crate) fn prune_patched(
         }
         request.warnings.extend(errors);
     }
-    schema.prune(object);
+    schema.prune_changed(object, &|field| {
+        changed
+            .as_ref()
+            .is_none_or(|changed| changed.get(field).is_some())
+    });
     Ok(())
 }
 
