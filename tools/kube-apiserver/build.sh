@@ -23,6 +23,10 @@ fi
 assets="${REEVE_ASSETS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/reeve/kube-apiserver-$kubernetes}"
 stamp="kubernetes $kubernetes, etcd $etcd, $(cksum < "$here/go.sum" | cut -d' ' -f1)"
 
+if [[ -n "${*#kube-scheduler}" ]]; then
+    echo "build.sh: the only argument is kube-scheduler" >&2
+    exit 1
+fi
 programs=(etcd kube-apiserver kube-controller-manager "$@")
 
 ready() {

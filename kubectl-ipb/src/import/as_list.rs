@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use ipblock_operator::api::{BlockList, BlockListSpec, ListEntry};
-use jiff::SignedDuration;
+use jiff::{RoundMode, SignedDuration, TimestampRound, Unit};
 use kube_core::params::{DeleteParams, ListParams, Preconditions};
 use reeve_client::{Error as ClientError, ObjectKey, Patch, WriteOptions};
 use serde_json::json;
@@ -204,13 +204,21 @@ fn object(
 
 fn ban_of(cluster: &Cluster, item: Item, arguments: &command::Import) -> Ban {
     let Length(length) = item.length.unwrap_or(arguments.length);
-    let until = length.map(|length| {
+    let counted = length.map(|length| {
         let length = SignedDuration::try_from(length).unwrap_or(SignedDuration::MAX);
         cluster
             .now()
             .saturating_add(length)
             .unwrap_or(jiff::Timestamp::MAX)
     });
+    // An end that the file names stays as it is. Ends are written in whole seconds, and none comes early.
+    let named = item.until.map(|until| {
+        let seconds = TimestampRound::new()
+            .smallest(Unit::Second)
+            .mode(RoundMode::Ceil);
+        until.round(seconds).unwrap_or(until)
+    });
+    let until = named.or(counted);
     let reason = item.reason.or_else(|| arguments.reason.clone());
     Ban {
         until,

@@ -27,6 +27,8 @@ pub(super) struct Item {
     pub(super) raw: String,
     /// `None`: the file does not say.
     pub(super) length: Option<Length>,
+    /// The end, if the file names it; `length` is in whole seconds then, counted from the reading of the file.
+    pub(super) until: Option<Timestamp>,
     pub(super) reason: Option<String>,
     pub(super) tags: Vec<String>,
 }
@@ -266,19 +268,22 @@ impl Fields {
             return Err(format!("{} is not a ban", Quoted::new(kind)));
         }
         let target = raw.parse::<Target>().map_err(|error| error.to_string())?;
+        let (length, until) = self.end(now)?;
         Ok(Item {
             target,
             raw: raw.to_owned(),
-            length: self.length(now)?,
+            length,
+            until,
             reason: self.reason,
             tags: self.tags,
         })
     }
 
-    fn length(&self, now: Timestamp) -> Result<Option<Length>, String> {
+    /// The length of the ban, and its end if that is what the file names.
+    fn end(&self, now: Timestamp) -> Result<(Option<Length>, Option<Timestamp>), String> {
         match (&self.duration, &self.until) {
             (Some(text), _) if text.starts_with('-') => Err("its time is over".to_owned()),
-            (Some(text), _) => lasting(text).map(Some),
+            (Some(text), _) => Ok((Some(lasting(text)?), None)),
             (None, Some(until)) => {
                 let end: Timestamp = until
                     .parse()
@@ -287,9 +292,9 @@ impl Fields {
                 let left = left.ok().filter(|left| !left.is_zero());
                 let left = left.ok_or("its time is over")?;
                 let whole = std::time::Duration::from_secs(duration::whole_seconds(left));
-                Ok(Some(Length(Some(whole))))
+                Ok((Some(Length(Some(whole))), Some(end)))
             }
-            (None, None) => Ok(None),
+            (None, None) => Ok((None, None)),
         }
     }
 }

@@ -182,11 +182,12 @@ fn a_colon_is_a_scope_only_after_a_word_that_no_address_begins_with() {
 }
 
 #[test]
-fn the_time_that_is_left_is_rounded_up() {
+fn the_time_that_is_left_is_rounded_up_and_the_end_stays_as_it_is_named() {
     let fields = Fields {
         until: Some("2026-01-01T12:00:00.2Z".into()),
         ..Fields::default()
     };
     let one = Length(Some(Duration::from_secs(1)));
-    assert_eq!(fields.length(now()), Ok(Some(one)));
+    let named = "2026-01-01T12:00:00.2Z".parse().unwrap();
+    assert_eq!(fields.end(now()), Ok((Some(one), Some(named))));
 }

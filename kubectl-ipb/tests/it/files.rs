@@ -198,7 +198,7 @@ impl World {
 #[tokio::test]
 async fn an_import_as_lists_follows_its_file_and_the_same_file_again_changes_nothing() {
     let world = World::with_lists().await;
-    let text = "ip,until,reason\n192.0.2.7,2999-01-01T00:00:00Z,scan\n192.0.2.8,,\n192.0.2.8,,\n203.0.113.10,,office\n2001:db8::/48,,\n";
+    let text = "ip,until,reason\n192.0.2.7,2999-01-01T00:00:00Z,scan\n192.0.2.8,2999-01-01T00:00:00.2Z,\n192.0.2.8,,\n203.0.113.10,,office\n2001:db8::/48,,\n";
     let file = world.file("bans.csv", text);
     let line = format!("import {file} --as-list feed --for 1d --source partner");
     let dry = world.ipb(&format!("{line} --dry-run")).await;
@@ -216,6 +216,8 @@ async fn an_import_as_lists_follows_its_file_and_the_same_file_again_changes_not
     let one = &list.spec.entries[0];
     assert_eq!(one.until.as_deref(), Some("2999-01-01T00:00:00Z"));
     assert_eq!(one.reason.as_deref(), Some("scan"));
+    let two = &list.spec.entries[1];
+    assert_eq!(two.until.as_deref(), Some("2999-01-01T00:00:01Z"));
     let before = world.entries().await;
     assert_eq!(
         before["feed-0"].1,

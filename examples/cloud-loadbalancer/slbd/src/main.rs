@@ -98,6 +98,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
+    // Before anything is served: a signal that comes early would end the process without its data plane.
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
     let millis = |millis: u32| SignedDuration::from_millis(i64::from(millis));
     let settings = Settings {
         rules: Rules {
@@ -131,7 +134,6 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let mut out = std::io::stdout();
     writeln!(out, "api {} admin {}", server.api(), server.admin())?;
     out.flush()?;
-    let mut terminate = signal(SignalKind::terminate())?;
     let failed = async {
         match &mut dataplane {
             Some(task) => task.await,
@@ -140,7 +142,7 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     };
     tokio::select! {
         _ = terminate.recv() => {}
-        interrupted = tokio::signal::ctrl_c() => interrupted?,
+        _ = interrupt.recv() => {}
         // It ends before the signal only if it failed.
         ended = failed => return Ok(ended??),
     }
