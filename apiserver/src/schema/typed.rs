@@ -1,5 +1,5 @@
 //! The form that Go's types give a decoded object: without the fields that they lack, without nulls, and with texts in their
-//! canonical form. One walk does all of it, since the most time of each is spent on finding the fields' schemas.
+//! canonical form. One walk does all of it, since most of its time goes into finding the fields' schemas.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
