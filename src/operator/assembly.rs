@@ -156,7 +156,7 @@ pub(super) fn assemble(
         .with_predicate(predicate::resource_version_changed())
         .watches_source(requests)
         .workers(settings.workers)
-        .rate_limiter(ItemExponentialFailure::new(FIRST_RETRY, LONGEST_RETRY))
+        .back_off(ItemExponentialFailure::new(FIRST_RETRY, LONGEST_RETRY))
         .complete(BlockReconciler::new(Dependencies {
             live: live.clone(),
             engines: Arc::clone(&engines),

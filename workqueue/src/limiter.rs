@@ -186,6 +186,16 @@ impl ItemExponentialFailure {
         self
     }
 
+    /// The delay after `failures` earlier failures in a row.
+    #[must_use]
+    pub fn jittered(&self, failures: u32, random: &Random) -> Duration {
+        let delay = self.delay(failures);
+        if self.jitter > 0.0 && delay < self.max {
+            return random.jitter(delay, self.jitter).min(self.max);
+        }
+        delay
+    }
+
     /// The delay after `failures` earlier failures in a row, without jitter.
     #[must_use]
     pub fn delay(&self, failures: u32) -> Duration {
@@ -209,12 +219,7 @@ impl Default for ItemExponentialFailure {
 
 impl<T> RateLimiter<T> for ItemExponentialFailure {
     fn when(&self, failure: &Failure<'_, T>) -> Delay {
-        let delay = self.delay(failure.failures);
-        if self.jitter > 0.0 && delay < self.max {
-            let longer = failure.random.jitter(delay, self.jitter);
-            return Delay::exactly(longer.min(self.max));
-        }
-        Delay::exactly(delay)
+        Delay::exactly(self.jittered(failure.failures, failure.random))
     }
 }
 

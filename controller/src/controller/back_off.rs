@@ -12,8 +12,8 @@ use crate::reconcile::{OUTAGE, RATE_LIMITED, RequestKey};
 /// recovers after hours is used again within a minute.
 pub const OUTAGE_BACK_OFF: Duration = Duration::from_secs(60);
 
-/// 5 ms · 2ⁿ: up to 1000 s after failures of the request itself, as in controller-runtime, and up to
-/// [`OUTAGE_BACK_OFF`] after outages. Outages do not lengthen the back-off of later failures.
+/// The first pause · 2ⁿ: up to the longest after failures of the request itself, and up to [`OUTAGE_BACK_OFF`] after
+/// outages. Outages do not lengthen the back-off of later failures.
 pub(super) struct BackOff<R> {
     own: ItemExponentialFailure,
     /// Outages among an item's failures in a row.
@@ -22,10 +22,10 @@ pub(super) struct BackOff<R> {
 
 // === impl BackOff ===
 
-impl<R> Default for BackOff<R> {
-    fn default() -> Self {
+impl<R> BackOff<R> {
+    pub(super) fn new(own: ItemExponentialFailure) -> Self {
         Self {
-            own: ItemExponentialFailure::default(),
+            own,
             outages: Mutex::default(),
         }
     }
@@ -38,11 +38,12 @@ impl<R: RequestKey> RateLimiter<R> for BackOff<R> {
         if failure.cause.is_some_and(outage) {
             let count = outages.entry(failure.item.clone()).or_default();
             *count = (*count).min(failure.failures) + 1;
-            let delay = self.own.delay(failure.failures);
+            let delay = self.own.jittered(failure.failures, failure.random);
             return Delay::exactly(delay.min(OUTAGE_BACK_OFF));
         }
         let outages = outages.get(failure.item).copied().unwrap_or(0);
-        Delay::exactly(self.own.delay(failure.failures.saturating_sub(outages)))
+        let failures = failure.failures.saturating_sub(outages);
+        Delay::exactly(self.own.jittered(failures, failure.random))
     }
 
     fn forget(&self, item: &R) {

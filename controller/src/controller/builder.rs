@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reeve_workqueue::{RateLimiter, Tenant};
+use reeve_workqueue::{ItemExponentialFailure, RateLimiter, Tenant};
 
 use super::back_off::BackOff;
 use super::run::Plan;
@@ -55,6 +55,11 @@ type Open<R, K> = Box<dyn FnOnce(Vec<Box<dyn Predicate<K>>>, bool) -> AnyWatch<R
 type Configure<R> =
     Box<dyn FnOnce(reeve_workqueue::Builder<R>) -> reeve_workqueue::Builder<R> + Send>;
 
+/// Sets the back-off with these pauses.
+fn with_pauses<R: RequestKey>(pauses: ItemExponentialFailure) -> Configure<R> {
+    Box::new(move |queue| queue.rate_limiter(BackOff::new(pauses)))
+}
+
 /// Builds a controller. `K` is the type of the last watch, to which [`Builder::with_predicate`] applies; `F` is
 /// [`OneKind`] if it is for a kind ([`Builder::for_kind`]).
 ///
@@ -87,6 +92,8 @@ pub(super) struct Settings<R> {
     pub(super) propagate_panics: Option<bool>,
     pub(super) give_up: Option<GiveUp<R>>,
     pub(super) limit: Option<Configure<R>>,
+    /// Whether keys are tried again when an outage of the API server ends.
+    pub(super) wakes_after_outages: bool,
     pub(super) queue: Vec<Configure<R>>,
     pub(super) min_interval: Duration,
 }
@@ -114,7 +121,8 @@ impl<R: RequestKey> Builder<R> {
                 sync_timeout: None,
                 propagate_panics: None,
                 give_up: None,
-                limit: Some(Box::new(|queue| queue.rate_limiter(BackOff::default()))),
+                limit: Some(with_pauses(ItemExponentialFailure::default())),
+                wakes_after_outages: true,
                 queue: Vec::new(),
                 min_interval: Duration::ZERO,
             },
@@ -308,18 +316,31 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         self
     }
 
-    /// Sets the back-off of failed requests. The default is 5 ms · 2ⁿ for each request by itself: up to 1000 s after
-    /// its own errors ([`ItemExponentialFailure`](reeve_workqueue::ItemExponentialFailure); controller-runtime with its
-    /// priority queue), and up to [`OUTAGE_BACK_OFF`](super::OUTAGE_BACK_OFF), a minute, after
-    /// [outages](Error::outage), so that a server that recovers after hours is used again within a minute. Outages do
-    /// not lengthen the back-off of later errors.
+    /// Sets the pauses of the back-off of failed requests. The default is 5 ms · 2ⁿ for each request by itself, up to
+    /// 1000 s after its own errors (controller-runtime with its priority queue).
     ///
-    /// A limiter that is set here replaces the default. [`Failure::cause`](reeve_workqueue::Failure::cause)
+    /// After [outages](Error::outage) the longest pause is [`OUTAGE_BACK_OFF`](super::OUTAGE_BACK_OFF), a minute, so
+    /// that a server that recovers after hours is used again within a minute. Outages do not lengthen the back-off of
+    /// later errors.
+    ///
+    /// While the API server cannot be reached, one of the requests that failed by it is tried every two seconds, in turn.
+    /// When one of them ends otherwise, the server answers again, and the others are tried at once, each at most once
+    /// before the end of its own back-off. In controller-runtime and kube-rs each waits for that end, for up to the time
+    /// that the outage lasted.
+    pub fn back_off(mut self, pauses: ItemExponentialFailure) -> Self {
+        self.settings.limit = Some(with_pauses(pauses));
+        self.settings.wakes_after_outages = true;
+        self
+    }
+
+    /// Replaces the [back-off](Builder::back_off) of failed requests. Nothing shortens the delays of this limiter, also
+    /// not the end of an outage. [`Failure::cause`](reeve_workqueue::Failure::cause)
     /// distinguishes `outage` and `rate limited` from other errors.
     /// [`reeve_workqueue::default_controller_rate_limiter`] adds client-go's bucket of ten retries a second for all
     /// requests together, for reconciles that must not overrun a common service.
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<R>) -> Self {
         self.settings.limit = Some(Box::new(move |queue| queue.rate_limiter(limiter)));
+        self.settings.wakes_after_outages = false;
         self
     }
 

@@ -8,6 +8,7 @@ mod figures;
 mod impossible;
 mod late_watch;
 mod member;
+mod outage;
 mod panics;
 mod reading;
 mod run;

@@ -13,6 +13,7 @@ use tower::BoxError;
 
 use super::builder::Settings;
 use super::figures::{Figures, LastSuccess};
+use super::outage::Outages;
 use super::sync::Wait;
 use super::watch::{AnyWatch, Filters};
 use super::watching::Watching;
@@ -221,6 +222,7 @@ impl<R: RequestKey> Prepared<R> {
             recover_panic: !propagates.unwrap_or(defaults.propagate_panics),
             give_up: settings.give_up,
             place,
+            outages: settings.wakes_after_outages.then(Outages::default),
             own_writes: self.own_writes,
             last_success: self.last_success,
         };

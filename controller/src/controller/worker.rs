@@ -18,6 +18,7 @@ use tower::BoxError;
 use tracing::Instrument;
 
 use super::figures::LastSuccess;
+use super::outage::Outages;
 use super::panics::text_of;
 use super::span::{self, Ending};
 use crate::context::{Context, Elsewhere, Inner, ReconcileId, Surroundings};
@@ -59,6 +60,8 @@ pub(crate) struct WorkerPool<R: RequestKey> {
     pub(crate) give_up: Option<GiveUp<R>>,
     /// The cluster of the client in `around`.
     pub(super) place: Arc<Place>,
+    /// The keys that wait for the API server; `None` if nothing but the limiter shortens their back-off.
+    pub(super) outages: Option<Outages<R>>,
     /// The writes of the keys; `None` if keys do not wait for them.
     pub(super) own_writes: Option<Arc<OwnWrites<R>>>,
     pub(super) last_success: Arc<LastSuccess>,
@@ -224,6 +227,7 @@ impl<R: RequestKey> WorkerPool<R> {
             end = cut => end,
             end = ended => end,
             never = self.sweep() => match never {},
+            never = self.wake() => match never {},
         };
         if timeout(PATIENCE, tasks.shutdown()).await.is_err() {
             tracing::error!(
@@ -361,6 +365,7 @@ impl<R: RequestKey> WorkerPool<R> {
         }
         match settled.action {
             Action::Forget => {
+                self.ended(&item);
                 if let Some(error) = &settled.error {
                     metrics.terminal_errors.inc();
                     tracing::error!(%error, "reconciling failed; not tried again until something changes");
@@ -370,27 +375,47 @@ impl<R: RequestKey> WorkerPool<R> {
             }
             Action::RequeueAfter(delay) => {
                 tracing::trace!(?delay, "reconciled; requeued after a delay");
+                self.ended(&item);
                 self.absolve(&item);
                 item.requeue_after(delay);
             }
             Action::Retry if self.gives_up(&item, settled) => {
                 let key = R::clone(&item);
+                self.ended(&key);
                 self.absolve(&key);
                 item.forget();
                 self.report_give_up(&key, settled.error.as_ref());
             }
             Action::Retry => {
                 let attempt = item.attempts();
-                let delay = match &settled.error {
-                    Some(error) => item.retry_because(error.cause()),
-                    None => item.retry(),
-                };
+                let delay = self.retry(item, settled.error.as_ref());
                 if let Some(error) = &settled.error {
                     tracing::error!(%error, ?delay, attempt, "reconciling failed; will be tried again");
                 }
             }
         }
         None
+    }
+
+    /// Requeues a failed item. Returns the time until its next try.
+    fn retry(&self, item: Item<R>, error: Option<&Error>) -> Duration {
+        if let (Some(outages), Some(error)) = (&self.outages, error)
+            && let Some(outage) = error.server_outage()
+        {
+            return outages.retry(&self.queue, item, error.cause(), outage);
+        }
+        self.ended(&item);
+        match error {
+            Some(error) => item.retry_because(error.cause()),
+            None => item.retry(),
+        }
+    }
+
+    /// Notes that `key` ended otherwise than by an outage of the API server.
+    fn ended(&self, key: &R) {
+        if let Some(outages) = &self.outages {
+            outages.ended(key);
+        }
     }
 
     /// Settles the item, and takes the next one under the same lock; none if the worker has to stop or to yield before.
@@ -449,6 +474,14 @@ impl<R: RequestKey> WorkerPool<R> {
                 );
                 None
             }
+        }
+    }
+
+    /// Requeues keys when an outage of the API server ends, until it is dropped.
+    async fn wake(&self) -> Infallible {
+        match &self.outages {
+            Some(outages) => outages.wake(&self.queue).await,
+            None => std::future::pending().await,
         }
     }
 

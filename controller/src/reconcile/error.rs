@@ -33,7 +33,7 @@ use crate::client::{self, CachedError};
 pub struct Error {
     source: Box<dyn StdError + Send + Sync>,
     class: Class,
-    outage: bool,
+    outage: Option<Outage>,
     priority: Option<i32>,
 }
 
@@ -50,6 +50,23 @@ pub enum Class {
     },
     /// The key is not tried again until something changes.
     Terminal,
+}
+
+/// The system that is down or out of reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outage {
+    /// The API server.
+    Server(ServerOutage),
+    Other,
+}
+
+/// An outage of the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServerOutage {
+    /// No answer.
+    Unreachable,
+    /// It answered that it cannot serve the request now (408, 429, 5xx).
+    Failing,
 }
 
 /// The kind of [`Cause`] of an outage.
@@ -71,8 +88,11 @@ impl Error {
     #[must_use]
     pub fn boxed(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         let source = source.into();
-        let (class, outage) = (class_of(&*source), is_outage(&*source));
-        Self::of_class(source, class).with_outage(outage)
+        let (class, outage) = (class_of(&*source), outage_of(&*source));
+        Self {
+            outage,
+            ..Self::of_class(source, class)
+        }
     }
 
     /// An error after which the key is tried again with its back-off, whatever the marks inside it say.
@@ -96,7 +116,7 @@ impl Error {
         source: impl Into<Box<dyn StdError + Send + Sync>>,
         retry_after: Duration,
     ) -> Self {
-        Self::of_class(source.into(), Class::RateLimited { retry_after }).with_outage(true)
+        Self::of_class(source.into(), Class::RateLimited { retry_after }).of_an_outage()
     }
 
     /// An error of a system that is down or out of reach. It is not a fault of the request and never counts against
@@ -107,20 +127,21 @@ impl Error {
     /// not held.
     #[must_use]
     pub fn outage(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self::of_class(source.into(), Class::Transient).with_outage(true)
+        Self::of_class(source.into(), Class::Transient).of_an_outage()
     }
 
     fn of_class(source: Box<dyn StdError + Send + Sync>, class: Class) -> Self {
         Self {
             source,
             class,
-            outage: false,
+            outage: None,
             priority: None,
         }
     }
 
-    fn with_outage(mut self, outage: bool) -> Self {
-        self.outage = outage;
+    fn of_an_outage(mut self) -> Self {
+        let outage = outage_of(&*self.source);
+        self.outage = outage.or(Some(Outage::Other));
         self
     }
 
@@ -147,7 +168,15 @@ impl Error {
     /// rate-limited error.
     #[must_use]
     pub fn is_outage(&self) -> bool {
-        self.outage
+        self.outage.is_some()
+    }
+
+    /// The outage of the API server, if that is the cause and the key is tried again.
+    pub(crate) fn server_outage(&self) -> Option<ServerOutage> {
+        match self.outage? {
+            Outage::Server(outage) if !self.is_terminal() => Some(outage),
+            _ => None,
+        }
     }
 
     pub(crate) fn priority(&self) -> Option<i32> {
@@ -163,7 +192,7 @@ impl Error {
     pub(crate) fn cause(&self) -> Cause {
         let cause = Cause::new(self);
         match self.class {
-            Class::Transient if self.outage => cause.class(OUTAGE),
+            Class::Transient if self.is_outage() => cause.class(OUTAGE),
             Class::Transient => cause,
             Class::RateLimited { retry_after } => {
                 cause.class(RATE_LIMITED).retry_after(retry_after)
@@ -250,8 +279,8 @@ fn class_of(error: &(dyn StdError + 'static)) -> Class {
     Class::Transient
 }
 
-/// Whether any error in the chain of sources is an outage.
-fn is_outage(error: &(dyn StdError + 'static)) -> bool {
+/// The outage that any error in the chain of sources is: the outermost one.
+fn outage_of(error: &(dyn StdError + 'static)) -> Option<Outage> {
     let unread = |error: &ReadError| {
         matches!(
             error,
@@ -268,16 +297,23 @@ fn is_outage(error: &(dyn StdError + 'static)) -> bool {
             }
         });
         let outage = match client {
-            Some(client::Error::NotLeader { .. }) => true,
-            Some(error) => error.is_outage(),
-            None => cache.is_some_and(unread) || error.is::<RateLimited>(),
+            Some(client::Error::NotLeader { .. }) => Some(Outage::Other),
+            Some(error @ client::Error::Api { .. }) => error
+                .is_outage()
+                .then_some(Outage::Server(ServerOutage::Failing)),
+            Some(error) => error
+                .is_outage()
+                .then_some(Outage::Server(ServerOutage::Unreachable)),
+            None => {
+                (cache.is_some_and(unread) || error.is::<RateLimited>()).then_some(Outage::Other)
+            }
         };
-        if outage {
-            return true;
+        if outage.is_some() {
+            return outage;
         }
         next = error.source();
     }
-    false
+    None
 }
 
 #[cfg(test)]
@@ -386,6 +422,26 @@ mod tests {
             ("no request", invalid, false),
         ] {
             assert_eq!(Error::from(Wrapped(error)).is_outage(), outage, "{case}");
+        }
+        let away = || client::Error::Deadline {
+            request: request(),
+            after: Duration::from_secs(30),
+        };
+        let deposed = client::Error::NotLeader { request: request() };
+        let (unreachable, failing) = (ServerOutage::Unreachable, ServerOutage::Failing);
+        for (case, error, of_server) in [
+            ("away", Error::from(Wrapped(away())), Some(unreachable)),
+            (
+                "away, as any outage",
+                Error::outage(away()),
+                Some(unreachable),
+            ),
+            ("busy", Error::from(answer(429)), Some(failing)),
+            ("away, for good", Error::from(Terminal::new(away())), None),
+            ("a gateway", Error::outage("the gateway is gone"), None),
+            ("not the leader", Error::from(deposed), None),
+        ] {
+            assert_eq!(error.server_outage(), of_server, "{case}");
         }
         assert!(Error::from(unfilled).is_outage());
         assert!(!Error::from(elsewhere).is_outage());

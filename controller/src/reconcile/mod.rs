@@ -16,7 +16,8 @@
 //! | the time-out | one more | again after its back-off | `error` |
 //!
 //! The back-off of a key is 5 ms · 2ⁿ after `n` failures in a row, up to 1000 s after errors of its own and up to 60 s
-//! after [outages](Error::outage) ([`Builder::rate_limiter`](crate::controller::Builder::rate_limiter)).
+//! after [outages](Error::outage) ([`Builder::back_off`](crate::controller::Builder::back_off)). The end of an outage of
+//! the API server ends it.
 //!
 //! A key that is requeued keeps its priority, unless [`Outcome::with_priority`] or [`Error::with_priority`] set
 //! another.
@@ -31,7 +32,7 @@ mod reconciler;
 mod request;
 
 pub use error::{Class, Error, RateLimited, Terminal};
-pub(crate) use error::{OUTAGE, RATE_LIMITED};
+pub(crate) use error::{OUTAGE, RATE_LIMITED, ServerOutage};
 pub use object::{ForObject, object, object_in};
 pub(crate) use outcome::Next;
 pub use outcome::{Outcome, Result};

@@ -1,6 +1,9 @@
 //! Results of a reconcile: retries, panics, logs.
 
+use reeve_workqueue::ItemExponentialFailure;
+
 use super::*;
+use crate::client;
 use crate::fake::Lines;
 
 #[tokio::test(start_paused = true)]
@@ -255,4 +258,55 @@ async fn a_key_waits_a_minute_at_most_after_an_outage_and_a_thousand_seconds_aft
     .await;
     assert!(longest(&times) < 100, "{}", longest(&times));
     assert!(last.as_secs() < 7400, "{last:?}");
+}
+
+/// The times of all tries of twenty keys, of which the first `away` of a minute fail because the API server is away.
+async fn tries_of_an_outage(
+    away: Duration,
+    build: impl FnOnce(Builder<Request, ConfigMap, OneKind>) -> Builder<Request, ConfigMap, OneKind>,
+) -> Vec<Duration> {
+    let (fake, times) = (Fake::default(), Arc::new(Mutex::new(Vec::new())));
+    for number in 0..20 {
+        fake.put(&path(&format!("a{number}")), map("1"));
+    }
+    let (noted, begin) = (Arc::clone(&times), Instant::now());
+    let reconciler = noting(&Seen::default(), move |_, _| {
+        let at = begin.elapsed();
+        noted.lock().push(at);
+        if at < away {
+            return Err(client::Error::Deadline {
+                request: "get a".into(),
+                after: Duration::from_secs(1),
+            }
+            .into());
+        }
+        Ok(Outcome::done())
+    });
+    let controller = build(Controller::builder("test").for_kind::<ConfigMap>());
+    let running = start(&fake, [controller.complete(reconciler).unwrap()]).await;
+    sleep(Duration::from_secs(60)).await;
+    running.end().await;
+    let times = times.lock().clone();
+    assert!(times.iter().filter(|at| **at >= away).count() >= 20);
+    times
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_keys_are_tried_two_seconds_after_an_outage_of_the_api_server_at_the_latest() {
+    let away = Duration::from_secs(13);
+    let last = |times: &[Duration]| *times.last().unwrap() - away;
+    let times = tries_of_an_outage(away, |builder| builder).await;
+    assert!(last(&times) <= Duration::from_secs(2), "{times:?}");
+    let own = tries_of_an_outage(away, |builder| {
+        builder.rate_limiter(ItemExponentialFailure::default())
+    })
+    .await;
+    assert!(last(&own) > Duration::from_secs(5), "{own:?}");
+    // The probes, one every two seconds, are all that comes on top.
+    assert!(
+        times.len() <= own.len() + 7,
+        "{} {}",
+        times.len(),
+        own.len()
+    );
 }
