@@ -64,11 +64,11 @@ async fn a_block_deleted_while_no_operator_runs_is_lifted_afterwards(world: Worl
 async fn the_api_server_restarts_in_the_middle_and_everything_converges(mut world: World) {
     let mut operator = world.operator("ipblock-operator-0").await;
     let case = async {
-        // Far longer than the outage: a block that cannot be banned within its duration fails.
+        // Longer than the outage: a block that cannot be banned within its duration fails.
         for n in 0..10 {
             let ip = format!("203.0.113.{n}");
             world
-                .create(&format!("api-{n}"), json!({"ip": ip, "duration": "40s"}))
+                .create(&format!("api-{n}"), json!({"ip": ip, "duration": "30s"}))
                 .await;
         }
         world

@@ -113,6 +113,16 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
         }
     }
 
+    /// Shortens the wait of `item`: it is ready after `delay` at the latest, without a token of the limiter. It keeps its
+    /// priority, its reasons and its failures. Returns whether it waited: an item that is unknown, ready or in flight
+    /// is left as it is, which distinguishes this from [`Queue::add_after`].
+    pub fn hasten(&self, item: &T, delay: Duration) -> bool {
+        let hash = self.0.hash(item);
+        self.0.update(true, |core, now, effects| {
+            core.state.hasten(hash, item, delay, now, effects)
+        })
+    }
+
     /// Revokes every add of `item` that was not handed out yet: it is neither ready nor delayed, and does not
     /// run again after a current run. Returns whether there was such an add. The failure record is kept; see
     /// [`Queue::forget`].

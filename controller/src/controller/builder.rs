@@ -324,9 +324,10 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     /// later errors.
     ///
     /// While the API server cannot be reached, one of the requests that failed by it is tried every two seconds, in turn.
-    /// When one of them ends otherwise, the server answers again, and the others are tried at once, each at most once
-    /// before the end of its own back-off. In controller-runtime and kube-rs each waits for that end, for up to the time
-    /// that the outage lasted.
+    /// When one of them has an answer, the others are tried at once. An answer may be about one object only, so this
+    /// happens again only after a pause, which grows up to a minute while requests are left that fail. In
+    /// controller-runtime and kube-rs each request waits for the end of its own back-off, for up to the time that the
+    /// outage lasted.
     pub fn back_off(mut self, pauses: ItemExponentialFailure) -> Self {
         self.settings.limit = Some(with_pauses(pauses));
         self.settings.wakes_after_outages = true;

@@ -222,7 +222,7 @@ impl<R: RequestKey> Prepared<R> {
             recover_panic: !propagates.unwrap_or(defaults.propagate_panics),
             give_up: settings.give_up,
             place,
-            outages: settings.wakes_after_outages.then(Outages::default),
+            outages: settings.wakes_after_outages.then(Outages::new),
             own_writes: self.own_writes,
             last_success: self.last_success,
         };

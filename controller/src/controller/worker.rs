@@ -227,7 +227,7 @@ impl<R: RequestKey> WorkerPool<R> {
             end = cut => end,
             end = ended => end,
             never = self.sweep() => match never {},
-            never = self.wake() => match never {},
+            never = self.watch_outages() => match never {},
         };
         if timeout(PATIENCE, tasks.shutdown()).await.is_err() {
             tracing::error!(
@@ -365,7 +365,7 @@ impl<R: RequestKey> WorkerPool<R> {
         }
         match settled.action {
             Action::Forget => {
-                self.ended(&item);
+                self.ended(&item, settled.error.as_ref());
                 if let Some(error) = &settled.error {
                     metrics.terminal_errors.inc();
                     tracing::error!(%error, "reconciling failed; not tried again until something changes");
@@ -375,13 +375,13 @@ impl<R: RequestKey> WorkerPool<R> {
             }
             Action::RequeueAfter(delay) => {
                 tracing::trace!(?delay, "reconciled; requeued after a delay");
-                self.ended(&item);
+                self.ended(&item, None);
                 self.absolve(&item);
                 item.requeue_after(delay);
             }
             Action::Retry if self.gives_up(&item, settled) => {
                 let key = R::clone(&item);
-                self.ended(&key);
+                self.ended(&key, settled.error.as_ref());
                 self.absolve(&key);
                 item.forget();
                 self.report_give_up(&key, settled.error.as_ref());
@@ -402,9 +402,9 @@ impl<R: RequestKey> WorkerPool<R> {
         if let (Some(outages), Some(error)) = (&self.outages, error)
             && let Some(outage) = error.server_outage()
         {
-            return outages.retry(&self.queue, item, error.cause(), outage);
+            return outages.retry(item, error.cause(), outage);
         }
-        self.ended(&item);
+        self.ended(&item, error);
         match error {
             Some(error) => item.retry_because(error.cause()),
             None => item.retry(),
@@ -412,9 +412,10 @@ impl<R: RequestKey> WorkerPool<R> {
     }
 
     /// Notes that `key` ended otherwise than by an outage of the API server.
-    fn ended(&self, key: &R) {
+    fn ended(&self, key: &R, error: Option<&Error>) {
         if let Some(outages) = &self.outages {
-            outages.ended(key);
+            // A time-out, or an error of another system, does not show that the server answers.
+            outages.ended(key, error.is_none_or(Error::is_answer_of_the_server));
         }
     }
 
@@ -477,10 +478,10 @@ impl<R: RequestKey> WorkerPool<R> {
         }
     }
 
-    /// Requeues keys when an outage of the API server ends, until it is dropped.
-    async fn wake(&self) -> Infallible {
+    /// Tries keys again when an outage of the API server ends, until it is dropped.
+    async fn watch_outages(&self) -> Infallible {
         match &self.outages {
-            Some(outages) => outages.wake(&self.queue).await,
+            Some(outages) => outages.watch(&self.queue).await,
             None => std::future::pending().await,
         }
     }

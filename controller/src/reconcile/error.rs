@@ -33,7 +33,9 @@ use crate::client::{self, CachedError};
 pub struct Error {
     source: Box<dyn StdError + Send + Sync>,
     class: Class,
-    outage: Option<Outage>,
+    outage: bool,
+    /// The state of the API server, if the error shows it.
+    server: Option<Server>,
     priority: Option<i32>,
 }
 
@@ -52,12 +54,12 @@ pub enum Class {
     Terminal,
 }
 
-/// The system that is down or out of reach.
+/// The state of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outage {
-    /// The API server.
-    Server(ServerOutage),
-    Other,
+enum Server {
+    Away(ServerOutage),
+    /// It answered the request.
+    Answers,
 }
 
 /// An outage of the API server.
@@ -65,8 +67,8 @@ enum Outage {
 pub(crate) enum ServerOutage {
     /// No answer.
     Unreachable,
-    /// It answered that it cannot serve the request now (408, 429, 5xx).
-    Failing,
+    /// It cannot serve the request now: 408, 429, 5xx.
+    Refusing,
 }
 
 /// The kind of [`Cause`] of an outage.
@@ -88,7 +90,7 @@ impl Error {
     #[must_use]
     pub fn boxed(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         let source = source.into();
-        let (class, outage) = (class_of(&*source), outage_of(&*source));
+        let (class, outage) = (class_of(&*source), is_outage(&*source));
         Self {
             outage,
             ..Self::of_class(source, class)
@@ -132,16 +134,16 @@ impl Error {
 
     fn of_class(source: Box<dyn StdError + Send + Sync>, class: Class) -> Self {
         Self {
+            server: server_of(&*source),
             source,
             class,
-            outage: None,
+            outage: false,
             priority: None,
         }
     }
 
     fn of_an_outage(mut self) -> Self {
-        let outage = outage_of(&*self.source);
-        self.outage = outage.or(Some(Outage::Other));
+        self.outage = true;
         self
     }
 
@@ -168,15 +170,20 @@ impl Error {
     /// rate-limited error.
     #[must_use]
     pub fn is_outage(&self) -> bool {
-        self.outage.is_some()
+        self.outage
     }
 
     /// The outage of the API server, if that is the cause and the key is tried again.
     pub(crate) fn server_outage(&self) -> Option<ServerOutage> {
-        match self.outage? {
-            Outage::Server(outage) if !self.is_terminal() => Some(outage),
+        match self.server? {
+            Server::Away(outage) if self.outage && !self.is_terminal() => Some(outage),
             _ => None,
         }
+    }
+
+    /// Whether it is an answer of the API server.
+    pub(crate) fn is_answer_of_the_server(&self) -> bool {
+        self.server == Some(Server::Answers)
     }
 
     pub(crate) fn priority(&self) -> Option<i32> {
@@ -279,8 +286,8 @@ fn class_of(error: &(dyn StdError + 'static)) -> Class {
     Class::Transient
 }
 
-/// The outage that any error in the chain of sources is: the outermost one.
-fn outage_of(error: &(dyn StdError + 'static)) -> Option<Outage> {
+/// Whether any error in the chain of sources is an outage.
+fn is_outage(error: &(dyn StdError + 'static)) -> bool {
     let unread = |error: &ReadError| {
         matches!(
             error,
@@ -297,19 +304,29 @@ fn outage_of(error: &(dyn StdError + 'static)) -> Option<Outage> {
             }
         });
         let outage = match client {
-            Some(client::Error::NotLeader { .. }) => Some(Outage::Other),
-            Some(error @ client::Error::Api { .. }) => error
-                .is_outage()
-                .then_some(Outage::Server(ServerOutage::Failing)),
-            Some(error) => error
-                .is_outage()
-                .then_some(Outage::Server(ServerOutage::Unreachable)),
-            None => {
-                (cache.is_some_and(unread) || error.is::<RateLimited>()).then_some(Outage::Other)
-            }
+            Some(client::Error::NotLeader { .. }) => true,
+            Some(error) => error.is_outage(),
+            None => cache.is_some_and(unread) || error.is::<RateLimited>(),
         };
-        if outage.is_some() {
-            return outage;
+        if outage {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+/// The state of the API server by the first of its client's errors in the chain of sources.
+fn server_of(error: &(dyn StdError + 'static)) -> Option<Server> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<client::Error>() {
+            return match (error, error.is_outage()) {
+                (client::Error::Api { .. }, true) => Some(Server::Away(ServerOutage::Refusing)),
+                (client::Error::Api { .. }, false) => Some(Server::Answers),
+                (_, true) => Some(Server::Away(ServerOutage::Unreachable)),
+                (_, false) => None,
+            };
         }
         next = error.source();
     }
@@ -428,7 +445,9 @@ mod tests {
             after: Duration::from_secs(30),
         };
         let deposed = client::Error::NotLeader { request: request() };
-        let (unreachable, failing) = (ServerOutage::Unreachable, ServerOutage::Failing);
+        let (unreachable, refusing) = (ServerOutage::Unreachable, ServerOutage::Refusing);
+        let conflict = Error::from(answer(409));
+        assert!(conflict.is_answer_of_the_server() && conflict.server_outage().is_none());
         for (case, error, of_server) in [
             ("away", Error::from(Wrapped(away())), Some(unreachable)),
             (
@@ -436,12 +455,13 @@ mod tests {
                 Error::outage(away()),
                 Some(unreachable),
             ),
-            ("busy", Error::from(answer(429)), Some(failing)),
+            ("busy", Error::from(answer(429)), Some(refusing)),
             ("away, for good", Error::from(Terminal::new(away())), None),
             ("a gateway", Error::outage("the gateway is gone"), None),
             ("not the leader", Error::from(deposed), None),
         ] {
             assert_eq!(error.server_outage(), of_server, "{case}");
+            assert!(!error.is_answer_of_the_server(), "{case}");
         }
         assert!(Error::from(unfilled).is_outage());
         assert!(!Error::from(elsewhere).is_outage());

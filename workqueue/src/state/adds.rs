@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Effects, Shutdown, State};
 use crate::cause::Cause;
-use crate::item_state::{Event, ItemState, Place, Wait};
+use crate::item_state::{Event, ItemState, Pending, Place, Wait};
 use crate::limiter::{Delay, Failure};
 use crate::now::{NEVER, Now, nanoseconds};
 use crate::reason::ReasonBits;
@@ -85,6 +85,22 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         if request.rate_limited {
             self.count_failure(index, None);
         }
+        self.merge_counted(index, state, request, delay, now, effects);
+    }
+
+    /// As [`State::merge_request`], and counts a request with a delay.
+    pub(super) fn merge_counted(
+        &mut self,
+        index: u32,
+        state: ItemState,
+        request: &AddRequest,
+        delay: Option<Delay>,
+        now: &Now,
+        effects: &mut Effects<T>,
+    ) {
+        if request.is_delayed() {
+            effects.counts.retries += 1;
+        }
         self.merge_request(index, state, request, delay, now, effects);
     }
 
@@ -103,7 +119,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
     }
 
     /// Merges a request into a slot: the higher priority, the earlier time.
-    pub(super) fn merge_request(
+    fn merge_request(
         &mut self,
         index: u32,
         state: ItemState,
@@ -112,9 +128,6 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         now: &Now,
         effects: &mut Effects<T>,
     ) {
-        if request.is_delayed() {
-            effects.counts.retries += 1;
-        }
         let mut wait = request.wait(delay, now);
         if self.rules.min_interval > 0
             && let Some(until) = self.resting.until(index)
@@ -144,6 +157,35 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         if wait.joins_by(now.read()) {
             self.advance(now.read(), effects);
         }
+    }
+
+    /// Makes `key` ready after `delay` at the latest, if it waits and is not in flight. Returns whether that is so.
+    pub(crate) fn hasten(
+        &mut self,
+        hash: u32,
+        key: &T,
+        delay: Duration,
+        now: &Now,
+        effects: &mut Effects<T>,
+    ) -> bool {
+        let Some(index) = self.slots.find(hash, key) else {
+            return false;
+        };
+        let state = self.slots[index].state();
+        let waits = matches!(
+            state,
+            ItemState::Pending(Pending::Waiting(_) | Pending::AwaitingToken(_))
+        );
+        if waits {
+            // A pending item keeps the higher priority.
+            let request = AddRequest {
+                after: Some(delay),
+                priority: i32::MIN,
+                ..AddRequest::default()
+            };
+            self.merge_request(index, state, &request, None, now, effects);
+        }
+        waits
     }
 
     /// Revokes every add of `key` that was not handed out. Returns whether there was one.

@@ -160,7 +160,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         match request {
             Some(request) if running => {
                 let state = self.slots[index].state();
-                self.merge_request(index, state, &request, delay, now, effects);
+                self.merge_counted(index, state, &request, delay, now, effects);
             }
             Some(_) => self.refused += 1,
             None => {}

@@ -34,6 +34,7 @@ enum Op {
     Abandon(usize),
     Settle(usize, Outcome),
     Cancel(u8),
+    Hasten(u8, u64),
     Forget(u8),
     Advance(u64),
     ShutDown,
@@ -82,6 +83,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => priority.clone().prop_map(Outcome::SetPriorityAndRetry),
         2 => Just(Outcome::Dropped),
     ];
+    let later = delay.clone();
     let add = (
         prop::option::of(delay),
         prop::bool::weighted(0.3),
@@ -103,6 +105,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => any::<usize>().prop_map(Op::Abandon),
         8 => (any::<usize>(), outcome).prop_map(|(index, outcome)| Op::Settle(index, outcome)),
         2 => key.clone().prop_map(Op::Cancel),
+        2 => (key.clone(), later).prop_map(|(key, wait)| Op::Hasten(key, wait)),
         1 => key.prop_map(Op::Forget),
         6 => (1..30u64).prop_map(Op::Advance),
     ]
@@ -235,6 +238,10 @@ impl<'a> Bench<'a> {
             }
             Op::Cancel(key) => {
                 assert_eq!(queue.cancel(&key), self.reference.cancel(key), "cancel");
+            }
+            Op::Hasten(key, delay) => {
+                let waits = queue.hasten(&key, Duration::from_millis(delay));
+                assert_eq!(waits, self.reference.hasten(key, delay), "hasten");
             }
             Op::Forget(key) => {
                 queue.forget(&key);

@@ -566,6 +566,22 @@ impl Reference {
         self.ended(key);
     }
 
+    pub(crate) fn hasten(&mut self, key: u8, delay: u64) -> bool {
+        let known = self.key(key);
+        let later = |wanted: &Wanted| matches!(wanted.stage, Stage::Later { .. });
+        let waits = !known.running && known.wanted.as_ref().is_some_and(later);
+        if waits {
+            let wish = Wish {
+                after: Some(delay),
+                priority: i32::MIN,
+                ..Wish::default()
+            };
+            self.want(key, wish);
+        }
+        self.remember(key);
+        waits
+    }
+
     pub(crate) fn cancel(&mut self, key: u8) -> bool {
         let known = self.key(key);
         let wanted = known.wanted.take();
