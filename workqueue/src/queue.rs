@@ -113,8 +113,9 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
         }
     }
 
-    /// Shortens the wait of `item`: it is ready after `delay` at the latest, without a token of the limiter. It keeps its
-    /// priority, its reasons and its failures. Returns whether it waited: an item that is unknown, ready or in flight
+    /// Shortens the wait of `item`: it is ready after `delay` at the latest, or after its
+    /// [minimum interval](crate::Builder::min_interval), and without a token of the limiter. It keeps its priority, its
+    /// reasons and its failures. Returns whether it waited: an item that is unknown, ready or in flight
     /// is left as it is, which distinguishes this from [`Queue::add_after`].
     pub fn hasten(&self, item: &T, delay: Duration) -> bool {
         let hash = self.0.hash(item);

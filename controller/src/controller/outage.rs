@@ -27,6 +27,8 @@ const PROBE: Duration = Duration::from_secs(2);
 /// one key only, or none, because a key that needs no request succeeds during an outage, too.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The time after a failure without an answer in which refusals are taken for a server that starts.
+const START: Duration = Duration::from_secs(60);
 /// The longest time to wait that a server can ask for.
 const LONGEST_REFUSAL: Duration = Duration::from_secs(24 * 60 * 60);
 /// The number of keys that are looked at between two yields.
@@ -45,20 +47,25 @@ struct State<R> {
     keys: HashMap<R, u64>,
     /// The number of the next failure.
     next: u64,
-    /// The keys that had no answer, in the order of their tries, with the times of their failures.
-    unreachable: BTreeMap<u64, (R, Instant)>,
-    /// The keys that were answered by a refusal such as 503. It may be about one object, as that of a webhook that
-    /// fails, and so causes no probe. With the time before which the server wants no other try.
-    refused: BTreeMap<u64, (R, Instant)>,
+    /// The keys that had no answer, in the order of their tries: they are probed.
+    away: Keys<R>,
+    /// The keys that were refused, as by a 503. That may be about one object, as if a webhook fails, and so causes no
+    /// probe.
+    refused: Keys<R>,
     /// The keys to wake now.
-    waking: BTreeMap<u64, (R, Instant)>,
+    waking: [Keys<R>; 2],
     woken: usize,
     /// Whether a key had an answer after the others began to wait.
     answered: bool,
+    /// The end of [`START`].
+    starts_until: Instant,
     probe_at: Instant,
     wake_at: Instant,
     pause: Duration,
 }
+
+/// Keys by the numbers of their failures, with the times before which the server wants no other try.
+type Keys<R> = BTreeMap<u64, (R, Instant)>;
 
 /// What is left to do.
 enum Rest {
@@ -80,11 +87,12 @@ impl<R: RequestKey> Outages<R> {
             state: Mutex::new(State {
                 keys: HashMap::new(),
                 next: 0,
-                unreachable: BTreeMap::new(),
+                away: BTreeMap::new(),
                 refused: BTreeMap::new(),
-                waking: BTreeMap::new(),
+                waking: [BTreeMap::new(), BTreeMap::new()],
                 woken: 0,
                 answered: false,
+                starts_until: now,
                 probe_at: now,
                 wake_at: now,
                 pause: SHORTEST_PAUSE,
@@ -93,11 +101,23 @@ impl<R: RequestKey> Outages<R> {
         }
     }
 
-    /// Settles an item that failed by an outage of the API server. Returns its own back-off.
-    pub(super) fn retry(&self, item: Item<R>, cause: Cause, outage: ServerOutage) -> Duration {
+    /// Settles an item that failed without an answer to its request; `None`: not by an outage of the API server, as by
+    /// a time-out. Returns its own back-off.
+    pub(super) fn retry(
+        &self,
+        item: Item<R>,
+        cause: Cause,
+        outage: Option<ServerOutage>,
+    ) -> Duration {
+        if outage.is_none() && !self.any.load(Ordering::Acquire) {
+            return item.retry_because(cause);
+        }
         let key = R::clone(&item);
         let least = cause.wait_at_least();
         let mut state = self.state.lock();
+        let Some(outage) = outage.or_else(|| state.keeps(&key)) else {
+            return item.retry_because(cause);
+        };
         // Under the lock, and before the item is settled: another worker may process the key from then on.
         self.any.store(true, Ordering::Release);
         let delay = item.retry_because(cause);
@@ -107,7 +127,7 @@ impl<R: RequestKey> Outages<R> {
         delay
     }
 
-    /// Notes that `key` ended, and not by an outage; `answered` by the server, or not.
+    /// Notes that `key` ended; `answered` by the server, or not.
     pub(super) fn ended(&self, key: &R, answered: bool) {
         if !self.any.load(Ordering::Acquire) {
             return;
@@ -141,23 +161,31 @@ impl<R: RequestKey> Outages<R> {
 // === impl State ===
 
 impl<R: RequestKey> State<R> {
-    /// Adds a failed key. Returns whether it is the first one that had no answer.
+    /// What a failure that says nothing about the server counts as: a refusal, if `key` is here already.
+    fn keeps(&self, key: &R) -> Option<ServerOutage> {
+        let kept = self.keys.contains_key(key);
+        kept.then_some(ServerOutage::Refusing)
+    }
+
+    /// Adds a failed key. Returns whether it is the first one to be probed.
     fn failed(&mut self, key: R, least: Option<Duration>, outage: ServerOutage) -> bool {
         let (now, number) = (Instant::now(), self.next);
         self.next += 1;
         if let Some(last) = self.keys.insert(key.clone(), number) {
             self.remove(last);
         }
-        if outage != ServerOutage::Unreachable || least.is_some() {
-            let least = least.unwrap_or_default().min(LONGEST_REFUSAL);
-            self.refused.insert(number, (key, now + least));
+        let not_before = now + least.unwrap_or_default().min(LONGEST_REFUSAL);
+        if outage == ServerOutage::Unreachable {
+            self.starts_until = now + START;
+        } else if now >= self.starts_until {
+            self.refused.insert(number, (key, not_before));
             return false;
         }
-        let first = self.unreachable.is_empty();
+        let first = self.away.is_empty();
         if first {
             self.probe_at = now + PROBE;
         }
-        self.unreachable.insert(number, (key, now));
+        self.away.insert(number, (key, not_before));
         first
     }
 
@@ -167,9 +195,10 @@ impl<R: RequestKey> State<R> {
             return false;
         };
         self.remove(last);
-        let others = !self.unreachable.is_empty() || !self.refused.is_empty();
+        let others = !self.away.is_empty() || !self.refused.is_empty();
         if self.keys.is_empty() {
             (self.pause, self.answered) = (SHORTEST_PAUSE, false);
+            self.wake_at = self.wake_at.min(Instant::now() + SHORTEST_PAUSE);
         }
         let wakes = answered && others && !self.answered;
         self.answered |= wakes;
@@ -177,20 +206,20 @@ impl<R: RequestKey> State<R> {
     }
 
     fn remove(&mut self, number: u64) {
-        self.unreachable.remove(&number);
-        self.refused.remove(&number);
-        self.waking.remove(&number);
+        let [first, second] = &mut self.waking;
+        for keys in [&mut self.away, &mut self.refused, first, second] {
+            keys.remove(&number);
+        }
     }
 
     /// Does a part of what is due.
     fn turn(&mut self, queue: &Queue<R>) -> Rest {
         let now = Instant::now();
-        if !self.waking.is_empty() {
-            self.wake_some(queue, now);
+        if self.wake_some(queue, now) {
             return Rest::More;
         }
         let woken = take(&mut self.woken);
-        if woken > 0 {
+        if woken > 0 && now < self.starts_until {
             tracing::info!(
                 woken,
                 "the API server answers again; requests in back-off are tried now"
@@ -200,7 +229,7 @@ impl<R: RequestKey> State<R> {
             self.begin_to_wake(now);
             return Rest::More;
         }
-        if self.unreachable.is_empty() {
+        if self.away.is_empty() {
             return if self.answered {
                 Rest::At(self.wake_at)
             } else {
@@ -208,7 +237,7 @@ impl<R: RequestKey> State<R> {
             };
         }
         if now >= self.probe_at {
-            self.probe(queue);
+            self.probe(queue, now);
             self.probe_at = now + PROBE;
         }
         Rest::At(if self.answered {
@@ -221,35 +250,42 @@ impl<R: RequestKey> State<R> {
     /// Moves all keys to those to be woken.
     fn begin_to_wake(&mut self, now: Instant) {
         self.answered = false;
+        if now >= self.wake_at + self.pause {
+            // The last wake is long past.
+            self.pause = SHORTEST_PAUSE;
+        }
         self.wake_at = now + self.pause;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        self.woken = self.unreachable.len();
-        self.waking.append(&mut self.unreachable);
-        self.waking.append(&mut self.refused);
+        self.waking = [take(&mut self.away), take(&mut self.refused)];
     }
 
-    /// Wakes a slice of the keys.
-    fn wake_some(&mut self, queue: &Queue<R>, now: Instant) {
+    /// Wakes a slice of the keys. Returns whether there was any.
+    fn wake_some(&mut self, queue: &Queue<R>, now: Instant) -> bool {
+        let Some(waking) = self.waking.iter_mut().find(|keys| !keys.is_empty()) else {
+            return false;
+        };
         for _ in 0..SLICE {
-            let Some((_, (key, not_before))) = self.waking.pop_first() else {
+            let Some((_, (key, not_before))) = waking.pop_first() else {
                 break;
             };
-            queue.hasten(&key, not_before.saturating_duration_since(now));
+            let waits = queue.hasten(&key, not_before.saturating_duration_since(now));
+            self.woken += usize::from(waits);
         }
+        true
     }
 
-    /// Tries the key whose try is the longest ago, of those that wait in the queue.
-    fn probe(&mut self, queue: &Queue<R>) {
-        for _ in 0..self.unreachable.len().min(SLICE) {
-            let Some((_, (key, not_before))) = self.unreachable.pop_first() else {
+    /// Tries the key whose try is the longest ago, of those that wait in the queue and may be tried.
+    fn probe(&mut self, queue: &Queue<R>, now: Instant) {
+        for _ in 0..self.away.len().min(SLICE) {
+            let Some((_, (key, not_before))) = self.away.pop_first() else {
                 return;
             };
-            let waited = queue.hasten(&key, Duration::ZERO);
+            let probed = now >= not_before && queue.hasten(&key, Duration::ZERO);
             // It is the last one whose turn comes again.
             self.keys.insert(key.clone(), self.next);
-            self.unreachable.insert(self.next, (key, not_before));
+            self.away.insert(self.next, (key, not_before));
             self.next += 1;
-            if waited {
+            if probed {
                 return;
             }
         }
@@ -289,8 +325,8 @@ mod tests {
 
         fn settle(&self, item: Item<String>, end: End) {
             match end {
-                Some(outage) => {
-                    self.outages.retry(item, Cause::new("away"), outage);
+                Some(_) => {
+                    self.outages.retry(item, Cause::new("away"), end);
                 }
                 None => {
                     self.outages.ended(&item, true);
@@ -349,12 +385,12 @@ mod tests {
             "{tries:?}"
         );
         let state = work.outages.state.lock();
-        assert!(state.keys.is_empty() && state.unreachable.is_empty());
+        assert!(state.keys.is_empty() && state.away.is_empty());
         assert!(!work.outages.any.load(Ordering::Relaxed));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refusal_of_one_key_stops_no_probe_and_is_none() {
+    async fn a_refusal_of_one_key_stops_no_probe() {
         let work = Work::new(["refused", "a", "b"]);
         let end = |key: &str| {
             Some(if key == "refused" {
@@ -365,12 +401,9 @@ mod tests {
         };
         let tries = work.pass(60, end).await;
         let late: Tries = tries.into_iter().filter(|(at, _)| *at > 22_000).collect();
-        assert!(
-            of_key(&late, "a") >= 8 && of_key(&late, "b") >= 8,
-            "{late:?}"
-        );
-        assert_eq!(of_key(&late, "refused"), 1, "{late:?}");
-        // It was about this moment, too: at an answer it is tried with the others.
+        for key in ["refused", "a", "b"] {
+            assert!(of_key(&late, key) >= 5, "{key}: {late:?}");
+        }
         let tries = work.pass(3, |_| None).await;
         assert_eq!(names(&tries), ["a", "b", "refused"], "{tries:?}");
     }
@@ -413,12 +446,69 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_server_that_refuses_everything_while_it_starts_is_probed() {
+        let work = Work::new(["a", "b"]);
+        work.pass(30, |_| Some(Unreachable)).await;
+        let tries = work.pass(20, |_| Some(Refusing)).await;
+        assert!((9..=12).contains(&tries.len()), "{tries:?}");
+        let tries = work.pass(3, |_| None).await;
+        assert_eq!(names(&tries), ["a", "b"], "{tries:?}");
+        // One that refuses one object for good is not.
+        let work = Work::new(["a"]);
+        work.pass(30, |_| Some(Unreachable)).await;
+        work.pass(100, |_| Some(Refusing)).await;
+        let tries = work.pass(100, |_| Some(Refusing)).await;
+        assert!(tries.len() <= 2, "{tries:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_times_out_in_an_outage_is_woken_with_the_others() {
+        let work = Work::new(["hangs", "a"]);
+        work.pass(100, |_| Some(Unreachable)).await;
+        let hang = |item| work.outages.retry(item, Cause::new("timed out"), None);
+        let until = Instant::now() + Duration::from_secs(100);
+        while Instant::now() < until {
+            work.outages.state.lock().turn(&work.queue);
+            while let Some(item) = work.queue.try_get() {
+                hang(item);
+            }
+            sleep(Duration::from_millis(500)).await;
+        }
+        work.queue.add("a".into());
+        let tries = work.pass(1, |_| None).await;
+        assert_eq!(names(&tries), ["a", "hangs"], "{tries:?}");
+        // One that never failed by an outage is none of these.
+        work.queue.add("other".into());
+        hang(work.queue.try_get().unwrap());
+        assert!(work.outages.state.lock().keys.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wake_goes_on_where_it_was_dropped_and_the_next_outage_does_not_wait_for_it() {
+        const KEYS: usize = 3 * SLICE;
+        let work = Work::new([]);
+        for outage in 0..8 {
+            work.queue.add_all((0..KEYS).map(|key| key.to_string()));
+            work.pass(31, |_| Some(Unreachable)).await;
+            work.queue.add("0".into());
+            work.settle(work.queue.try_get().unwrap(), None);
+            // The lease is lost after the first slice.
+            work.outages.state.lock().turn(&work.queue);
+            work.outages.state.lock().turn(&work.queue);
+            assert_eq!(work.queue.len(), SLICE);
+            let tries = work.pass(1, |_| None).await;
+            assert_eq!(tries.len(), KEYS - 1, "outage {outage}");
+            assert!(work.outages.state.lock().keys.is_empty());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn no_key_is_woken_before_the_server_allows_it() {
         let work = Work::new(["a", "b"]);
         let (first, second) = (work.queue.try_get(), work.queue.try_get());
         work.settle(first.unwrap(), Some(Unreachable));
         let busy = Cause::new("busy").retry_after(Duration::from_secs(60));
-        let own = work.outages.retry(second.unwrap(), busy, Refusing);
+        let own = work.outages.retry(second.unwrap(), busy, Some(Refusing));
         assert_eq!(own, Duration::from_secs(60));
         let tries = work.pass(59, |_| None).await;
         assert_eq!(names(&tries), ["a"], "{tries:?}");
@@ -427,7 +517,7 @@ mod tests {
         let never = Cause::new("busy").retry_after(Duration::MAX);
         work.queue.add("c".into());
         let third = work.queue.try_get().unwrap();
-        work.outages.retry(third, never, Unreachable);
+        work.outages.retry(third, never, Some(Unreachable));
     }
 
     #[tokio::test(start_paused = true)]

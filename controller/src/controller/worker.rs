@@ -400,9 +400,9 @@ impl<R: RequestKey> WorkerPool<R> {
     /// Requeues a failed item. Returns the time until its next try.
     fn retry(&self, item: Item<R>, error: Option<&Error>) -> Duration {
         if let (Some(outages), Some(error)) = (&self.outages, error)
-            && let Some(outage) = error.server_outage()
+            && !error.is_answer_of_the_server()
         {
-            return outages.retry(item, error.cause(), outage);
+            return outages.retry(item, error.cause(), error.server_outage());
         }
         self.ended(&item, error);
         match error {
@@ -414,7 +414,7 @@ impl<R: RequestKey> WorkerPool<R> {
     /// Notes that `key` ended otherwise than by an outage of the API server.
     fn ended(&self, key: &R, error: Option<&Error>) {
         if let Some(outages) = &self.outages {
-            // A time-out, or an error of another system, does not show that the server answers.
+            // An error of another system does not show that the server answers.
             outages.ended(key, error.is_none_or(Error::is_answer_of_the_server));
         }
     }

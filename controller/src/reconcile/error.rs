@@ -65,9 +65,9 @@ enum Server {
 /// An outage of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerOutage {
-    /// No answer.
+    /// It cannot be reached.
     Unreachable,
-    /// It cannot serve the request now: 408, 429, 5xx.
+    /// It cannot serve the request now: 408, 429, 5xx, or no answer in time, which may be about one object.
     Refusing,
 }
 
@@ -322,9 +322,11 @@ fn server_of(error: &(dyn StdError + 'static)) -> Option<Server> {
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<client::Error>() {
             return match (error, error.is_outage()) {
-                (client::Error::Api { .. }, true) => Some(Server::Away(ServerOutage::Refusing)),
+                (client::Error::Transport { .. }, _) => {
+                    Some(Server::Away(ServerOutage::Unreachable))
+                }
+                (_, true) => Some(Server::Away(ServerOutage::Refusing)),
                 (client::Error::Api { .. }, false) => Some(Server::Answers),
-                (_, true) => Some(Server::Away(ServerOutage::Unreachable)),
                 (_, false) => None,
             };
         }
@@ -440,9 +442,10 @@ mod tests {
         ] {
             assert_eq!(Error::from(Wrapped(error)).is_outage(), outage, "{case}");
         }
-        let away = || client::Error::Deadline {
+        let away = || client::Error::Transport {
             request: request(),
-            after: Duration::from_secs(30),
+            sent: false,
+            source: Box::new(kube_client::Error::LinesCodecMaxLineLengthExceeded),
         };
         let deposed = client::Error::NotLeader { request: request() };
         let (unreachable, refusing) = (ServerOutage::Unreachable, ServerOutage::Refusing);

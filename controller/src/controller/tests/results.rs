@@ -274,9 +274,10 @@ async fn tries_of_an_outage(
         let at = begin.elapsed();
         noted.lock().push(at);
         if at < away {
-            return Err(client::Error::Deadline {
+            return Err(client::Error::Transport {
                 request: "get a".into(),
-                after: Duration::from_secs(1),
+                sent: false,
+                source: Box::new(kube_client::Error::LinesCodecMaxLineLengthExceeded),
             }
             .into());
         }
