@@ -186,7 +186,7 @@ impl ItemExponentialFailure {
         self
     }
 
-    /// The delay after `failures` earlier failures in a row.
+    /// The delay after `failures` earlier failures in a row, with the [jitter](Self::jitter) that `random` gives.
     #[must_use]
     pub fn jittered(&self, failures: u32, random: &Random) -> Duration {
         let delay = self.delay(failures);

@@ -307,6 +307,8 @@ mod tests {
         queue: Queue<String>,
         outages: Outages<String>,
         begin: Instant,
+        /// The time between two looks at the queue.
+        step: Duration,
     }
 
     /// The tries of keys, by their milliseconds.
@@ -320,6 +322,7 @@ mod tests {
                 queue,
                 outages: Outages::new(),
                 begin: Instant::now(),
+                step: Duration::from_millis(5),
             }
         }
 
@@ -346,7 +349,7 @@ mod tests {
                         let end = end(&item);
                         self.settle(item, end);
                     }
-                    sleep(Duration::from_millis(5)).await;
+                    sleep(self.step).await;
                 }
             };
             tokio::select! {
@@ -426,7 +429,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn keys_whose_answers_are_about_themselves_are_woken_once_a_minute_at_last() {
-        let (work, alone) = (Work::new(["flaps", "broken"]), Work::new(["broken"]));
+        let (mut work, mut alone) = (Work::new(["flaps", "broken"]), Work::new(["broken"]));
+        (work.step, alone.step) = (Duration::from_millis(250), Duration::from_millis(250));
         let flapping = AtomicBool::new(false);
         let end = |key: &str| {
             let ends = key == "flaps" && flapping.fetch_xor(true, Ordering::Relaxed);

@@ -151,7 +151,7 @@ fn watching(
         .watches::<EndpointSlice>(of_slices)
         .with_predicate(watches::slice_changed)
         .workers(workers)
-        .back_off(ItemExponentialFailure::new(BACK_OFF.0, BACK_OFF.1).jitter(0.2))
+        .rate_limiter(ItemExponentialFailure::new(BACK_OFF.0, BACK_OFF.1).jitter(0.2))
         .reconcile_timeout(TIMEOUT)
         .complete(LoadBalancers {
             provider,

@@ -11,7 +11,8 @@ use crate::table::{self, Median};
 /// The numbers of objects.
 const SIZES: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
 
-/// Costs are drawn and fitted in relation to this one of the sizes, or to the first one that is measured. Below it the start of a program is most of the cost.
+/// Costs are fitted from this one of the sizes on, and drawn in relation to it or to the first one after it that is measured. Below it the
+/// start of a program is most of the cost.
 const BASE: usize = 1;
 
 /// A cost: a line of the plot.
