@@ -70,6 +70,12 @@ impl Target {
         Self::canonical(range)
     }
 
+    /// The target of the [`address`](Self::address) and [`prefix_len`](Self::prefix_len) of another.
+    pub(crate) fn of_canonical(address: IpAddr, prefix_len: u8) -> Self {
+        let range = IpNet::new(address, prefix_len);
+        Self::canonical(range.unwrap_or_else(|_| IpNet::from(address)))
+    }
+
     fn canonical(range: IpNet) -> Self {
         let range = range.trunc();
         if let IpNet::V6(v6) = range

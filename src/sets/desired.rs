@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::lifted::Lifted;
-use super::set::{Entry, TargetSet, Until};
+use super::set::{Difference, Entry, TargetSet, Until};
 use crate::api::Place;
 use crate::target::Target;
 
@@ -128,12 +128,10 @@ impl Desired {
     /// Adds a target to a source, or changes its end there, as a call does before its end is known exactly. An end that moves by two seconds at most stays.
     pub fn insert(&self, source: &Source, target: Target, until: Until) -> Changed {
         self.alter(|state| {
-            let entries = state.source(source);
-            let present = entries.get(&target);
+            let present = state.source(source).get(&target);
             let same = present.is_some_and(|it| it == until || it.distance(until) <= SAME);
             if !same {
-                entries.insert(target, until);
-                state.settle(target);
+                state.set(source, target, until);
             }
             state.changed(target)
         })
@@ -141,21 +139,16 @@ impl Desired {
 
     /// Adds a target to a source with exactly this end.
     pub fn set(&self, source: &Source, target: Target, until: Until) {
-        self.alter(|state| {
-            state.source(source).insert(target, until);
-            state.settle(target);
-        });
+        self.alter(|state| state.set(source, target, until));
     }
 
     /// Sets exactly this end, if the source has the target.
     pub fn set_end(&self, source: &Source, target: Target, until: Until) {
         self.alter(|state| {
-            let entries = state.sources.get_mut(source);
-            let Some(entries) = entries.filter(|it| it.get(&target).is_some()) else {
-                return;
-            };
-            entries.insert(target, until);
-            state.settle(target);
+            let entries = state.sources.get(source);
+            if entries.is_some_and(|it| it.get(&target).is_some()) {
+                state.set(source, target, until);
+            }
         });
     }
 
@@ -349,20 +342,33 @@ impl State {
 
     fn replace(&mut self, source: &Source, entries: TargetSet) {
         let before = self.sources.remove(source).unwrap_or_default();
-        let mut differing = Vec::new();
-        before.differences(&entries, |difference| {
-            // A later end, or a new target, needs no look at the other sources.
-            let later = difference.after > difference.before;
-            differing.push((difference.target, difference.after.filter(|_| later)));
-        });
         if !entries.is_empty() {
-            self.sources.insert(source.clone(), entries);
+            self.sources.insert(source.clone(), entries.clone());
         }
-        for (target, later) in differing {
-            match later {
-                Some(until) => self.raise(target, until),
-                None => self.settle(target),
-            }
+        for difference in before.differences(&entries) {
+            self.moved(difference);
+        }
+    }
+
+    /// Sets the end of a target in one source.
+    fn set(&mut self, source: &Source, target: Target, until: Until) {
+        let before = self.source(source).insert(target, until);
+        if before != Some(until) {
+            self.moved(Difference {
+                target,
+                before,
+                after: Some(until),
+            });
+        }
+    }
+
+    /// One source has changed so. A later end, or a new target, needs no look at the other sources, which may be hundreds of
+    /// lists.
+    fn moved(&mut self, difference: Difference) {
+        let later = difference.after > difference.before;
+        match difference.after.filter(|_| later) {
+            Some(until) => self.raise(difference.target, until),
+            None => self.settle(difference.target),
         }
     }
 

@@ -317,8 +317,7 @@ impl Task {
             .send_modify(|state| state.next = Some(selection.set.clone()));
         let mut from = self.state.borrow().applied.clone();
         if compare && let Some(actual) = limited(self.engine.snapshot()).await? {
-            let mut differing = 0;
-            from.differences(&actual, |_| differing += 1);
+            let differing = from.differences(&actual).count() as u64;
             if differing > 0 && !doubt {
                 tracing::warn!(engine = %self.name, differing, "set engine had lost or gained targets; repairing it");
                 self.parts.counts.drift_repaired(&self.name, differing);

@@ -43,12 +43,12 @@ impl SetEngine for Scripted {
                 set.insert(target("198.51.100.99"), Until::NEVER);
                 return Err(Error("is down".into()));
             }
-            change.each(|difference| {
+            for difference in change.differences() {
                 match difference.after {
                     Some(until) => set.insert(difference.target, until),
                     None => set.remove(&difference.target),
                 };
-            });
+            }
             Ok(())
         })
     }

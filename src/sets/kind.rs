@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::set::{Difference, TargetSet};
+use super::set::{Differences, TargetSet};
 use crate::outbound::BoxFuture;
 use crate::target::Target;
 
@@ -108,8 +108,8 @@ impl Change {
         self.from == self.to
     }
 
-    /// Calls `each` for every target that is added, removed or gets another end.
-    pub fn each(&self, each: impl FnMut(Difference)) {
-        self.from.differences(&self.to, each);
+    /// Every target that is added, removed or gets another end.
+    pub fn differences(&self) -> Differences<'_> {
+        self.from.differences(&self.to)
     }
 }

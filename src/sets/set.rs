@@ -2,8 +2,8 @@
 //!
 //! Entries lie in chunks of at most 512, in the order of targets. A copy shares every chunk until one of the two
 //! changes it, so a consumer keeps the set that it has applied, and the difference from a later one costs the chunks
-//! that changed. An entry takes 24 bytes, and chunks hold little more room than they need: a million take about 25 MB, and
-//! a copy of them some kilobytes.
+//! that changed. An IPv4 entry takes 9 bytes, and chunks hold little more room than they need: a million take about
+//! 10 MB, and a copy of them some kilobytes.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -11,13 +11,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use self::chunk::{Chunk, Key};
 use crate::target::Target;
 
 /// Entries of one chunk. More make copies cheaper, and changes dearer.
 const CHUNK: usize = 512;
-
-/// Entries that a full chunk gets room for at once. Doubling would leave a third of the memory of a large set unused.
-const ROOM: usize = 16;
 
 /// 2020-01-01: ends are counted from here, to reach beyond any ban of a hundred years in four bytes.
 const EPOCH: i64 = 1_577_836_800;
@@ -40,14 +38,6 @@ pub struct Entry {
 pub struct TargetSet {
     chunks: Vec<Arc<Chunk>>,
     length: usize,
-}
-
-/// Entries in the order of their targets, never empty.
-#[derive(Clone)]
-struct Chunk {
-    entries: Vec<Entry>,
-    /// At most the earliest end of the entries.
-    earliest: Until,
 }
 
 /// One target that differs between two sets.
@@ -108,25 +98,6 @@ impl fmt::Debug for Until {
     }
 }
 
-// === impl Chunk ===
-
-impl Chunk {
-    fn new(entries: Vec<Entry>) -> Self {
-        let ends = entries.iter().map(|entry| entry.until);
-        let earliest = ends.min().unwrap_or(Until::NEVER);
-        Self { entries, earliest }
-    }
-
-    fn first(&self) -> Option<Target> {
-        self.entries.first().map(|entry| entry.target)
-    }
-
-    fn find(&self, target: &Target) -> Result<usize, usize> {
-        self.entries
-            .binary_search_by(|entry| entry.target.cmp(target))
-    }
-}
-
 // === impl TargetSet ===
 
 impl TargetSet {
@@ -145,45 +116,32 @@ impl TargetSet {
     /// The end of a target; `None`: it is not in the set.
     #[must_use]
     pub fn get(&self, target: &Target) -> Option<Until> {
-        let chunk = self.chunks.get(self.position(target)?)?;
-        let at = chunk.find(target).ok()?;
-        chunk.entries.get(at).map(|entry| entry.until)
+        let (position, at) = self.find(target)?;
+        Some(self.chunks.get(position)?.until(at))
     }
 
     /// Sets the end of a target. Returns the earlier one.
     pub fn insert(&mut self, target: Target, until: Until) -> Option<Until> {
-        let Some(position) = self.position(&target) else {
-            let chunk = Chunk::new(vec![Entry { target, until }]);
-            self.chunks.push(Arc::new(chunk));
-            self.length += 1;
-            return None;
-        };
-        let found = self.chunks[position].find(&target);
-        if let Ok(at) = found
-            && self.chunks[position].entries[at].until == until
-        {
-            return Some(until);
-        }
-        let chunk = Arc::make_mut(&mut self.chunks[position]);
-        chunk.earliest = chunk.earliest.min(until);
-        match found {
-            Ok(at) => {
-                let before = std::mem::replace(&mut chunk.entries[at].until, until);
-                if before == chunk.earliest {
-                    *chunk = Chunk::new(std::mem::take(&mut chunk.entries));
-                }
-                Some(before)
-            }
-            Err(at) => {
-                if chunk.entries.len() == chunk.entries.capacity() {
-                    chunk.entries.reserve_exact(ROOM);
-                }
-                chunk.entries.insert(at, Entry { target, until });
+        let entry = Entry { target, until };
+        let key = Key::of(&target);
+        let position = match self.place(key) {
+            Ok(position) => position,
+            Err(position) => {
+                self.chunks.insert(position, Arc::new(Chunk::of(entry)));
                 self.length += 1;
-                if chunk.entries.len() > CHUNK {
-                    let upper = Chunk::new(chunk.entries.split_off(CHUNK / 2));
-                    chunk.entries.shrink_to_fit();
-                    *chunk = Chunk::new(std::mem::take(&mut chunk.entries));
+                return None;
+            }
+        };
+        let chunk = &mut self.chunks[position];
+        match chunk.find(key) {
+            Ok(at) if chunk.until(at) == until => Some(until),
+            Ok(at) => Some(Arc::make_mut(chunk).set_until(at, until)),
+            Err(at) => {
+                let chunk = Arc::make_mut(chunk);
+                chunk.insert(at, &entry);
+                self.length += 1;
+                if chunk.len() > CHUNK {
+                    let upper = chunk.split_off(CHUNK / 2);
                     self.chunks.insert(position + 1, Arc::new(upper));
                 }
                 None
@@ -193,80 +151,50 @@ impl TargetSet {
 
     /// Removes a target. Returns its end.
     pub fn remove(&mut self, target: &Target) -> Option<Until> {
-        let position = self.position(target)?;
-        let at = self.chunks[position].find(target).ok()?;
+        let (position, at) = self.find(target)?;
+        let chunk = &mut self.chunks[position];
+        let until = chunk.until(at);
         self.length -= 1;
-        if self.chunks[position].entries.len() == 1 {
-            let chunk = self.chunks.remove(position);
-            return chunk.entries.first().map(|entry| entry.until);
+        if chunk.len() == 1 {
+            self.chunks.remove(position);
+        } else {
+            Arc::make_mut(chunk).remove(at);
+            self.merge(position);
         }
-        let chunk = Arc::make_mut(&mut self.chunks[position]);
-        let removed = chunk.entries.remove(at);
-        if chunk.entries.capacity() > 2 * (chunk.entries.len() + ROOM) {
-            chunk.entries.shrink_to(chunk.entries.len() + ROOM);
-        }
-        if removed.until == chunk.earliest {
-            *chunk = Chunk::new(std::mem::take(&mut chunk.entries));
-        }
-        self.merge(position);
-        Some(removed.until)
+        Some(until)
     }
 
     /// All entries, in the order of their targets.
     pub fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
-        self.chunks
-            .iter()
-            .flat_map(|chunk| chunk.entries.iter().copied())
+        self.chunks.iter().flat_map(|chunk| chunk.iter())
     }
 
-    /// At most the earliest end; `None`: there is no entry.
+    /// The earliest end; `None`: there is no entry.
     #[must_use]
     pub fn earliest(&self) -> Option<Until> {
-        self.chunks.iter().map(|chunk| chunk.earliest).min()
+        self.chunks.iter().map(|chunk| chunk.earliest()).min()
     }
 
     /// The targets whose end is at or before `now`.
     pub(super) fn ended(&self, now: Until) -> Vec<Target> {
-        let due = self.chunks.iter().filter(|chunk| chunk.earliest <= now);
-        due.flat_map(|chunk| &chunk.entries)
+        let due = self.chunks.iter().filter(|chunk| chunk.earliest() <= now);
+        due.flat_map(|chunk| chunk.iter())
             .filter(|entry| entry.until <= now)
             .map(|entry| entry.target)
             .collect()
     }
 
-    /// The number of chunks, and the entries of one of them: how a consumer reads a large set in parts.
-    pub(super) fn part(&self, position: usize) -> Option<&[Entry]> {
-        self.chunks.get(position).map(|chunk| &chunk.entries[..])
+    /// The entries of one chunk, by its position: how a consumer reads a large set in parts.
+    pub(super) fn part(&self, position: usize) -> Option<Vec<Entry>> {
+        let chunk = self.chunks.get(position)?;
+        Some(chunk.iter().collect())
     }
 
-    /// Calls `each` for every target that differs in `later`, in the order of targets. Chunks that the two share are
-    /// passed over.
-    pub fn differences(&self, later: &Self, mut each: impl FnMut(Difference)) {
-        let (mut old, mut new) = (Cursor::new(self), Cursor::new(later));
-        loop {
-            if old.skip_shared(&mut new) {
-                continue;
-            }
-            let order = match (old.peek(), new.peek()) {
-                (None, None) => return,
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (Some(before), Some(after)) => before.target.cmp(&after.target),
-            };
-            let before = (order != Ordering::Greater).then(|| old.next()).flatten();
-            let after = (order != Ordering::Less).then(|| new.next()).flatten();
-            let Some(either) = before.or(after) else {
-                return;
-            };
-            let (before, after) = (before.map(|it| it.until), after.map(|it| it.until));
-            if before != after {
-                let target = either.target;
-                each(Difference {
-                    target,
-                    before,
-                    after,
-                });
-            }
+    /// Every target that differs in `later`, in the order of targets. Chunks that the two share are passed over.
+    pub fn differences<'a>(&'a self, later: &'a Self) -> Differences<'a> {
+        Differences {
+            old: Cursor::new(self),
+            new: Cursor::new(later),
         }
     }
 
@@ -287,7 +215,7 @@ impl TargetSet {
                     new.next();
                 }
                 _ => {
-                    bytes += (chunk.entries.capacity() * size_of::<Entry>()) as u64;
+                    bytes += chunk.bytes() as u64;
                     old.next();
                 }
             }
@@ -299,27 +227,38 @@ impl TargetSet {
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         let chunks = self.chunks.iter();
-        let room = chunks.map(|it| it.entries.capacity() * size_of::<Entry>() + size_of::<Chunk>());
+        let room = chunks.map(|chunk| chunk.bytes() + size_of::<Chunk>());
         room.sum::<usize>() + self.chunks.capacity() * size_of::<Arc<Chunk>>()
     }
 
-    /// The chunk that holds `target`, or would; `None`: there is no chunk.
-    fn position(&self, target: &Target) -> Option<usize> {
-        let after = self
-            .chunks
-            .partition_point(|chunk| chunk.first().is_some_and(|first| first <= *target));
-        (!self.chunks.is_empty()).then(|| after.saturating_sub(1))
+    /// The position of the chunk that holds `target`, and of its entry there.
+    fn find(&self, target: &Target) -> Option<(usize, usize)> {
+        let key = Key::of(target);
+        let position = self.place(key).ok()?;
+        let at = self.chunks.get(position)?.find(key).ok()?;
+        Some((position, at))
+    }
+
+    /// The chunk that holds a target, or would; otherwise where a new chunk for it belongs, as there is none of its family
+    /// there.
+    fn place(&self, key: Key) -> Result<usize, usize> {
+        let after = self.chunks.partition_point(|chunk| chunk.first() <= key);
+        let near = [after.checked_sub(1), Some(after)];
+        let suits = |position: &usize| {
+            let chunk = self.chunks.get(*position);
+            chunk.is_some_and(|chunk| chunk.suits(key))
+        };
+        near.into_iter().flatten().find(suits).ok_or(after)
     }
 
     /// Joins a small chunk with the one after it.
     fn merge(&mut self, position: usize) {
-        let small = |at: usize| self.chunks.get(at).map(|chunk| chunk.entries.len());
-        let together = small(position).zip(small(position + 1));
-        if together.is_some_and(|(one, other)| one + other <= CHUNK / 4) {
+        let Some([one, other]) = self.chunks.get(position..position + 2) else {
+            return;
+        };
+        if one.suits(other.first()) && one.len() + other.len() <= CHUNK / 4 {
             let other = self.chunks.remove(position + 1);
-            let chunk = Arc::make_mut(&mut self.chunks[position]);
-            chunk.entries.extend_from_slice(&other.entries);
-            chunk.earliest = chunk.earliest.min(other.earliest);
+            Arc::make_mut(&mut self.chunks[position]).append(&other);
         }
     }
 }
@@ -331,10 +270,10 @@ impl FromIterator<Entry> for TargetSet {
         all.sort_unstable_by(|a, b| a.target.cmp(&b.target).then(b.until.cmp(&a.until)));
         all.dedup_by_key(|entry| entry.target);
         let length = all.len();
-        let chunks = all.chunks(CHUNK * 3 / 4);
-        let chunks = chunks.map(|entries| Arc::new(Chunk::new(entries.to_vec())));
+        let families = all.chunk_by(|a, b| a.target.is_ipv6() == b.target.is_ipv6());
+        let chunks = families.flat_map(|entries| entries.chunks(CHUNK * 3 / 4));
         Self {
-            chunks: chunks.collect(),
+            chunks: chunks.filter_map(Chunk::new).map(Arc::new).collect(),
             length,
         }
     }
@@ -342,11 +281,7 @@ impl FromIterator<Entry> for TargetSet {
 
 impl PartialEq for TargetSet {
     fn eq(&self, other: &Self) -> bool {
-        let mut equal = self.length == other.length;
-        if equal {
-            self.differences(other, |_| equal = false);
-        }
-        equal
+        self.length == other.length && self.differences(other).next().is_none()
     }
 }
 
@@ -359,11 +294,51 @@ impl fmt::Debug for TargetSet {
     }
 }
 
+/// The targets that differ between two sets, of [`TargetSet::differences`].
+#[derive(Debug)]
+pub struct Differences<'a> {
+    old: Cursor<'a>,
+    new: Cursor<'a>,
+}
+
 /// A place between two entries of a set.
+#[derive(Debug)]
 struct Cursor<'a> {
     set: &'a TargetSet,
     chunk: usize,
     entry: usize,
+}
+
+// === impl Differences ===
+
+impl Iterator for Differences<'_> {
+    type Item = Difference;
+
+    fn next(&mut self) -> Option<Difference> {
+        let Self { old, new } = self;
+        loop {
+            if old.skip_shared(new) {
+                continue;
+            }
+            let order = match (old.peek(), new.peek()) {
+                (None, None) => return None,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(before), Some(after)) => before.target.cmp(&after.target),
+            };
+            let before = (order != Ordering::Greater).then(|| old.next()).flatten();
+            let after = (order != Ordering::Less).then(|| new.next()).flatten();
+            let target = before.or(after)?.target;
+            let (before, after) = (before.map(|it| it.until), after.map(|it| it.until));
+            if before != after {
+                return Some(Difference {
+                    target,
+                    before,
+                    after,
+                });
+            }
+        }
+    }
 }
 
 // === impl Cursor ===
@@ -378,14 +353,13 @@ impl<'a> Cursor<'a> {
     }
 
     fn peek(&self) -> Option<Entry> {
-        let chunk = self.set.chunks.get(self.chunk)?;
-        chunk.entries.get(self.entry).copied()
+        self.set.chunks.get(self.chunk)?.get(self.entry)
     }
 
     fn next(&mut self) -> Option<Entry> {
         let entry = self.peek()?;
         self.entry += 1;
-        if self.entry == self.set.chunks[self.chunk].entries.len() {
+        if self.entry == self.set.chunks[self.chunk].len() {
             self.chunk += 1;
             self.entry = 0;
         }
@@ -406,5 +380,6 @@ impl<'a> Cursor<'a> {
     }
 }
 
+mod chunk;
 #[cfg(test)]
 mod tests;

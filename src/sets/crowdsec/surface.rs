@@ -314,26 +314,21 @@ impl News {
     /// What differs in `set` from any of the sets that a bouncer may have. What it has already it may get again. `None`:
     /// there are more than `most` changes.
     fn since(known: &[TargetSet], set: &TargetSet, firewall: bool, most: usize) -> Option<Self> {
-        let mut count = 0;
-        for earlier in known {
-            earlier.differences(set, |_| count += 1);
-        }
-        if count > most {
+        let differences = || known.iter().flat_map(|earlier| earlier.differences(set));
+        if differences().nth(most).is_some() {
             return None;
         }
         // Each target with its end, and whether an earlier one is deleted first.
         let mut changed: BTreeMap<Target, (Option<Until>, bool)> = BTreeMap::new();
-        for earlier in known {
-            earlier.differences(set, |difference| {
-                let Difference { before, after, .. } = difference;
-                let moved = before.zip(after).map(|(one, other)| one.distance(other));
-                if moved.is_some_and(|seconds| seconds <= SAME) {
-                    return;
-                }
-                let moves = difference.before.is_some() && firewall;
-                let entry = changed.entry(difference.target);
-                entry.or_insert((difference.after, false)).1 |= moves;
-            });
+        for difference in differences() {
+            let Difference { before, after, .. } = difference;
+            let moved = before.zip(after).map(|(one, other)| one.distance(other));
+            if moved.is_some_and(|seconds| seconds <= SAME) {
+                continue;
+            }
+            let moves = difference.before.is_some() && firewall;
+            let entry = changed.entry(difference.target);
+            entry.or_insert((difference.after, false)).1 |= moves;
         }
         let mut news = Self::default();
         for (target, (until, moves)) in changed {
@@ -373,7 +368,7 @@ fn gone(
 
 /// The entries of a set, a chunk at a time.
 fn parts(set: TargetSet) -> impl Iterator<Item = Vec<Entry>> + Send + 'static {
-    (0..).map_while(move |position| set.part(position).map(<[Entry]>::to_vec))
+    (0..).map_while(move |position| set.part(position))
 }
 
 /// The items of a list, some hundred at a time.

@@ -11,7 +11,7 @@ use super::super::set::{Difference, Until};
 use crate::target::Target;
 
 /// Changes and batches that are remembered. An entry takes 28 bytes.
-const MOST_CHANGES: usize = 65_536;
+pub(super) const MOST_CHANGES: usize = 65_536;
 const MOST_BATCHES: usize = 4096;
 
 /// Which targets a reader asks for.

@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::agents::{Agents, Report};
 use self::document::Page;
-use self::history::{Content, Family, Fingerprint, History};
+use self::history::{Content, Family, Fingerprint, History, MOST_CHANGES};
 use super::freshness::Freshness;
 use super::kind::{Capabilities, Change, Error, SetEngine};
 use super::metrics::Metrics;
@@ -155,16 +155,17 @@ impl SetEngine for ListEngine {
 
     fn apply<'a>(&'a self, change: &'a Change) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
-            let mut changes = Vec::new();
-            change.each(|difference| changes.push(difference));
             // Nothing else changes the fingerprint. Neither readers nor other tasks wait for the hashes of a large batch.
             let mut fingerprint = self.served.lock().fingerprint;
             let before = fingerprint.versions();
-            for some in changes.chunks(HASHED) {
-                for difference in some {
-                    fingerprint.change(difference);
+            let mut changes = Vec::new();
+            for (number, difference) in change.differences().enumerate() {
+                fingerprint.change(&difference);
+                // One more than is remembered makes the earlier versions unknown, as all of them would.
+                if changes.len() <= MOST_CHANGES {
+                    changes.push(difference);
                 }
-                if some.len() == HASHED {
+                if number % HASHED == HASHED - 1 {
                     tokio::task::yield_now().await;
                 }
             }

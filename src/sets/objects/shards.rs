@@ -20,18 +20,20 @@ impl Shards {
     pub(super) fn apply(&mut self, change: &Change, most: usize) -> BTreeSet<usize> {
         let mut touched = BTreeSet::new();
         let mut added = Vec::new();
-        change.each(|difference| match (difference.before, difference.after) {
-            (None, Some(_)) => added.push(difference.target),
-            (_, None) => {
-                // Every shard: a write without an answer may have left a target in two of them.
-                for (number, targets) in &mut self.0 {
-                    if targets.remove(&difference.target) {
-                        touched.insert(*number);
+        for difference in change.differences() {
+            match (difference.before, difference.after) {
+                (None, Some(_)) => added.push(difference.target),
+                (_, None) => {
+                    // Every shard: a write without an answer may have left a target in two of them.
+                    for (number, targets) in &mut self.0 {
+                        if targets.remove(&difference.target) {
+                            touched.insert(*number);
+                        }
                     }
                 }
+                (Some(_), Some(_)) => {}
             }
-            (Some(_), Some(_)) => {}
-        });
+        }
         let mut number = 0;
         for target in added {
             while self.0.get(&number).is_some_and(|it| it.len() >= most) {
