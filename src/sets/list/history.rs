@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::super::set::{Difference, Until};
 use crate::target::Target;
 
-/// Changes and batches that are remembered. An entry takes 28 bytes.
+/// Changes and batches that are remembered. An entry takes 36 bytes.
 pub(super) const MOST_CHANGES: usize = 65_536;
 const MOST_BATCHES: usize = 4096;
 
@@ -157,8 +157,12 @@ fn number(digest: Sha256) -> u128 {
 // === impl History ===
 
 impl History {
-    /// Remembers a batch. One that is too large makes every earlier version unknown.
-    pub(super) fn push(&mut self, before: Versions, changes: Vec<Difference>) {
+    /// Remembers a batch. One that is too large makes every earlier version unknown; `None`: it was not even collected.
+    pub(super) fn push(&mut self, before: Versions, changes: Option<Vec<Difference>>) {
+        let Some(changes) = changes else {
+            *self = Self::default();
+            return;
+        };
         self.changes += changes.len();
         self.batches.push_back(Batch { before, changes });
         while self.changes > MOST_CHANGES || self.batches.len() > MOST_BATCHES {
@@ -167,6 +171,12 @@ impl History {
             };
             self.changes -= batch.changes.len();
         }
+    }
+
+    /// The number of remembered changes.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.changes
     }
 
     /// What changed in the entries of a family since a version, the ends of removed targets being `None`. `None`: the
@@ -215,7 +225,7 @@ mod tests {
             let change = difference(target, before, after);
             let earlier = self.0;
             self.0.change(&change);
-            self.1.push(earlier.versions(), vec![change]);
+            self.1.push(earlier.versions(), Some(vec![change]));
             self.version(Family::Both)
         }
 
@@ -322,12 +332,12 @@ mod tests {
         let change = difference("192.0.2.1", None, Some(1));
         let before = Versions::default();
         for _ in 0..MOST_BATCHES + 10 {
-            history.push(before, vec![change]);
+            history.push(before, Some(vec![change]));
         }
         assert_eq!(history.batches.len(), MOST_BATCHES);
-        history.push(before, vec![change; MOST_CHANGES]);
+        history.push(before, Some(vec![change; MOST_CHANGES]));
         assert_eq!((history.batches.len(), history.changes), (1, MOST_CHANGES));
-        history.push(before, vec![change; MOST_CHANGES + 1]);
+        history.push(before, Some(vec![change; MOST_CHANGES + 1]));
         assert_eq!((history.batches.len(), history.changes), (0, 0));
     }
 }

@@ -158,11 +158,12 @@ impl SetEngine for ListEngine {
             // Nothing else changes the fingerprint. Neither readers nor other tasks wait for the hashes of a large batch.
             let mut fingerprint = self.served.lock().fingerprint;
             let before = fingerprint.versions();
-            let mut changes = Vec::new();
+            // `None`: more than are remembered.
+            let mut changes = Some(Vec::new());
             for (number, difference) in change.differences().enumerate() {
                 fingerprint.change(&difference);
-                // One more than is remembered makes the earlier versions unknown, as all of them would.
-                if changes.len() <= MOST_CHANGES {
+                changes = changes.filter(|_| number < MOST_CHANGES);
+                if let Some(changes) = &mut changes {
                     changes.push(difference);
                 }
                 if number % HASHED == HASHED - 1 {

@@ -267,6 +267,37 @@ async fn a_long_list_comes_in_pieces_and_whole() {
 }
 
 #[tokio::test]
+async fn after_a_batch_that_is_too_large_to_remember_no_earlier_version_is_known() {
+    let case = Case::filled(ENTRIES).await;
+    let version = case.json("?format=json").await["version"].clone();
+    let batch = |number: usize| {
+        let addresses = (0_u32..).take(number).map(|it| 0x0a00_0000 + it);
+        let entries = addresses.map(|address| Entry {
+            target: Target::host(std::net::Ipv4Addr::from(address).into()),
+            until: Until::NEVER,
+        });
+        entries.collect::<TargetSet>()
+    };
+    let from = case.engine.served.lock().set.clone();
+    // As many changes as are remembered: the entries from before leave.
+    let change = Change {
+        to: batch(MOST_CHANGES - from.len()),
+        from,
+    };
+    case.engine.apply(&change).await.unwrap();
+    assert_eq!(case.engine.served.lock().history.len(), MOST_CHANGES);
+    let query = format!("?format=json&since={}", version.as_str().unwrap());
+    assert_eq!(case.json(&query).await["since"], version);
+    let change = Change {
+        from: TargetSet::default(),
+        to: batch(MOST_CHANGES + 1),
+    };
+    case.engine.apply(&change).await.unwrap();
+    assert_eq!(case.engine.served.lock().history.len(), 0);
+    assert!(case.json(&query).await.get("since").is_none());
+}
+
+#[tokio::test]
 async fn what_cannot_be_answered_is_refused_with_the_reason() {
     let case = Case::filled(ENTRIES).await;
     for (query, words) in [

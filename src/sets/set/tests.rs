@@ -15,11 +15,18 @@ fn host6(number: u32) -> Target {
     Target::host(std::net::Ipv6Addr::from(address).into())
 }
 
-/// Addresses and ranges of both families.
-fn any(number: u32) -> Target {
-    match number % 4 {
-        0 => host6(number),
-        1 => Target::range(ipnet::IpNet::new(host(number << 12).address(), 20).unwrap()),
+/// Addresses and ranges of both families, whose numbers overlap; some share their first address.
+fn targets(number: u32) -> Target {
+    let range = |target: Target, prefix| {
+        Target::range(ipnet::IpNet::new(target.address(), prefix).unwrap())
+    };
+    let low = Target::host(std::net::Ipv6Addr::from(u128::from(number)).into());
+    match number % 8 {
+        0 => range(host(number), 28),
+        1 => range(host(number), 29),
+        2 => range(low, 121),
+        3 | 4 => low,
+        5 => host6(number),
         _ => host(number),
     }
 }
@@ -94,13 +101,40 @@ fn what_a_later_set_does_not_share_is_what_was_changed() {
 
 proptest! {
     #[test]
+    fn keys_have_the_order_of_targets_and_lead_back_to_them(
+        some in prop::collection::vec((any::<bool>(), any::<u128>(), 0u8..=128, 0u8..128), 2..40),
+    ) {
+        let targets: Vec<Target> = some.into_iter().map(|(ipv6, address, prefix, zeros)| {
+            let address = address >> zeros;
+            let net = if ipv6 {
+                ipnet::IpNet::new(std::net::Ipv6Addr::from_bits(address).into(), prefix)
+            } else {
+                let low = u32::try_from(address & u128::from(u32::MAX)).unwrap();
+                ipnet::IpNet::new(std::net::Ipv4Addr::from_bits(low).into(), prefix % 33)
+            };
+            Target::range(net.unwrap())
+        }).collect();
+        for one in &targets {
+            let chunk = Chunk::of(Entry { target: *one, until: Until(7) });
+            prop_assert_eq!(chunk.get(0), Some(Entry { target: *one, until: Until(7) }));
+            for other in &targets {
+                prop_assert_eq!(Key::of(one).cmp(&Key::of(other)), one.cmp(other));
+            }
+        }
+        let entries = targets.iter().map(|target| Entry { target: *target, until: Until(1) });
+        let set: TargetSet = entries.collect();
+        let expected: std::collections::BTreeSet<Target> = targets.into_iter().collect();
+        prop_assert!(set.iter().map(|it| it.target).eq(expected));
+    }
+
+    #[test]
     fn it_does_what_a_sorted_map_does(
-        steps in prop::collection::vec((0u32..2000, 0u32..20, 0u8..4), 0..1500),
+        steps in prop::collection::vec((0u32..6000, 0u32..20, 0u8..8), 0..4000),
     ) {
         let (mut set, mut model) = (TargetSet::default(), BTreeMap::new());
         let mut earlier = Vec::new();
         for (position, (number, end, action)) in steps.into_iter().enumerate() {
-            let target = any(number);
+            let target = targets(number);
             if action == 0 {
                 prop_assert_eq!(set.remove(&target), model.remove(&target));
             } else {
