@@ -5,6 +5,8 @@
 //! that changed. An IPv4 entry takes 9 bytes, and chunks hold little more room than they need: a million take about
 //! 10 MB, and a copy of them some kilobytes.
 
+mod chunk;
+
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
@@ -380,6 +382,5 @@ impl<'a> Cursor<'a> {
     }
 }
 
-mod chunk;
 #[cfg(test)]
 mod tests;

@@ -162,7 +162,9 @@ impl SetEngine for ListEngine {
             let mut changes = Some(Vec::new());
             for (number, difference) in change.differences().enumerate() {
                 fingerprint.change(&difference);
-                changes = changes.filter(|_| number < MOST_CHANGES);
+                if number == MOST_CHANGES {
+                    changes = None;
+                }
                 if let Some(changes) = &mut changes {
                     changes.push(difference);
                 }
