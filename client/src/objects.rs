@@ -105,6 +105,15 @@ impl<K: AnyObject> Objects<K> {
             .await
     }
 
+    /// As [`Objects::create`], without decoding the object in the answer: for a caller that needs nothing of it.
+    ///
+    /// # Errors
+    /// As [`Objects::create`].
+    pub async fn create_unread(&self, object: &K) -> Result<(), Error> {
+        let call = self.whole(Verb::Create, object)?;
+        self.client.perform(call).await.map(drop)
+    }
+
     /// Replaces the object; with its resourceVersion set, only if it has not changed since.
     ///
     /// # Errors

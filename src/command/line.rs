@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use reeve_clock::Clock;
 use reeve_controller::options::LogOptions;
+use tokio::runtime::{Builder, Runtime};
 
 use super::{gateway, run, trigger, uninstall};
 use crate::sets::Plugin;
@@ -140,34 +141,45 @@ fn execute(command: Command) -> Result<(), String> {
         }
         Command::Run(arguments) => {
             arguments.log.start();
-            runtime()?
+            one_thread()?
                 .block_on(run::run(*arguments))
                 .map_err(with_causes)
         }
         #[cfg(feature = "dev")]
         Command::Dev(arguments) => {
             LogOptions::default().start_with(arguments.log_level());
-            runtime()?
+            runtime(&mut Builder::new_multi_thread())?
                 .block_on(crate::dev::run(arguments))
                 .map_err(with_causes)
         }
         Command::Gateway(arguments) => {
             LogOptions::default().start();
-            runtime()?
+            one_thread()?
                 .block_on(gateway::run(arguments, Clock::system()))
                 .map_err(with_causes)
         }
         Command::Uninstall(arguments) => {
             arguments.log.start();
-            runtime()?
+            one_thread()?
                 .block_on(uninstall::run(arguments))
                 .map_err(with_causes)
         }
     }
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime, String> {
-    tokio::runtime::Builder::new_multi_thread()
+/// A runtime whose tasks run on one thread. A lifecycle is a dozen short steps, and a step that another thread continues
+/// costs a wake of that thread: see docs/decisions/operator.md.
+fn one_thread() -> Result<Runtime, String> {
+    let mut builder = Builder::new_multi_thread();
+    // tokio reads the variable unless the number is set.
+    if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
+        builder.worker_threads(1);
+    }
+    runtime(&mut builder)
+}
+
+fn runtime(builder: &mut Builder) -> Result<Runtime, String> {
+    builder
         .enable_all()
         .build()
         .map_err(|error| format!("no runtime: {error}"))
@@ -198,6 +210,13 @@ fn with_causes(error: impl std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tasks_of_the_operator_run_on_one_thread() {
+        if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
+            assert_eq!(one_thread().unwrap().metrics().num_workers(), 1);
+        }
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

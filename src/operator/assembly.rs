@@ -173,6 +173,7 @@ pub(super) fn assemble(
             guard: guard.clone(),
             losses: Arc::clone(&losses),
         }))?;
+    let standing_by = Arc::clone(&standby);
     let mirror = MirrorReconciler {
         sets: Arc::clone(&sets),
         standby,
@@ -187,6 +188,7 @@ pub(super) fn assemble(
     let mirror = Controller::builder("sets")
         .for_kind::<IPBlock>()
         .with_predicate(predicate::resource_version_changed())
+        .with_predicate(predicate::function(move |_| Standby::follows(&standing_by)))
         .watches_source(Source::from(reading).finite())
         .without_leader_election()
         .complete(mirror)?;

@@ -68,6 +68,11 @@ impl Standby {
         recorded.fill(sets);
     }
 
+    /// Whether changes of blocks concern the records: not on a replica that leads. Never waits for the lock.
+    pub(crate) fn follows(standby: &Mutex<Self>) -> bool {
+        standby.try_lock().is_none_or(|standby| !standby.led)
+    }
+
     /// The claims, which are those of the leader but for a few. Until [`lead`](Self::lead) the sets stay as they are.
     pub(crate) fn take(&mut self) -> Coverage {
         self.filled = false;
@@ -209,5 +214,22 @@ impl Reconciler for MirrorReconciler {
         }
         self.follow(&mut standby, &lister, &request)?;
         Ok(Outcome::done())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_concern_the_records_until_the_replica_leads() {
+        let standby = Mutex::<Standby>::default();
+        assert!(Standby::follows(&standby));
+        {
+            let _filling = standby.lock();
+            assert!(Standby::follows(&standby), "without waiting for the lock");
+        }
+        standby.lock().led = true;
+        assert!(!Standby::follows(&standby));
     }
 }

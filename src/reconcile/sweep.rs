@@ -98,6 +98,8 @@ impl Affected {
                         .await?;
                 }
             }
+            // Few of many blocks may be affected, and then nothing waits.
+            tokio::task::yield_now().await;
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! [`Recorder::event`] never waits and never fails. The event goes into a bounded queue; one writer makes series of
 //! repeated events, combines those that differ in their notes only, limits objects with too many, and tries each write
-//! up to 12 times. It writes one at a time and rests after each, three times as long as the write took: when the API
-//! server is busy, reconciles go first and events follow. A metric counts dropped events
+//! up to 12 times. It writes up to four at once and rests after them, three times as long as they would have taken one
+//! after another: when the API server is busy, reconciles go first and events follow. A metric counts dropped events
 //! (`reeve_events_dropped_total`). At the manager's stop the queue is written, as far as the grace period allows.
 //!
 //! Needs `create` and `patch` on `events` in `events.k8s.io`, and nothing else.
@@ -12,6 +12,7 @@ mod correlate;
 #[cfg(test)]
 #[path = "tests.rs"]
 mod recording;
+mod turns;
 mod writer;
 
 use std::collections::BTreeMap;

@@ -15,11 +15,12 @@ use kube_core::params::Patch;
 use reeve_clock::Clock;
 use reeve_informer::ObjectKey;
 use serde_json::json;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::correlate::{Correlator, Identity, ObjectIdentity, Verdict};
+use super::turns::Turns;
 use super::{QUEUE, Recorded};
 use crate::client::{self, Client};
 use crate::lifecycle::{Group, Runnable};
@@ -28,13 +29,9 @@ use crate::lifecycle::{Group, Runnable};
 const TRIES: u32 = 12;
 /// The pause between two tries, with up to a quarter more.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Events taken from the queue and not written yet: one at a time is being written, the others pause before
-/// their next try.
+/// Events taken from the queue and not written yet: those of one turn are being written, the others wait for the next,
+/// or pause before their next try. After the stop there are no turns.
 const WRITES: usize = 8;
-/// The rest after a write as a multiple of its duration, so that events take a small share of a busy API server, and
-/// wait rather than the writes of reconciles.
-const REST: u32 = 3;
-const LONGEST_REST: Duration = Duration::from_secs(1);
 /// The interval of the checks of running series.
 const SWEEP: Duration = Duration::from_secs(60);
 
@@ -47,8 +44,7 @@ pub(crate) struct Writer {
     instance: String,
     queue: mpsc::Receiver<Recorded>,
     correlator: Correlator,
-    /// Held during a write and the rest after it.
-    turn: Arc<Semaphore>,
+    turns: Arc<Turns>,
     /// The time in the last name, so that two events of one moment have two names.
     named: i128,
     /// Cancelled when unwritten events are dropped.
@@ -90,7 +86,7 @@ impl Writer {
             instance: super::cut(&instance, super::NAME),
             queue,
             correlator: Correlator::default(),
-            turn: Arc::new(Semaphore::new(1)),
+            turns: Arc::default(),
             named: 0,
             giving_up: CancellationToken::new(),
         };
@@ -285,30 +281,22 @@ impl Writer {
 
     fn write(&self, job: Job, stop: &CancellationToken) -> BoxFuture<'static, Ended> {
         let (client, clock, stop) = (self.client.clone(), self.clock.clone(), stop.clone());
-        let (turn, instance) = (Arc::clone(&self.turn), self.instance.clone());
+        let (turns, instance) = (Arc::clone(&self.turns), self.instance.clone());
         let giving_up = self.giving_up.clone();
         async move {
             let mut tries = 0;
             loop {
-                let held = tokio::select! {
+                let turn = tokio::select! {
                     biased;
                     () = stop.cancelled() => None,
-                    held = turn.clone().acquire_owned() => held.ok(),
+                    turn = turns.take() => Some(turn),
                 };
-                let started = Instant::now();
                 let answer = tokio::select! {
                     biased;
                     () = giving_up.cancelled() => return Ended::Dropped(job),
                     answer = try_write(&client, &job, &instance) => answer,
                 };
-                if let Some(_held) = held {
-                    let rest = (started.elapsed() * REST).min(LONGEST_REST);
-                    tokio::select! {
-                        biased;
-                        () = stop.cancelled() => {}
-                        () = sleep(rest) => {}
-                    }
-                }
+                drop(turn);
                 let Err(error) = answer else {
                     return Ended::Written(job);
                 };
@@ -375,7 +363,7 @@ async fn try_write(client: &Client, job: &Job, instance: &str) -> Result<(), cli
     if !recorded.annotations.is_empty() {
         event.metadata.annotations = Some((*recorded.annotations).clone());
     }
-    client.create(&event).await.map(|_| ())
+    client.objects().create_unread(&event).await
 }
 
 fn reference_of(object: &ObjectIdentity) -> ObjectReference {

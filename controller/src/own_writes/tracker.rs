@@ -444,10 +444,9 @@ fn seen(store: &Store, write: &Write) -> effect::View {
     // Events in other namespaces are not evidence for this one.
     let through = store.resource_version_in(&scope_of(&write.key));
     let object = store.get(write.key.as_ref());
-    let object = object.and_then(|row| {
-        let meta = row.metadata().ok()?;
-        Some((meta.uid.clone(), meta.resource_version.clone()))
-    });
+    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    // Without decoding the object.
+    let object = object.map(|row| (given(row.uid()), given(row.resource_version())));
     let labels = write.effect.state().and_then(|state| state.labels.as_ref());
     effect::View {
         object,

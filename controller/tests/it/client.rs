@@ -36,6 +36,16 @@ pub(crate) fn map(name: &str) -> ConfigMap {
     serde_json::from_value(map).unwrap()
 }
 
+#[tokio::test]
+async fn an_object_is_created_without_reading_the_answer() {
+    let (_server, client) = server().await;
+    let maps = client.objects::<ConfigMap>();
+    maps.create_unread(&map("a")).await.unwrap();
+    assert_eq!(maps.get(&key("a")).await.unwrap().data, map("a").data);
+    let again = maps.create_unread(&map("a")).await.unwrap_err();
+    assert!(again.is_already_exists(), "{again}");
+}
+
 fn maps() -> ApiResource {
     ApiResource::erase::<ConfigMap>(&())
 }

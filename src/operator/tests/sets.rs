@@ -85,6 +85,23 @@ async fn blocks_need_no_gateway_when_a_set_engine_has_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_leader_does_not_follow_the_records_of_blocks() {
+    let mut world = World::new().await;
+    world.configure(ALONE).await;
+    world.start().await;
+    world.create("first", "192.0.2.1", "1h").await;
+    world.until("first", "active", 5 * SECOND).await;
+    let added =
+        |controller: &str| world.metric(&format!("workqueue_adds_total{{name=\"{controller}\""));
+    let before = ["sets", "ipblock"].map(added);
+    world.create("a", "192.0.2.7", "10s").await;
+    world.until("a", "expired", 20 * SECOND).await;
+    let after = ["sets", "ipblock"].map(added);
+    assert!(after[0] <= before[0], "{before:?} {after:?}");
+    assert!(after[1] >= before[1] + 4.0, "{before:?} {after:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_gateway_and_a_set_engine_have_a_status_each() {
     let mut world = World::new().await;
     world.configure(&[("engines", LIST)]).await;
