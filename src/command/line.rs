@@ -1,5 +1,7 @@
 //! The arguments of all commands.
 
+use std::ffi::OsStr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,6 +13,10 @@ use tokio::runtime::{Builder, Runtime};
 use super::{gateway, run, trigger, uninstall};
 use crate::sets::Plugin;
 use crate::{manifest, mounted};
+
+/// The variable that tokio reads by itself, too. It panics at a wrong value.
+const THREADS: &str = "TOKIO_WORKER_THREADS";
+const ALLOWED_THREADS: RangeInclusive<usize> = 1..=1024;
 
 /// Bans the IP addresses of IPBlock and BlockList objects, and lifts the bans when due.
 ///
@@ -171,11 +177,19 @@ fn execute(command: Command) -> Result<(), String> {
 /// costs a wake of that thread: see docs/decisions/operator.md.
 fn one_thread() -> Result<Runtime, String> {
     let mut builder = Builder::new_multi_thread();
-    // tokio reads the variable unless the number is set.
-    if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
-        builder.worker_threads(1);
-    }
+    builder.worker_threads(threads(std::env::var_os(THREADS).as_deref())?);
     runtime(&mut builder)
+}
+
+/// The number of threads for the tasks of the operator: the value of [`THREADS`], else one.
+fn threads(value: Option<&OsStr>) -> Result<usize, String> {
+    let Some(value) = value else { return Ok(1) };
+    let number = value.to_str().and_then(|value| value.parse().ok());
+    let number = number.filter(|number| ALLOWED_THREADS.contains(number));
+    number.ok_or_else(|| {
+        let (least, most) = ALLOWED_THREADS.into_inner();
+        format!("{THREADS}: {value:?} is not a number of threads, from {least} to {most}")
+    })
 }
 
 fn runtime(builder: &mut Builder) -> Result<Runtime, String> {
@@ -212,9 +226,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tasks_of_the_operator_run_on_one_thread() {
-        if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
-            assert_eq!(one_thread().unwrap().metrics().num_workers(), 1);
+    fn tasks_run_on_one_thread_unless_the_environment_sets_another_number() {
+        assert_eq!(threads(None), Ok(1));
+        assert_eq!(threads(Some("4".as_ref())), Ok(4));
+        for wrong in ["", "0", "-1", "two", "100000"] {
+            let error = threads(Some(wrong.as_ref())).unwrap_err();
+            let expected = format!(
+                "TOKIO_WORKER_THREADS: {wrong:?} is not a number of threads, from 1 to 1024"
+            );
+            assert_eq!(error, expected);
         }
     }
 

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 /// The most writes of one turn. A request by itself wakes the process, and its code is in no cache of the processor. It
-/// takes up to three times the processor time of a request among others.
+/// takes two to three times the processor time of a request among others.
 const TOGETHER: u32 = 4;
 /// The rest for each write of a turn, as a multiple of the time of a write by itself: events take a small share of a busy
 /// API server, and wait rather than the writes of reconciles.
