@@ -38,8 +38,10 @@ pub use escalation::Escalation;
 pub use held::{Ask, Full, Held, Hold, Scope};
 pub use limiter::Limiter;
 pub use metrics::Metrics;
+pub(crate) use resolved::WINDOW as RESOLVED_WINDOW;
 pub use settings::{Brake, Limit, Limits, Settings};
 pub use shell::Guard;
+pub(crate) use window::MINUTE;
 
 use crate::api::IPBlock;
 

@@ -16,7 +16,7 @@ use super::held::RELEASE;
 use super::settings::Brake;
 
 /// The time within which lifts count together: senders report the end of a group of alerts every few minutes.
-pub(super) const WINDOW: Duration = Duration::from_secs(600);
+pub(crate) const WINDOW: Duration = Duration::from_secs(600);
 
 /// After a release the brake lets lifts pass for this long.
 const RELEASED: Duration = Duration::from_secs(600);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The length of the window.
-pub(super) const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
 /// When the events of the last minute were, as many as a cap can be about.
 #[derive(Clone, Debug, Default)]

@@ -181,6 +181,7 @@ pub(super) fn assemble(
         record: Arc::clone(&record),
         time: time.clone(),
         recalled: Mutex::new(false),
+        filling: tokio::sync::Mutex::default(),
     };
     // Requested once even when there is no block: set engines wait for the first reading.
     let (nothing, reading) = source::channel::<Request>(1);

@@ -10,6 +10,7 @@ use reeve_controller::events::EventType;
 use reeve_controller::source::Sender;
 use reeve_controller::{Context, Outcome, Reconciler, Request, reconcile};
 use reeve_workqueue::LOW_PRIORITY;
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use super::act::Act;
@@ -17,6 +18,7 @@ use super::engines::Engines;
 use super::live::{Live, State};
 use super::loss::Losses;
 use super::mirror::{Recorded, Standby};
+use super::rails::Shown;
 use super::record::{Record, is_forbidden};
 use super::released::Released;
 use super::sweep::{Pages, request_named};
@@ -104,8 +106,8 @@ pub struct Dependencies {
 #[derive(Debug)]
 pub struct BlockReconciler {
     pub(super) parts: Dependencies,
-    /// When the coverage was filled.
-    seeded: Mutex<Option<Timestamp>>,
+    /// When the blocks were read that the coverage was filled with.
+    seeded: OnceCell<Timestamp>,
     /// The log of blocks that may not be deleted: one right is missing for all of them.
     pub(super) refusals: Sampled,
     pub(super) released: Released,
@@ -119,7 +121,7 @@ impl BlockReconciler {
     pub fn new(parts: Dependencies) -> Self {
         Self {
             parts,
-            seeded: Mutex::new(None),
+            seeded: OnceCell::new(),
             refusals: Sampled::every(COLLECT_REFUSALS),
             released: Released::default(),
         }
@@ -127,7 +129,7 @@ impl BlockReconciler {
 
     /// Reads the gateways that earlier leaders used, once, before their intents are followed.
     async fn recall(&self, ctx: &Context) -> Result<(), reconcile::Error> {
-        if self.seeded.lock().is_some() {
+        if self.seeded.initialized() {
             return Ok(());
         }
         match self.parts.record.read(ctx.client()).await {
@@ -158,19 +160,25 @@ impl BlockReconciler {
     }
 
     /// Fills the coverage from the cache, once. Bans that are due go first: their alarms are past.
-    fn seed(&self, ctx: &Context, config: Option<&Config>) -> Result<(), reconcile::Error> {
-        let mut seeded = self.seeded.lock();
-        if seeded.is_some() {
-            return Ok(());
-        }
+    async fn seed(&self, ctx: &Context, config: Option<&Config>) -> Result<(), reconcile::Error> {
+        let seeded = self.seeded.get_or_try_init(|| self.read_all(ctx, config));
+        seeded.await.map(drop)
+    }
+
+    /// Reads the blocks, with a pause after each page, and returns when it began. No reconcile goes on before its end, and all
+    /// see the claims at once.
+    async fn read_all(
+        &self,
+        ctx: &Context,
+        config: Option<&Config>,
+    ) -> Result<Timestamp, reconcile::Error> {
         let place = config.and_then(|config| config.place().ok());
-        let now = self.parts.time.now();
+        let began = self.parts.time.now();
         let mut due = 0;
         let mut recorded = Recorded::default();
-        let mut standby = self.parts.standby.lock();
-        let mut coverage = self.parts.coverage.lock();
+        let mut shown = Vec::new();
         // To free them and make them once more would leave as much memory unused as they take.
-        coverage.adopt(standby.take());
+        let mut claims = self.parts.standby.lock().lead();
         let mut pages = Pages::new(ctx.lister::<IPBlock>()?);
         loop {
             let page = pages.next()?;
@@ -179,32 +187,41 @@ impl BlockReconciler {
             }
             for block in page {
                 let (block, _) = self.parts.record.believe(&block);
-                let key = block.key();
                 let claim = recorded_claim(&block, place);
                 let over = claim
                     .as_ref()
-                    .is_some_and(|(_, until)| until.is_some_and(|until| until <= now));
+                    .is_some_and(|(_, until)| until.is_some_and(|until| until <= began));
                 if over || (block.is_held() && block.is_deleting()) {
                     due += 1;
                 }
                 if let Some((standing, until)) = claim {
-                    recorded.add(&standing, until, now);
-                    coverage.recall(&key, standing, until);
-                    coverage.attribute(&key, source_of(&block));
+                    let key = block.key();
+                    recorded.add(&standing, until, began);
+                    claims.recall(&key, standing, until);
+                    claims.attribute(&key, source_of(&block));
                 } else {
-                    recorded.add_lifted(&block, now);
+                    recorded.add_lifted(&block, began);
                 }
-                self.recall_guard(&block, config, now);
+                shown.extend(Shown::of(&block, began));
             }
+            tokio::task::yield_now().await;
         }
         // Of blocks that are gone since they were followed.
-        coverage.drop_unenforced();
-        coverage.pack();
-        standby.lead(&self.parts.sets, recorded);
+        claims.drop_unenforced();
+        claims.pack();
+        let latest = self.parts.live.config();
+        let config = latest.as_deref().or(config);
+        let now = self.parts.time.now();
+        // A configuration is judged under this lock: before all of what follows, or after it.
+        let mut coverage = self.parts.coverage.lock();
+        coverage.adopt(claims);
+        for shown in &shown {
+            self.recall_guard(shown, config, now);
+        }
+        recorded.fill(&self.parts.sets);
         self.parts.guard.seeded(&coverage, config);
         tracing::info!(active = coverage.len(), due, "loaded the blocks");
-        *seeded = Some(now);
-        Ok(())
+        Ok(began)
     }
 
     fn claims(&self) -> usize {
@@ -212,7 +229,7 @@ impl BlockReconciler {
     }
 
     pub(super) fn seeded_at(&self) -> Option<Timestamp> {
-        *self.seeded.lock()
+        self.seeded.get().copied()
     }
 
     async fn lock(&self, block: &IPBlock) -> Vec<Guard<Target>> {
@@ -330,7 +347,7 @@ impl BlockReconciler {
         };
         self.recall(ctx).await?;
         self.parts.time.compared().await;
-        self.seed(ctx, config.as_deref())?;
+        self.seed(ctx, config.as_deref()).await?;
         let lister = ctx.lister::<IPBlock>()?;
         let cached = lister.get(request)?;
         if self.released.is_behind(request, cached.as_deref()) {

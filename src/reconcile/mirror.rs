@@ -41,6 +41,8 @@ pub(crate) struct MirrorReconciler {
     pub(crate) record: Arc<Record>,
     pub(crate) time: Time,
     pub(crate) recalled: Mutex<bool>,
+    /// Held during the first reading.
+    pub(crate) filling: tokio::sync::Mutex<()>,
 }
 
 /// Lifts of this time before the start are remembered, for readers that were away.
@@ -58,25 +60,22 @@ pub(crate) struct Recorded {
 // === impl Standby ===
 
 impl Standby {
-    /// From now on the calls of engines decide; `recorded` is where they begin.
-    pub(crate) fn lead(&mut self, sets: &Sets, recorded: Recorded) {
-        *self = Self {
-            led: true,
-            filled: true,
-            claims: Coverage::default(),
-        };
-        recorded.fill(sets);
+    /// From now on the calls of engines decide. Returns the claims, which are those of the leader but for a few; the sets
+    /// stay as they are until they are filled with what the leader reads.
+    pub(crate) fn lead(&mut self) -> Coverage {
+        self.led = true;
+        self.filled = false;
+        std::mem::take(&mut self.claims)
+    }
+
+    /// Whether the first reading is over, or the leader's.
+    fn is_settled(&self) -> bool {
+        self.led || self.filled
     }
 
     /// Whether changes of blocks concern the records: not on a replica that leads. Never waits for the lock.
     pub(crate) fn follows(standby: &Mutex<Self>) -> bool {
         standby.try_lock().is_none_or(|standby| !standby.led)
-    }
-
-    /// The claims, which are those of the leader but for a few. Until [`lead`](Self::lead) the sets stay as they are.
-    pub(crate) fn take(&mut self) -> Coverage {
-        self.filled = false;
-        std::mem::take(&mut self.claims)
     }
 }
 
@@ -104,7 +103,8 @@ impl Recorded {
         self.lifted.extend(target.filter(|_| lately));
     }
 
-    fn fill(self, sets: &Sets) {
+    /// The sets have these bans from now on.
+    pub(crate) fn fill(self, sets: &Sets) {
         sets.fill(self.bans);
         sets.add_lifted(&self.lifted, LIFTS);
     }
@@ -132,10 +132,15 @@ impl MirrorReconciler {
         recorded_claim(&block, place)
     }
 
-    /// Reads every block.
-    fn fill(&self, standby: &mut Standby, lister: Lister<IPBlock>) -> Result<(), reconcile::Error> {
+    /// Reads every block, once, with a pause after each page. No reconcile goes on before its end.
+    async fn fill(&self, lister: Lister<IPBlock>) -> Result<(), reconcile::Error> {
+        let _filling = self.filling.lock().await;
+        if self.standby.lock().is_settled() {
+            return Ok(());
+        }
         let now = self.time.now();
         let mut recorded = Recorded::default();
+        let mut claims = Coverage::default();
         let mut pages = Pages::new(lister);
         loop {
             let page = pages.next()?;
@@ -145,17 +150,20 @@ impl MirrorReconciler {
             for block in page {
                 if let Some((standing, until)) = self.claim(&block) {
                     recorded.add(&standing, until, now);
-                    standby.claims.set(&block.key(), standing, until);
+                    claims.set(&block.key(), standing, until);
                 } else {
                     recorded.add_lifted(&block, now);
                 }
             }
+            tokio::task::yield_now().await;
         }
-        tracing::info!(
-            active = standby.claims.len(),
-            "loaded the blocks for set engines"
-        );
+        let mut standby = self.standby.lock();
+        if standby.led {
+            return Ok(());
+        }
+        tracing::info!(active = claims.len(), "loaded the blocks for set engines");
         recorded.fill(&self.sets);
+        standby.claims = claims;
         standby.filled = true;
         Ok(())
     }
@@ -204,13 +212,13 @@ impl Reconciler for MirrorReconciler {
         }
         self.recall(&ctx).await?;
         let lister = ctx.lister::<IPBlock>()?;
+        if !self.standby.lock().is_settled() {
+            self.fill(lister.clone()).await?;
+        }
         // Under the lock, so that a block that is read first is not written last.
         let mut standby = self.standby.lock();
         if standby.led {
             return Ok(Outcome::done());
-        }
-        if !standby.filled {
-            self.fill(&mut standby, lister.clone())?;
         }
         self.follow(&mut standby, &lister, &request)?;
         Ok(Outcome::done())

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use reeve_controller::Request;
 
 use super::block::BlockReconciler;
-use super::sweep::request_named;
+use super::sweep::{request_named, request_of};
 use crate::api::{IPBlock, IPBlockStatus, Phase, RESOLVED, condition};
 use crate::config::Config;
 use crate::decide::{Claim, Coverage, LIFT_BRAKED, RESOLVED_BRAKED, Rails, Run, World, decide};
-use crate::guard::{Ask, Full, Scope, source_of};
+use crate::guard::{Ask, Full, MINUTE, RESOLVED_WINDOW, Scope, source_of};
 use crate::trigger::Repeat;
 
 /// The brake on lifts of bans whose trigger is not configured.
@@ -22,6 +23,80 @@ const WITHOUT_BOUNDS: &str = "there is no valid configuration, and so no bound o
 
 /// The times of this process and of the API server may differ by so much.
 const SAME_TIME: SignedDuration = SignedDuration::from_secs(60);
+
+/// What a block shows about the guard rails of the former leader.
+#[derive(Debug)]
+pub(super) struct Shown {
+    block: Request,
+    source: String,
+    /// The message of a block that waits for the brake on bans.
+    waits: Option<String>,
+    held: Option<HeldLift>,
+    /// When resolved alerts lifted its ban, if that counts still. A time that is ahead counts as the present.
+    lifted: Option<Timestamp>,
+    /// When it was banned, if that counts still.
+    banned: Option<Timestamp>,
+}
+
+/// The brake that holds the lift of a ban.
+#[derive(Debug)]
+enum HeldLift {
+    /// That on edits of the configuration.
+    Edit,
+    /// That on resolved alerts, with its message.
+    Resolved(String),
+}
+
+// === impl Shown ===
+
+impl Shown {
+    /// `None`: nothing that counts any more.
+    pub(super) fn of(block: &IPBlock, now: Timestamp) -> Option<Self> {
+        let status = block.status.as_ref()?;
+        let ready = status.condition(condition::READY);
+        let braked = ready.filter(|ready| status.is(&Phase::Pending) && ready.reason == "Braked");
+        // Earlier versions wrote no such condition.
+        let held = status.condition(condition::LIFT_HELD).or(ready);
+        let held = held.filter(|_| status.is(&Phase::Active));
+        let within = |window: Duration| {
+            move |at: &Timestamp| {
+                let ago = Duration::try_from(now.duration_since(*at));
+                ago.is_ok_and(|ago| ago < window)
+            }
+        };
+        let shown = Self {
+            block: request_of(block),
+            source: source_of(block).to_owned(),
+            waits: braked.map(|ready| ready.message.clone()),
+            held: held.and_then(|held| match &*held.reason {
+                LIFT_BRAKED => Some(HeldLift::Edit),
+                RESOLVED_BRAKED => Some(HeldLift::Resolved(held.message.clone())),
+                _ => None,
+            }),
+            lifted: resolved_lift(block, status)
+                .map(|at| at.min(now))
+                .filter(within(RESOLVED_WINDOW)),
+            banned: status.blocked_at().filter(within(MINUTE)),
+        };
+        let nothing = shown.waits.is_none()
+            && shown.held.is_none()
+            && shown.lifted.is_none()
+            && shown.banned.is_none();
+        (!nothing).then_some(shown)
+    }
+
+    fn key(&self) -> String {
+        self.block.to_string()
+    }
+
+    fn ask(&self) -> Ask<'_> {
+        Ask {
+            namespace: self.block.namespace.as_deref().unwrap_or_default(),
+            source: &self.source,
+            full: None,
+        }
+    }
+}
 
 // === impl BlockReconciler ===
 
@@ -46,39 +121,28 @@ impl BlockReconciler {
         }
     }
 
-    /// What a block shows about the last minute of the former leader: a restart gives no second burst.
-    pub(super) fn recall_guard(&self, block: &IPBlock, config: Option<&Config>, now: Timestamp) {
-        let Some(status) = &block.status else { return };
+    /// Takes in what a block shows about the former leader: a restart gives no second burst.
+    pub(super) fn recall_guard(&self, shown: &Shown, config: Option<&Config>, now: Timestamp) {
+        let guard = &self.parts.guard;
         let settings = config.map(|config| &config.guard);
-        let ready = status.condition(condition::READY);
-        let braked = ready.filter(|ready| status.is(&Phase::Pending) && ready.reason == "Braked");
-        if let Some(ready) = braked {
-            let guard = &self.parts.guard;
-            guard.recall_brake(settings, &ready.message, now);
+        if let Some(message) = &shown.waits {
+            guard.recall_brake(settings, message, now);
         }
-        // Earlier versions wrote no such condition.
-        let held = status.condition(condition::LIFT_HELD).or(ready);
-        let held = held.filter(|_| status.is(&Phase::Active));
-        match held.map(|held| (held.reason.as_str(), &held.message)) {
-            Some((LIFT_BRAKED, _)) => self.parts.guard.recall_lift(),
-            Some((RESOLVED_BRAKED, message)) => {
-                self.parts.guard.recall_resolved(&block.key(), message);
-            }
-            _ => {}
+        match &shown.held {
+            Some(HeldLift::Edit) => guard.recall_lift(),
+            Some(HeldLift::Resolved(message)) => guard.recall_resolved(&shown.key(), message),
+            None => {}
         }
-        if let Some(at) = resolved_lift(block, status)
-            && let Some(trigger) = config.map_or(Some(source_of(block)), |config| {
-                counted_for(source_of(block), config)
-            })
+        let source = &*shown.source;
+        if let Some(at) = shown.lifted
+            && let Some(trigger) = config.map_or(Some(source), |config| counted_for(source, config))
         {
-            // A time that is ahead counts as now.
             let ago = Duration::try_from(now.duration_since(at)).unwrap_or_default();
-            let guard = &self.parts.guard;
-            guard.recall_lifted(&block.key(), trigger, ago);
+            guard.recall_lifted(&shown.key(), trigger, ago);
         }
-        let ago = status.blocked_at().map(|at| now.duration_since(at));
+        let ago = shown.banned.map(|at| now.duration_since(at));
         if let Some(Ok(ago)) = ago.map(Duration::try_from) {
-            self.parts.guard.recall(ask(block), settings, ago);
+            guard.recall(shown.ask(), settings, ago);
         }
     }
 
@@ -254,6 +318,112 @@ mod tests {
         ];
         let data = data.map(|(key, text)| (key.to_owned(), text.to_owned()));
         parse(&data.into(), &Options::default()).unwrap()
+    }
+
+    #[test]
+    fn a_block_shows_the_brake_it_waits_for_and_what_is_not_older_than_a_window() {
+        let now: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
+        let shown = |phase: &str, reason: &str, kind: &str, banned: i64, resolved: i64| {
+            let at = |ago: i64| (now - SignedDuration::from_secs(ago)).to_string();
+            let block = serde_json::json!({
+                "metadata": {
+                    "name": "a", "namespace": "n", "annotations": {RESOLVED: at(resolved)},
+                },
+                "spec": {"ip": "192.0.2.7"},
+                "status": {
+                    "phase": phase, "blockedAt": at(banned), "unblockedAt": at(resolved),
+                    "conditions": [{
+                        "type": kind, "status": "True", "reason": reason, "message": "the brake",
+                        "lastTransitionTime": at(banned),
+                    }],
+                },
+            });
+            let block: IPBlock = serde_json::from_value(block).unwrap();
+            let Some(shown) = Shown::of(&block, now) else {
+                return "nothing".to_owned();
+            };
+            assert_eq!(shown.key(), "n/a");
+            let held = shown.held.as_ref().map(|held| match held {
+                HeldLift::Edit => "edit",
+                HeldLift::Resolved(message) => message,
+            });
+            format!(
+                "waits {} held {} lifted {} banned {}",
+                shown.waits.as_deref().unwrap_or("-"),
+                held.unwrap_or("-"),
+                shown.lifted.is_some(),
+                shown.banned.is_some()
+            )
+        };
+        for (phase, reason, kind, banned, resolved, expected) in [
+            (
+                "pending",
+                "Braked",
+                "Ready",
+                900,
+                900,
+                "waits the brake held - lifted false banned false",
+            ),
+            ("active", "Braked", "Ready", 900, 900, "nothing"),
+            (
+                "active",
+                LIFT_BRAKED,
+                "LiftHeld",
+                900,
+                900,
+                "waits - held edit lifted false banned false",
+            ),
+            (
+                "active",
+                RESOLVED_BRAKED,
+                "LiftHeld",
+                900,
+                900,
+                "waits - held the brake lifted false banned false",
+            ),
+            (
+                "active",
+                RESOLVED_BRAKED,
+                "Ready",
+                900,
+                900,
+                "waits - held the brake lifted false banned false",
+            ),
+            ("expired", RESOLVED_BRAKED, "LiftHeld", 900, 900, "nothing"),
+            (
+                "active",
+                "Banned",
+                "Ready",
+                59,
+                0,
+                "waits - held - lifted false banned true",
+            ),
+            ("active", "Banned", "Ready", 60, 0, "nothing"),
+            ("active", "Banned", "Ready", -1, 0, "nothing"),
+            (
+                "expired",
+                "Expired",
+                "Ready",
+                900,
+                599,
+                "waits - held - lifted true banned false",
+            ),
+            ("expired", "Expired", "Ready", 900, 600, "nothing"),
+            (
+                "expired",
+                "Expired",
+                "Ready",
+                900,
+                -5,
+                "waits - held - lifted true banned false",
+            ),
+        ] {
+            let found = shown(phase, reason, kind, banned, resolved);
+            assert_eq!(
+                found, expected,
+                "{phase} {reason} {kind} {banned} {resolved}"
+            );
+        }
     }
 
     #[test]

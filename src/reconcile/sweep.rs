@@ -14,8 +14,8 @@ use crate::policy::Policy;
 use crate::prefix::Prefixes;
 use crate::target::Target;
 
-/// Blocks that are decoded at the same time.
-const PAGE: usize = 256;
+/// Blocks that are decoded at the same time. Few in tests, so that changes come between the pages.
+const PAGE: usize = if cfg!(test) { 3 } else { 256 };
 
 /// The blocks of a cache in the order of their keys, some at a time. The cache keeps blocks as their JSON, a third of the
 /// size: all of them decoded at once would take the difference.
