@@ -1,8 +1,13 @@
 //! Engines that follow the set of bans: the list over HTTP, and objects of network plugins.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
+use reeve_apiserver::assets;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
 
 use crate::cluster::{documents, manifest_directory};
 use crate::process::{free_port, get, http};
@@ -12,6 +17,8 @@ on_both_servers!(
     a_list_is_served_by_each_replica_and_lasts_over_a_restart,
     cilium_gets_the_bans_with_the_rights_of_its_manifest,
     calico_gets_the_bans_with_the_rights_of_its_manifest,
+    cilium_accepts_the_objects_by_its_own_definitions,
+    calico_accepts_the_objects_by_its_own_definitions,
 );
 
 /// A listener of the case.
@@ -77,56 +84,126 @@ async fn a_list_is_served_by_each_replica_and_lasts_over_a_restart(world: World)
     .await;
 }
 
+/// The objects of a network plugin, at the API server alone.
+struct Objects {
+    engine: &'static str,
+    group: &'static str,
+    version: &'static str,
+    /// Kinds and plurals: of the groups, and of the policy.
+    kinds: [(&'static str, &'static str); 2],
+    /// The field of a group that has its ranges.
+    ranges: &'static str,
+    /// Settings of the engine that the plugin has to understand.
+    settings: &'static str,
+}
+
+const CILIUM: Objects = Objects {
+    engine: "cilium",
+    group: "cilium.io",
+    version: "v2",
+    kinds: [
+        ("CiliumCIDRGroup", "ciliumcidrgroups"),
+        (
+            "CiliumClusterwideNetworkPolicy",
+            "ciliumclusterwidenetworkpolicies",
+        ),
+    ],
+    ranges: "externalCIDRs",
+    settings: "  endpoints: {app.kubernetes.io/name: shop}\n",
+};
+
+const CALICO: Objects = Objects {
+    engine: "calico",
+    group: "crd.projectcalico.org",
+    version: "v1",
+    kinds: [
+        ("GlobalNetworkSet", "globalnetworksets"),
+        ("GlobalNetworkPolicy", "globalnetworkpolicies"),
+    ],
+    ranges: "nets",
+    settings: "  selector: has(edge)\n  order: -7\n",
+};
+
 async fn cilium_gets_the_bans_with_the_rights_of_its_manifest(world: World) {
-    let group = ("cilium.io", "v2");
-    plugin(
-        &world,
-        "cilium",
-        [
-            (group, "CiliumCIDRGroup", "ciliumcidrgroups"),
-            (
-                group,
-                "CiliumClusterwideNetworkPolicy",
-                "ciliumclusterwidenetworkpolicies",
-            ),
-        ],
-        "externalCIDRs",
-    )
-    .await;
+    plugin(&world, &CILIUM, None).await;
 }
 
 async fn calico_gets_the_bans_with_the_rights_of_its_manifest(world: World) {
-    let group = ("crd.projectcalico.org", "v1");
-    plugin(
-        &world,
-        "calico",
-        [
-            (group, "GlobalNetworkSet", "globalnetworksets"),
-            (group, "GlobalNetworkPolicy", "globalnetworkpolicies"),
-        ],
-        "nets",
-    )
-    .await;
+    plugin(&world, &CALICO, None).await;
 }
 
-type Kind = ((&'static str, &'static str), &'static str, &'static str);
+async fn cilium_accepts_the_objects_by_its_own_definitions(world: World) {
+    if let Some(folder) = plugins() {
+        plugin(&world, &CILIUM, Some(&folder)).await;
+    }
+}
+
+async fn calico_accepts_the_objects_by_its_own_definitions(world: World) {
+    if let Some(folder) = plugins() {
+        plugin(&world, &CALICO, Some(&folder)).await;
+    }
+}
+
+/// The folder in `REEVE_PLUGINS`; `None` skips the test.
+fn plugins() -> Option<PathBuf> {
+    let folder = std::env::var_os("REEVE_PLUGINS").map(PathBuf::from);
+    assets::decide(
+        folder.filter(|folder| folder.is_dir()),
+        "REEVE_PLUGINS names no folder; tests/e2e/plugins.sh sets it",
+    )
+}
+
+impl Objects {
+    /// The definitions: the plugin's own, or ones that take any spec.
+    fn definitions(&self, own: Option<&Path>) -> Vec<Value> {
+        let Self { group, version, .. } = self;
+        let kinds = self.kinds.iter();
+        let definitions = kinds.flat_map(|(kind, plural)| match own {
+            Some(folder) => documents(&folder.join(format!("{plural}.yaml"))),
+            None => vec![json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {"name": format!("{plural}.{group}")},
+                "spec": {
+                    "group": group, "scope": "Cluster",
+                    "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
+                    "versions": [{"name": version, "served": true, "storage": true, "schema": {
+                        "openAPIV3Schema": {"type": "object", "properties": {"spec": {
+                            "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                        }}},
+                    }}],
+                },
+            })],
+        });
+        definitions.collect()
+    }
+}
+
+/// Fails with what the plugin finds wrong in `object`, where `plugins.sh judge` built its program.
+async fn judge(folder: &Path, object: &Value) {
+    let program = folder.join("judge");
+    if !program.is_file() {
+        return;
+    }
+    let mut child = Command::new(program)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the judge starts");
+    let mut input = child.stdin.take().expect("an input");
+    let text = object.to_string();
+    input.write_all(text.as_bytes()).await.expect("it reads");
+    drop(input);
+    let output = child.wait_with_output().await.expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{object}");
+}
 
 /// A cluster with a network plugin's definitions, and an operator with its engine.
-async fn plugin(world: &World, engine: &str, kinds: [Kind; 2], field: &str) {
-    for ((group, version), kind, plural) in kinds {
-        let definition = json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": format!("{plural}.{group}")},
-            "spec": {
-                "group": group, "scope": "Cluster",
-                "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
-                "versions": [{"name": version, "served": true, "storage": true, "schema": {
-                    "openAPIV3Schema": {"type": "object", "properties": {"spec": {
-                        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                    }}},
-                }}],
-            },
-        });
+async fn plugin(world: &World, objects: &Objects, own: Option<&Path>) {
+    let Objects {
+        engine, settings, ..
+    } = objects;
+    for definition in objects.definitions(own) {
         let definitions = collection("CustomResourceDefinition", "");
         world.request("POST", &definitions, &definition).await;
     }
@@ -136,8 +213,9 @@ async fn plugin(world: &World, engine: &str, kinds: [Kind; 2], field: &str) {
             .request("POST", &collection(kind, ""), &document)
             .await;
     }
-    let paths =
-        kinds.map(|((group, version), _, plural)| format!("/apis/{group}/{version}/{plural}"));
+    let paths = objects
+        .kinds
+        .map(|(_, plural)| format!("/apis/{}/{}/{plural}", objects.group, objects.version));
     for path in &paths {
         world
             .until("the definition is served", async |world| {
@@ -145,7 +223,7 @@ async fn plugin(world: &World, engine: &str, kinds: [Kind; 2], field: &str) {
             })
             .await;
     }
-    let engines = format!("- name: mesh\n  type: {engine}\n");
+    let engines = format!("- name: mesh\n  type: {engine}\n{settings}");
     world
         .configure(json!({"engines": engines, "engine": "", "gatewayHost": ""}))
         .await;
@@ -156,13 +234,17 @@ async fn plugin(world: &World, engine: &str, kinds: [Kind; 2], field: &str) {
     world
         .create("b", json!({"ip": "198.51.100.0/24", "duration": "1h"}))
         .await;
-    world.phase("a", "active").await;
-    world.phase("b", "active").await;
+    world
+        .create("six", json!({"ip": "2001:db8::/48", "duration": "1h"}))
+        .await;
+    for name in ["a", "b", "six"] {
+        world.phase(name, "active").await;
+    }
     let ranges = async || -> Vec<String> {
         let list = world.request("GET", &paths[0], &Value::Null).await;
         let groups = list["items"].as_array().into_iter().flatten();
         let ranges = groups
-            .filter_map(|group| group["spec"][field].as_array())
+            .filter_map(|group| group["spec"][objects.ranges].as_array())
             .flatten();
         let mut ranges: Vec<String> = ranges
             .filter_map(|range| range.as_str().map(str::to_owned))
@@ -170,14 +252,19 @@ async fn plugin(world: &World, engine: &str, kinds: [Kind; 2], field: &str) {
         ranges.sort_unstable();
         ranges
     };
-    assert_eq!(ranges().await, ["192.0.2.7/32", "198.51.100.0/24"]);
-    let policy = format!("{}/mesh", paths[1]);
-    assert!(
-        world
-            .try_request("GET", &policy, &Value::Null)
-            .await
-            .is_ok()
+    assert_eq!(
+        ranges().await,
+        ["192.0.2.7/32", "198.51.100.0/24", "2001:db8::/48"]
     );
+    let policy = format!("{}/mesh", paths[1]);
+    let written = world.request("GET", &policy, &Value::Null).await;
+    if let Some(folder) = own {
+        judge(folder, &written).await;
+        let groups = world.request("GET", &paths[0], &Value::Null).await;
+        for group in groups["items"].as_array().expect("groups") {
+            judge(folder, group).await;
+        }
+    }
     world.delete("a").await;
     world
         .until("the block is gone", async |world| {
@@ -186,7 +273,7 @@ async fn plugin(world: &World, engine: &str, kinds: [Kind; 2], field: &str) {
         .await;
     assert_eq!(
         ranges().await,
-        ["198.51.100.0/24"],
+        ["198.51.100.0/24", "2001:db8::/48"],
         "it is gone after its lift"
     );
     world
