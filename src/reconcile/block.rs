@@ -18,7 +18,7 @@ use super::engines::Engines;
 use super::live::{Live, State};
 use super::loss::Losses;
 use super::mirror::{Recorded, Standby};
-use super::rails::Shown;
+use super::rails::Former;
 use super::record::{Record, is_forbidden};
 use super::released::Released;
 use super::sweep::{Pages, request_named};
@@ -106,7 +106,7 @@ pub struct Dependencies {
 #[derive(Debug)]
 pub struct BlockReconciler {
     pub(super) parts: Dependencies,
-    /// When the blocks were read that the coverage was filled with.
+    /// When the reading began that the coverage was filled with.
     seeded: OnceCell<Timestamp>,
     /// The log of blocks that may not be deleted: one right is missing for all of them.
     pub(super) refusals: Sampled,
@@ -176,7 +176,7 @@ impl BlockReconciler {
         let began = self.parts.time.now();
         let mut due = 0;
         let mut recorded = Recorded::default();
-        let mut shown = Vec::new();
+        let mut former = Former::default();
         // To free them and make them once more would leave as much memory unused as they take.
         let mut claims = self.parts.standby.lock().lead();
         let mut pages = Pages::new(ctx.lister::<IPBlock>()?);
@@ -202,9 +202,9 @@ impl BlockReconciler {
                 } else {
                     recorded.add_lifted(&block, began);
                 }
-                shown.extend(Shown::of(&block, began));
+                former.add(&block, began);
             }
-            tokio::task::yield_now().await;
+            Pages::pause().await;
         }
         // Of blocks that are gone since they were followed.
         claims.drop_unenforced();
@@ -215,9 +215,7 @@ impl BlockReconciler {
         // A configuration is judged under this lock: before all of what follows, or after it.
         let mut coverage = self.parts.coverage.lock();
         coverage.adopt(claims);
-        for shown in &shown {
-            self.recall_guard(shown, config, now);
-        }
+        self.recall_guard(&former, config, now);
         recorded.fill(&self.parts.sets);
         self.parts.guard.seeded(&coverage, config);
         tracing::info!(active = coverage.len(), due, "loaded the blocks");

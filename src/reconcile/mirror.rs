@@ -1,7 +1,7 @@
 //! The bans of blocks on a replica that does not lead: what their records show.
 //!
 //! The leader knows its calls before the cache shows them. A standby serves lists too, so it follows the statuses. Each
-//! replica begins as a follower; the first reconcile of a leader reads all blocks once more and ends that.
+//! replica begins as a follower; the first reconcile of a leader ends that, and reads all blocks once more.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ pub(crate) struct Recorded {
 // === impl Standby ===
 
 impl Standby {
-    /// From now on the calls of engines decide. Returns the claims, which are those of the leader but for a few; the sets
+    /// From now on the calls of engines decide. Returns the claims so far, which are those of the leader but for a few. The sets
     /// stay as they are until they are filled with what the leader reads.
     pub(crate) fn lead(&mut self) -> Coverage {
         self.led = true;
@@ -68,7 +68,7 @@ impl Standby {
         std::mem::take(&mut self.claims)
     }
 
-    /// Whether the first reading is over, or the leader's.
+    /// Whether the first reading is over, or not needed, because the leader reads all blocks itself.
     fn is_settled(&self) -> bool {
         self.led || self.filled
     }
@@ -132,7 +132,8 @@ impl MirrorReconciler {
         recorded_claim(&block, place)
     }
 
-    /// Reads every block, once, with a pause after each page. No reconcile goes on before its end.
+    /// Reads every block, once, with a pause after each page. No reconcile goes on before its end, which comes early when this
+    /// replica leads: the leader goes on with the claims so far.
     async fn fill(&self, lister: Lister<IPBlock>) -> Result<(), reconcile::Error> {
         let _filling = self.filling.lock().await;
         if self.standby.lock().is_settled() {
@@ -140,32 +141,43 @@ impl MirrorReconciler {
         }
         let now = self.time.now();
         let mut recorded = Recorded::default();
-        let mut claims = Coverage::default();
         let mut pages = Pages::new(lister);
         loop {
             let page = pages.next()?;
             if page.is_empty() {
                 break;
             }
-            for block in page {
-                if let Some((standing, until)) = self.claim(&block) {
-                    recorded.add(&standing, until, now);
-                    claims.set(&block.key(), standing, until);
-                } else {
-                    recorded.add_lifted(&block, now);
-                }
+            if !self.take_in(&page, &mut recorded, now) {
+                return Ok(());
             }
-            tokio::task::yield_now().await;
+            drop(page);
+            Pages::pause().await;
         }
         let mut standby = self.standby.lock();
-        if standby.led {
-            return Ok(());
+        if !standby.led {
+            let active = standby.claims.len();
+            tracing::info!(active, "loaded the blocks for set engines");
+            recorded.fill(&self.sets);
+            standby.filled = true;
         }
-        tracing::info!(active = claims.len(), "loaded the blocks for set engines");
-        recorded.fill(&self.sets);
-        standby.claims = claims;
-        standby.filled = true;
         Ok(())
+    }
+
+    /// Takes in what the records of `page` show; `false`: this replica leads.
+    fn take_in(&self, page: &[Arc<IPBlock>], recorded: &mut Recorded, now: Timestamp) -> bool {
+        let mut standby = self.standby.lock();
+        if standby.led {
+            return false;
+        }
+        for block in page {
+            if let Some((standing, until)) = self.claim(block) {
+                recorded.add(&standing, until, now);
+                standby.claims.set(&block.key(), standing, until);
+            } else {
+                recorded.add_lifted(block, now);
+            }
+        }
+        true
     }
 
     /// Brings the sets in line with one block.

@@ -24,78 +24,74 @@ const WITHOUT_BOUNDS: &str = "there is no valid configuration, and so no bound o
 /// The times of this process and of the API server may differ by so much.
 const SAME_TIME: SignedDuration = SignedDuration::from_secs(60);
 
-/// What a block shows about the guard rails of the former leader.
-#[derive(Debug)]
-pub(super) struct Shown {
-    block: Request,
-    source: String,
-    /// The message of a block that waits for the brake on bans.
-    waits: Option<String>,
-    held: Option<HeldLift>,
-    /// When resolved alerts lifted its ban, if that counts still. A time that is ahead counts as the present.
-    lifted: Option<Timestamp>,
-    /// When it was banned, if that counts still.
-    banned: Option<Timestamp>,
+/// What the blocks show about the guard rails of the former leader. Texts that many blocks share are kept once.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Former {
+    /// The messages of blocks that wait for the brake on bans.
+    waits: Vec<Arc<str>>,
+    /// The number of bans whose lift the brake on edits of the configuration holds.
+    edits: usize,
+    /// The bans whose lift a brake on resolved alerts holds, with its message.
+    resolved: Vec<(Request, Arc<str>)>,
+    /// The bans that resolved alerts lifted, with their sources, if that counts still. A time that is ahead counts as the
+    /// present.
+    lifted: Vec<(Request, Arc<str>, Timestamp)>,
+    /// New bans with their sources, if they count still.
+    banned: Vec<(Request, Arc<str>, Timestamp)>,
 }
 
-/// The brake that holds the lift of a ban.
-#[derive(Debug)]
-enum HeldLift {
-    /// That on edits of the configuration.
-    Edit,
-    /// That on resolved alerts, with its message.
-    Resolved(String),
-}
+// === impl Former ===
 
-// === impl Shown ===
-
-impl Shown {
-    /// `None`: nothing that counts any more.
-    pub(super) fn of(block: &IPBlock, now: Timestamp) -> Option<Self> {
-        let status = block.status.as_ref()?;
+impl Former {
+    /// Adds what `block` shows.
+    pub(super) fn add(&mut self, block: &IPBlock, now: Timestamp) {
+        let Some(status) = &block.status else { return };
         let ready = status.condition(condition::READY);
         let braked = ready.filter(|ready| status.is(&Phase::Pending) && ready.reason == "Braked");
+        if let Some(ready) = braked
+            && self
+                .waits
+                .last()
+                .is_none_or(|last| **last != *ready.message)
+        {
+            self.waits.push((*ready.message).into());
+        }
         // Earlier versions wrote no such condition.
         let held = status.condition(condition::LIFT_HELD).or(ready);
         let held = held.filter(|_| status.is(&Phase::Active));
-        let within = |window: Duration| {
-            move |at: &Timestamp| {
-                let ago = Duration::try_from(now.duration_since(*at));
-                ago.is_ok_and(|ago| ago < window)
+        match held.map(|held| (&*held.reason, &*held.message)) {
+            Some((LIFT_BRAKED, _)) => self.edits += 1,
+            Some((RESOLVED_BRAKED, message)) => {
+                let last = self.resolved.last().map(|(_, last)| last);
+                let message = shared(last, message);
+                self.resolved.push((request_of(block), message));
             }
+            _ => {}
+        }
+        let within = |at: Timestamp, window: Duration| {
+            Duration::try_from(now.duration_since(at)).is_ok_and(|ago| ago < window)
         };
-        let shown = Self {
-            block: request_of(block),
-            source: source_of(block).to_owned(),
-            waits: braked.map(|ready| ready.message.clone()),
-            held: held.and_then(|held| match &*held.reason {
-                LIFT_BRAKED => Some(HeldLift::Edit),
-                RESOLVED_BRAKED => Some(HeldLift::Resolved(held.message.clone())),
-                _ => None,
-            }),
-            lifted: resolved_lift(block, status)
-                .map(|at| at.min(now))
-                .filter(within(RESOLVED_WINDOW)),
-            banned: status.blocked_at().filter(within(MINUTE)),
-        };
-        let nothing = shown.waits.is_none()
-            && shown.held.is_none()
-            && shown.lifted.is_none()
-            && shown.banned.is_none();
-        (!nothing).then_some(shown)
-    }
-
-    fn key(&self) -> String {
-        self.block.to_string()
-    }
-
-    fn ask(&self) -> Ask<'_> {
-        Ask {
-            namespace: self.block.namespace.as_deref().unwrap_or_default(),
-            source: &self.source,
-            full: None,
+        if let Some(at) = resolved_lift(block, status).map(|at| at.min(now))
+            && within(at, RESOLVED_WINDOW)
+        {
+            let last = self.lifted.last().map(|(_, last, _)| last);
+            let source = shared(last, source_of(block));
+            self.lifted.push((request_of(block), source, at));
+        }
+        if let Some(at) = status.blocked_at()
+            && within(at, MINUTE)
+        {
+            let last = self.banned.last().map(|(_, last, _)| last);
+            let source = shared(last, source_of(block));
+            self.banned.push((request_of(block), source, at));
         }
     }
+}
+
+/// `text`, as `last` if that is the same.
+fn shared(last: Option<&Arc<str>>, text: &str) -> Arc<str> {
+    let last = last.filter(|last| ***last == *text);
+    last.map_or_else(|| text.into(), Arc::clone)
 }
 
 // === impl BlockReconciler ===
@@ -121,28 +117,32 @@ impl BlockReconciler {
         }
     }
 
-    /// Takes in what a block shows about the former leader: a restart gives no second burst.
-    pub(super) fn recall_guard(&self, shown: &Shown, config: Option<&Config>, now: Timestamp) {
+    /// Takes in what the blocks show: a restart gives no second burst.
+    pub(super) fn recall_guard(&self, former: &Former, config: Option<&Config>, now: Timestamp) {
         let guard = &self.parts.guard;
         let settings = config.map(|config| &config.guard);
-        if let Some(message) = &shown.waits {
+        // The clock may be set back meanwhile.
+        let ago = |at: Timestamp| Duration::try_from(now.duration_since(at)).unwrap_or_default();
+        for message in &former.waits {
             guard.recall_brake(settings, message, now);
         }
-        match &shown.held {
-            Some(HeldLift::Edit) => guard.recall_lift(),
-            Some(HeldLift::Resolved(message)) => guard.recall_resolved(&shown.key(), message),
-            None => {}
+        guard.recall_lifts(former.edits);
+        for (block, message) in &former.resolved {
+            guard.recall_resolved(&block.to_string(), message);
         }
-        let source = &*shown.source;
-        if let Some(at) = shown.lifted
-            && let Some(trigger) = config.map_or(Some(source), |config| counted_for(source, config))
-        {
-            let ago = Duration::try_from(now.duration_since(at)).unwrap_or_default();
-            guard.recall_lifted(&shown.key(), trigger, ago);
+        for (block, source, at) in &former.lifted {
+            let counted = config.map_or(Some(&**source), |config| counted_for(source, config));
+            if let Some(trigger) = counted {
+                guard.recall_lifted(&block.to_string(), trigger, ago(*at));
+            }
         }
-        let ago = shown.banned.map(|at| now.duration_since(at));
-        if let Some(Ok(ago)) = ago.map(Duration::try_from) {
-            guard.recall(shown.ask(), settings, ago);
+        for (block, source, at) in &former.banned {
+            let asked = Ask {
+                namespace: block.namespace.as_deref().unwrap_or_default(),
+                source,
+                full: None,
+            };
+            guard.recall(asked, settings, ago(*at));
         }
     }
 
@@ -321,108 +321,71 @@ mod tests {
     }
 
     #[test]
-    fn a_block_shows_the_brake_it_waits_for_and_what_is_not_older_than_a_window() {
+    fn blocks_show_the_brakes_that_hold_them_and_what_is_not_older_than_a_window() {
         let now: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
+        let at = |ago: i64| now - SignedDuration::from_secs(ago);
         let shown = |phase: &str, reason: &str, kind: &str, banned: i64, resolved: i64| {
-            let at = |ago: i64| (now - SignedDuration::from_secs(ago)).to_string();
             let block = serde_json::json!({
                 "metadata": {
-                    "name": "a", "namespace": "n", "annotations": {RESOLVED: at(resolved)},
+                    "name": "a", "namespace": "n",
+                    "annotations": {RESOLVED: at(resolved).to_string()},
                 },
                 "spec": {"ip": "192.0.2.7"},
                 "status": {
-                    "phase": phase, "blockedAt": at(banned), "unblockedAt": at(resolved),
+                    "phase": phase, "blockedAt": at(banned).to_string(),
+                    "unblockedAt": at(resolved).to_string(),
                     "conditions": [{
                         "type": kind, "status": "True", "reason": reason, "message": "the brake",
-                        "lastTransitionTime": at(banned),
+                        "lastTransitionTime": at(banned).to_string(),
                     }],
                 },
             });
             let block: IPBlock = serde_json::from_value(block).unwrap();
-            let Some(shown) = Shown::of(&block, now) else {
-                return "nothing".to_owned();
-            };
-            assert_eq!(shown.key(), "n/a");
-            let held = shown.held.as_ref().map(|held| match held {
-                HeldLift::Edit => "edit",
-                HeldLift::Resolved(message) => message,
-            });
-            format!(
-                "waits {} held {} lifted {} banned {}",
-                shown.waits.as_deref().unwrap_or("-"),
-                held.unwrap_or("-"),
-                shown.lifted.is_some(),
-                shown.banned.is_some()
-            )
+            let mut former = Former::default();
+            former.add(&block, now);
+            former.add(&block, now);
+            former
         };
-        for (phase, reason, kind, banned, resolved, expected) in [
-            (
-                "pending",
-                "Braked",
-                "Ready",
-                900,
-                900,
-                "waits the brake held - lifted false banned false",
-            ),
-            ("active", "Braked", "Ready", 900, 900, "nothing"),
-            (
-                "active",
-                LIFT_BRAKED,
-                "LiftHeld",
-                900,
-                900,
-                "waits - held edit lifted false banned false",
-            ),
-            (
-                "active",
-                RESOLVED_BRAKED,
-                "LiftHeld",
-                900,
-                900,
-                "waits - held the brake lifted false banned false",
-            ),
-            (
-                "active",
-                RESOLVED_BRAKED,
-                "Ready",
-                900,
-                900,
-                "waits - held the brake lifted false banned false",
-            ),
-            ("expired", RESOLVED_BRAKED, "LiftHeld", 900, 900, "nothing"),
-            (
-                "active",
-                "Banned",
-                "Ready",
-                59,
-                0,
-                "waits - held - lifted false banned true",
-            ),
-            ("active", "Banned", "Ready", 60, 0, "nothing"),
-            ("active", "Banned", "Ready", -1, 0, "nothing"),
-            (
-                "expired",
-                "Expired",
-                "Ready",
-                900,
-                599,
-                "waits - held - lifted true banned false",
-            ),
-            ("expired", "Expired", "Ready", 900, 600, "nothing"),
-            (
-                "expired",
-                "Expired",
-                "Ready",
-                900,
-                -5,
-                "waits - held - lifted true banned false",
-            ),
+        let block = || Request::namespaced("n", "a");
+        let manual = || -> Arc<str> { "manual".into() };
+        let brake = || -> Arc<str> { "the brake".into() };
+        let nothing = Former::default;
+        let waits = || Former {
+            waits: vec![brake()],
+            ..nothing()
+        };
+        let edits = || Former {
+            edits: 2,
+            ..nothing()
+        };
+        let resolved = || Former {
+            resolved: vec![(block(), brake()); 2],
+            ..nothing()
+        };
+        let lifted = |ago| Former {
+            lifted: vec![(block(), manual(), at(ago)); 2],
+            ..nothing()
+        };
+        let banned = |ago| Former {
+            banned: vec![(block(), manual(), at(ago)); 2],
+            ..nothing()
+        };
+        for (phase, reason, kind, begun, ended, expected) in [
+            ("pending", "Braked", "Ready", 900, 900, waits()),
+            ("active", "Braked", "Ready", 900, 900, nothing()),
+            ("active", LIFT_BRAKED, "LiftHeld", 900, 900, edits()),
+            ("active", RESOLVED_BRAKED, "LiftHeld", 900, 900, resolved()),
+            ("active", RESOLVED_BRAKED, "Ready", 900, 900, resolved()),
+            ("expired", RESOLVED_BRAKED, "LiftHeld", 900, 900, nothing()),
+            ("active", "Banned", "Ready", 59, 0, banned(59)),
+            ("active", "Banned", "Ready", 60, 0, nothing()),
+            ("active", "Banned", "Ready", -1, 0, nothing()),
+            ("expired", "Expired", "Ready", 900, 599, lifted(599)),
+            ("expired", "Expired", "Ready", 900, 600, nothing()),
+            ("expired", "Expired", "Ready", 900, -5, lifted(0)),
         ] {
-            let found = shown(phase, reason, kind, banned, resolved);
-            assert_eq!(
-                found, expected,
-                "{phase} {reason} {kind} {banned} {resolved}"
-            );
+            let found = shown(phase, reason, kind, begun, ended);
+            assert_eq!(found, expected, "{phase} {reason} {kind} {begun} {ended}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Requests for many blocks: after a new configuration, and after the wall clock was set.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use reeve_controller::cache::{Lister, ReadError};
 use reeve_controller::source::{SendError, Sender, Wanted};
@@ -55,6 +56,15 @@ impl Pages {
         }
         Ok(page)
     }
+
+    /// Lets other tasks go on between two pages. In tests a millisecond passes, so that what is due comes between them, too.
+    pub(crate) async fn pause() {
+        if cfg!(test) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        } else {
+            tokio::task::yield_now().await;
+        }
+    }
 }
 
 // === impl Affected ===
@@ -99,7 +109,7 @@ impl Affected {
                 }
             }
             // Few of many blocks may be affected, and then nothing waits.
-            tokio::task::yield_now().await;
+            Pages::pause().await;
         }
     }
 

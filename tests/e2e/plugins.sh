@@ -4,8 +4,8 @@
 #
 #     eval "$(tests/e2e/plugins.sh)" && cargo test --test e2e sets
 #
-# Only that line goes to stdout. Needs Go and the module proxy: the two modules have 35 MB. With the argument `judge` it also builds the
-# program in plugins/, which takes a minute: it checks each object as the plugin does when it reads it.
+# Only that line goes to stdout. Needs Go and the module proxy, and takes seconds. With the argument `judge` it also builds the program
+# in plugins/, which takes a minute, and prints the line that makes the tests use it: it checks each object by the code of the plugin.
 #
 #   REEVE_INTEROP_DIR   the folder to write into (default: ${XDG_CACHE_HOME:-$HOME/.cache}/reeve/interop)
 set -euo pipefail
@@ -41,3 +41,4 @@ if [[ "${1:-}" == judge && ! -x "$output/judge" ]]; then
     mv "$output/judge.new" "$output/judge"
 fi
 printf 'export REEVE_PLUGINS=%q\n' "$output"
+[[ "${1:-}" != judge ]] || printf 'export REEVE_PLUGINS_JUDGE=%q\n' "$output/judge"

@@ -56,9 +56,9 @@ impl Guard {
         }
     }
 
-    /// A brake on lifts held a ban before this process led.
-    pub fn recall_lift(&self) {
-        self.state.lock().recalled += 1;
+    /// A brake on lifts held so many bans before this process led.
+    pub fn recall_lifts(&self, held: usize) {
+        self.state.lock().recalled += held;
     }
 
     /// Counts the lift of block `key`, whose alerts of `trigger` were resolved `ago`, before this process led.

@@ -346,7 +346,7 @@ fn a_brake_on_lifts_of_an_earlier_process_holds_the_few_bans_that_are_left() {
         "lifts-1".into(),
         None,
     );
-    guard.recall_lift();
+    guard.recall_lifts(1);
     guard.seeded(&coverage, Some(&one));
     assert_eq!(guard.lifts().map(|lifts| lifts.id), Some("lifts-1".into()));
 }

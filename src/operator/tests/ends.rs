@@ -307,3 +307,46 @@ async fn a_block_whose_gateway_was_changed_to_a_dead_one_and_back_ends_within_a_
         assert!(world.banned(GATEWAY).await.is_empty());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn blocks_that_come_and_go_while_a_leader_reads_all_blocks_are_seen() {
+    let mut world = World::configured().await;
+    world.start().await;
+    let count = 45;
+    let address = |n: usize| format!("192.0.2.{n}");
+    // The first of each page and the last go; between them one comes.
+    for n in 0..count {
+        world.create(&format!("b-{n:02}"), &address(n), "1h").await;
+    }
+    let all: BTreeSet<String> = (0..count).map(address).collect();
+    until_banned(&world, &all).await;
+    world.kill();
+    tokio::time::sleep(30 * SECOND).await;
+    world.start().await;
+    let (mut expected, mut changes) = (all, 0);
+    // It leads when the first new block is banned. Pages have a millisecond between them.
+    while !world.banned(GATEWAY).await.contains("198.51.100.0") {
+        if changes < 200 {
+            let ip = format!("198.51.100.{changes}");
+            world.create(&format!("a-{changes:03}"), &ip, "1h").await;
+            expected.insert(ip);
+            let gone = changes / 5;
+            if changes % 5 == 0 && gone < count {
+                let name = format!("b-{gone:02}");
+                let delete = DeleteParams::default();
+                world.blocks.delete(&name, &delete).await.unwrap();
+                expected.remove(&address(gone));
+            }
+            changes += 1;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(changes < 200, "the changes ended before the reading");
+    until_banned(&world, &expected).await;
+}
+
+/// Waits until these addresses are banned, and no others.
+async fn until_banned(world: &World, expected: &BTreeSet<String>) {
+    let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+    world.banned_becomes(GATEWAY, &expected, 60 * SECOND).await;
+}

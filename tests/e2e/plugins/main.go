@@ -1,4 +1,5 @@
-// Reads an object of a network plugin from standard input, and fails with what the plugin finds wrong in it.
+// Reads an object of a network plugin from standard input, and fails with what the plugin's own code finds wrong in it: Parse of Cilium's
+// policies, and the checks of Calico's client. Cilium has no check of its groups beside their definition.
 package main
 
 import (
