@@ -1,7 +1,7 @@
 //! Yields to other tasks during long decoding.
 
 /// The number of bytes that are decoded before other tasks run: some hundred microseconds' worth.
-const BYTES: usize = 128 * 1024;
+const BYTES: usize = 64 * 1024;
 
 /// The cost of an object beside its bytes, in bytes.
 const OBJECT: usize = 256;
