@@ -209,6 +209,7 @@ impl BlockReconciler {
         // Of blocks that are gone since they were followed.
         claims.drop_unenforced();
         claims.pack();
+        Pages::pause().await;
         let latest = self.parts.live.config();
         let config = latest.as_deref().or(config);
         let now = self.parts.time.now();

@@ -15,6 +15,12 @@ stamp="$(cd "$here" && cat go.mod go.sum ./*.go | cksum | cut -d' ' -f1)"
 output="${REEVE_INTEROP_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/reeve/interop}/plugins-$stamp"
 export CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false"
 
+# Two runs at once write once: the second waits.
+mkdir -p "$(dirname "$output")"
+if command -v flock > /dev/null; then
+    exec 9> "${output%/*}/.plugins.lock"
+    flock 9
+fi
 if [[ ! -d "$output" ]]; then
     if ! command -v go > /dev/null; then
         echo "plugins.sh: Go is needed to fetch the definitions (see $here/go.mod for the version)" >&2
@@ -32,7 +38,7 @@ if [[ ! -d "$output" ]]; then
     for plural in globalnetworksets globalnetworkpolicies; do
         cp "$calico/crd.projectcalico.org_$plural.yaml" "$output.new/$plural.yaml"
     done
-    # Files of a module cannot be written.
+    # Those of the module cache are read-only.
     chmod -R u+w "$output.new"
     mv "$output.new" "$output"
 fi

@@ -205,6 +205,7 @@ async fn judge(object: &Value) {
     let mut child = Command::new(program)
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
+        .kill_on_drop(true)
         .spawn()
         .expect("the judge starts");
     let mut input = child.stdin.take().expect("an input");
