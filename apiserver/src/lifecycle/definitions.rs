@@ -26,6 +26,8 @@ pub(super) async fn process(work: &Work<'_>, storage: &str, retries: &Retries) -
     if !definition.is_terminating() {
         return Vec::new();
     }
+    // Before the objects are listed: each that goes or comes later is a chore.
+    work.store.set_ending(storage, true);
     // Without a table, it never had objects.
     if let Some(info) = work.registry.of_storage(storage)
         && !delete_objects(work, &info).await

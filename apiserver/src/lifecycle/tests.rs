@@ -296,13 +296,17 @@ async fn no_object_outlives_its_definition_however_late_it_is_created() {
                 runtime.block_on(delete).unwrap();
             });
         });
-        while core.store.get(definitions::STORAGE, FOOS).is_some() {
-            tokio::task::yield_now().await;
-        }
         // The definition goes a moment before what it defined.
-        while core.store.count(FOOS) > 0 || core.registry.of_storage(FOOS).is_some() {
-            tokio::task::yield_now().await;
-        }
+        let gone = async {
+            while core.store.get(definitions::STORAGE, FOOS).is_some()
+                || core.store.count(FOOS) > 0
+                || core.registry.of_storage(FOOS).is_some()
+            {
+                tokio::task::yield_now().await;
+            }
+        };
+        let gone = tokio::time::timeout(HANGS, gone).await;
+        assert!(gone.is_ok(), "round {round}: the definition stays");
         let mut left = std::collections::BTreeSet::new();
         let mut cursor = start;
         while let Ok((events, seen)) = core.store.events_after(FOOS, cursor, 100) {
@@ -316,6 +320,49 @@ async fn no_object_outlives_its_definition_however_late_it_is_created() {
         }
         assert!(left.is_empty(), "round {round}: {left:?}");
     }
+}
+
+#[tokio::test]
+async fn a_late_object_brings_back_the_chore_of_its_definition() {
+    let server = server().await;
+    let core = server.core();
+    server.stop_lifecycle().await;
+    let info = core.registry.of_storage(definitions::STORAGE).unwrap();
+    let work = Work::begin(core).await;
+    let definition = internal_request(&work, &info, &Key::from(FOOS), Part::ApiServer);
+    let created = crate::verbs::create::create(core, &definition, foos("d", "c")).await;
+    created.unwrap();
+    let kept = |name: &str| json!({"metadata": {"name": name, "namespace": "default", "uid": name, "finalizers": ["example.com/x"]}});
+    store(core, FOOS, "default", kept("first"));
+    core.store.take_chores();
+    // As a restart before the definition was read: nothing is known of its end.
+    let options = crate::verbs::delete::Options::default();
+    let deleted = crate::verbs::delete::delete(core, &definition, &options).await;
+    deleted.unwrap();
+    core.store.set_ending(FOOS, false);
+    let chore = Chore::Definition(FOOS.to_owned());
+    assert!(core.store.take_chores().contains(&chore));
+
+    let retries = Retries::default();
+    assert!(act(&work, chore.clone(), &retries).await.is_empty());
+    let first = core.store.get(FOOS, "default/first").unwrap();
+    assert!(first.is_terminating(), "it waits for its finalizer");
+    assert_eq!(core.store.take_chores(), [], "and so does the definition");
+
+    // Its create found a definition that did not terminate.
+    store(core, FOOS, "default", kept("late"));
+    assert_eq!(core.store.take_chores(), [chore.clone()]);
+    assert!(act(&work, chore.clone(), &retries).await.is_empty());
+    for name in ["first", "late"] {
+        let key = format!("default/{name}");
+        let stored = core.store.get(FOOS, &key).unwrap();
+        assert!(stored.is_terminating(), "{name}");
+        let expected = Expected::Version(stored.version());
+        core.store.commit(FOOS, &key, expected, None).unwrap();
+        assert_eq!(core.store.take_chores(), [chore.clone()], "{name}");
+    }
+    assert!(act(&work, chore, &retries).await.is_empty());
+    assert!(core.store.get(definitions::STORAGE, FOOS).is_none());
 }
 
 #[tokio::test]

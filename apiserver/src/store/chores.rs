@@ -87,7 +87,7 @@ impl Store {
         }
     }
 
-    /// Sets whether removals in `storage` wake the background task.
+    /// Sets whether removals and late creations in `storage` wake the background task.
     pub(crate) fn set_ending(&self, storage: &str, ending: bool) {
         let mut state = self.state.write();
         if ending {

@@ -184,6 +184,10 @@ impl State {
                 if storage == "namespaces" && previous.is_none() {
                     self.chores.insert(Chore::Namespace(key.name().to_owned()));
                 }
+                // The create was on its way when the definition was deleted: the background task may have listed before it.
+                if previous.is_none() && self.ending.contains(storage) {
+                    self.chores.insert(Chore::Definition(storage.to_owned()));
+                }
             }
         }
     }
