@@ -61,10 +61,10 @@ pub(super) struct Arguments {
     )]
     leader_elect: bool,
 
-    /// How many blocks are worked on at once.
+    /// How many blocks are worked on at once. Most of them wait for the API server; a gateway has at most 20 calls at once.
     #[arg(
         long,
-        default_value_t = 32,
+        default_value_t = 128,
         value_name = "NUMBER",
         value_parser = clap::value_parser!(u16).range(1..),
         help_heading = "Cluster"

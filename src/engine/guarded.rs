@@ -4,6 +4,8 @@
 //! and blocks that need no gateway wait too. Here at most [`GuardSettings::in_flight`] callers are held,
 //! and for little more than a second: then the breaker is open, waiters are turned away, and a single
 //! probe at a time detects that the gateway is back.
+//!
+//! A flood of new bans waits for its turns here. Lifts do not wait behind it: a few calls are theirs alone.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -11,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::breaker::{Admission, Breaker, Change, Settings};
@@ -19,11 +21,15 @@ use super::{Ban, Capabilities, Engine, Error, Metrics, Remaining, Unban};
 use crate::outbound::{self, BoxFuture};
 use crate::target::Target;
 
+/// The name of a lift in the metrics.
+const LIFT: &str = "unban";
+
 /// Limits of [`Guarded`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardSettings {
     /// Calls to the gateway at once. Default 16. More lets a fast gateway work through a burst
     /// sooner; fewer than the operator's workers leaves workers to blocks that need no gateway.
+    /// A quarter as many come on top of these for lifts alone, at least one.
     pub in_flight: usize,
     /// When the breaker opens.
     pub breaker: Settings,
@@ -33,7 +39,10 @@ pub struct GuardSettings {
 #[derive(Debug)]
 pub struct Guarded {
     inner: Arc<dyn Engine>,
+    /// For every call.
     permits: Semaphore,
+    /// For lifts, while the others are taken.
+    for_lifts: Semaphore,
     breaker: Mutex<Breaker>,
     opened: Notify,
     slow_after: Duration,
@@ -55,9 +64,11 @@ impl Guarded {
     /// Guards `inner`, counting its calls in `metrics`.
     #[must_use]
     pub fn new(inner: Arc<dyn Engine>, settings: GuardSettings, metrics: Metrics) -> Self {
+        let in_flight = settings.in_flight.max(1);
         Self {
             inner,
-            permits: Semaphore::new(settings.in_flight.max(1)),
+            permits: Semaphore::new(in_flight),
+            for_lifts: Semaphore::new((in_flight / 4).max(1)),
             breaker: Mutex::new(Breaker::new(settings.breaker)),
             opened: Notify::new(),
             slow_after: settings.breaker.slow_after,
@@ -71,7 +82,7 @@ impl Guarded {
         call: impl Future<Output = Result<T, Error>> + Send,
     ) -> Result<T, Error> {
         let started = Instant::now();
-        let result = self.guarded(call).await;
+        let result = self.guarded(op == LIFT, call).await;
         let outcome = match &result {
             Ok(_) => "ok",
             Err(error) => error.outcome(),
@@ -81,8 +92,24 @@ impl Guarded {
         result
     }
 
+    /// Waits for one of the calls in flight to end, if there are as many as may be.
+    async fn permit(&self, lift: bool) -> Option<SemaphorePermit<'_>> {
+        if !lift {
+            return self.permits.acquire().await.ok();
+        }
+        if let Ok(permit) = self.permits.try_acquire() {
+            return Some(permit);
+        }
+        tokio::select! {
+            biased;
+            permit = self.for_lifts.acquire() => permit.ok(),
+            permit = self.permits.acquire() => permit.ok(),
+        }
+    }
+
     async fn guarded<T>(
         &self,
+        lift: bool,
         call: impl Future<Output = Result<T, Error>> + Send,
     ) -> Result<T, Error> {
         // Listening starts before the state is read, so an opening between the two is not missed.
@@ -108,7 +135,7 @@ impl Guarded {
             tokio::select! {
                 biased;
                 () = &mut opened => None,
-                permit = self.permits.acquire() => permit.ok(),
+                permit = self.permit(lift) => permit,
             }
         };
         if !probe {
@@ -212,7 +239,7 @@ impl Engine for Guarded {
     }
 
     fn unban<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Unban, Error>> {
-        Box::pin(self.call("unban", self.inner.unban(target)))
+        Box::pin(self.call(LIFT, self.inner.unban(target)))
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Option<BTreeSet<Target>>, Error>> {
@@ -245,6 +272,10 @@ mod tests {
                 let gateway = gateway.clone();
                 async move {
                     gateway.calls.fetch_add(1, Ordering::SeqCst);
+                    let answer = match request.uri().path() {
+                        "/unlimit" => r#"{"status":"unlimited"}"#,
+                        _ => r#"{"status":"limited"}"#,
+                    };
                     let stuck = request.uri().query() == Some("ip=192.0.2.99");
                     if stuck || gateway.hangs.load(Ordering::SeqCst) {
                         std::future::pending::<()>().await;
@@ -253,9 +284,7 @@ mod tests {
                         return Err(outbound::Error::Reset);
                     }
                     tokio::time::sleep(gateway.takes).await;
-                    Ok(http::Response::new(Bytes::from_static(
-                        br#"{"status":"limited"}"#,
-                    )))
+                    Ok(http::Response::new(Bytes::from(answer)))
                 }
             });
             let endpoint = Endpoint::parse("192.0.2.250:9521").unwrap();
@@ -395,5 +424,64 @@ mod tests {
             call.unwrap().unwrap();
         }
         assert_eq!(started.elapsed().as_millis(), 2000, "four at a time");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lifts_do_not_wait_behind_a_flood_of_bans() {
+        let gateway = Gateway {
+            takes: Duration::from_millis(200),
+            ..Gateway::default()
+        };
+        let engine = gateway.engine(4);
+        let mut bans = JoinSet::new();
+        for last in 0..80 {
+            let engine = Arc::clone(&engine);
+            bans.spawn(async move { engine.ban(&target(last), None).await });
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(gateway.calls.load(Ordering::SeqCst), 4);
+        let started = Instant::now();
+        let mut lifts = JoinSet::new();
+        for last in 80..83 {
+            let engine = Arc::clone(&engine);
+            lifts.spawn(async move {
+                engine.unban(&target(last)).await.unwrap();
+                started.elapsed().as_millis()
+            });
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(
+            gateway.calls.load(Ordering::SeqCst),
+            5,
+            "one more call, for a lift"
+        );
+        let mut ended = lifts.join_all().await;
+        ended.sort_unstable();
+        assert_eq!(ended, [200, 400, 600], "one after another, beside the bans");
+        while let Some(ban) = bans.join_next().await {
+            ban.unwrap().unwrap();
+        }
+        let lasted = started.elapsed().as_millis();
+        assert_eq!(lasted, 3950, "the bans have their four calls all the time");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_bans_lifts_have_every_call() {
+        let gateway = Gateway {
+            takes: Duration::from_millis(200),
+            ..Gateway::default()
+        };
+        let engine = gateway.engine(4);
+        let started = Instant::now();
+        let mut lifts = JoinSet::new();
+        for last in 0..40 {
+            let engine = Arc::clone(&engine);
+            lifts.spawn(async move { engine.unban(&target(last)).await });
+        }
+        for lift in lifts.join_all().await {
+            lift.unwrap();
+        }
+        let lasted = started.elapsed().as_millis();
+        assert_eq!(lasted, 1600, "five at a time");
     }
 }

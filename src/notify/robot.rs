@@ -130,9 +130,8 @@ impl Robot {
         match (self.brand, code) {
             (_, 0) => Ok(()),
             // Too many messages.
-            (Brand::DingTalk, 130_101 | 410_100 | 90_018) | (Brand::WeCom, 45_009 | 45_033) => {
-                Err(Error::Later { why, after })
-            }
+            (Brand::DingTalk, 130_101 | 410_100 | 90_018 | 90_030)
+            | (Brand::WeCom, 45_009 | 45_033) => Err(Error::Later { why, after }),
             // The system is busy.
             (_, -1) => Err(Error::Later { why, after: None }),
             // Token, signature, keyword, address, robot, group or message: only an edit helps.
@@ -277,6 +276,11 @@ mod tests {
             (
                 Brand::DingTalk,
                 r#"{"errcode":130101,"errmsg":"send too fast"}"#,
+                pause(600),
+            ),
+            (
+                Brand::DingTalk,
+                r#"{"errcode":90030,"errmsg":"webhook over limit"}"#,
                 pause(600),
             ),
             (

@@ -68,7 +68,7 @@ pub struct Settings {
 // === impl Settings ===
 
 impl Settings {
-    /// The defaults: the namespace `default` as the original's, no election, nothing served, 32 workers.
+    /// The defaults: the namespace `default` as the original's, no election, nothing served, 128 workers.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl Settings {
             metrics_server: None,
             log_levels: None,
             health_address: None,
-            workers: 32,
+            workers: 128,
             allow_loopback: false,
             insecure_triggers: false,
             bearer_over_http: false,
