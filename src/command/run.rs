@@ -61,7 +61,7 @@ pub(super) struct Arguments {
     )]
     leader_elect: bool,
 
-    /// How many blocks are worked on at once. Most of them wait for the API server; a gateway has at most 20 calls at once.
+    /// How many blocks are worked on at once. Most of them wait for the API server; calls of a gateway have a limit of their own.
     #[arg(
         long,
         default_value_t = 128,

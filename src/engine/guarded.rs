@@ -1,9 +1,9 @@
 //! An engine behind a limit of calls in flight and a circuit breaker.
 //!
 //! A gateway that hangs holds each caller for its time-out. Without a guard it soon holds every worker,
-//! and blocks that need no gateway wait too. Here at most [`GuardSettings::in_flight`] callers are held,
-//! and for little more than a second: then the breaker is open, waiters are turned away, and a single
-//! probe at a time detects that the gateway is back.
+//! and blocks that need no gateway wait too. Here [`GuardSettings::in_flight`] callers and a few lifts are
+//! held at most. The others wait for little more than a second: then the breaker is open, waiters are turned
+//! away, and a single probe at a time detects that the gateway is back.
 //!
 //! A flood of new bans waits for its turns here. Lifts do not wait behind it: a few calls are theirs alone.
 
@@ -21,15 +21,12 @@ use super::{Ban, Capabilities, Engine, Error, Metrics, Remaining, Unban};
 use crate::outbound::{self, BoxFuture};
 use crate::target::Target;
 
-/// The name of a lift in the metrics.
-const LIFT: &str = "unban";
-
 /// Limits of [`Guarded`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardSettings {
     /// Calls to the gateway at once. Default 16. More lets a fast gateway work through a burst
-    /// sooner; fewer than the operator's workers leaves workers to blocks that need no gateway.
-    /// A quarter as many come on top of these for lifts alone, at least one.
+    /// sooner; fewer than the operator's workers leaves workers to blocks that need no gateway while it
+    /// hangs. A quarter as many come on top of these for lifts alone, at least one.
     pub in_flight: usize,
     /// When the breaker opens.
     pub breaker: Settings,
@@ -78,23 +75,24 @@ impl Guarded {
 
     async fn call<T>(
         &self,
-        op: &'static str,
+        op: Op,
         call: impl Future<Output = Result<T, Error>> + Send,
     ) -> Result<T, Error> {
-        let started = Instant::now();
-        let result = self.guarded(op == LIFT, call).await;
+        let mut started = Instant::now();
+        let result = self.guarded(op, call, &mut started).await;
         let outcome = match &result {
             Ok(_) => "ok",
             Err(error) => error.outcome(),
         };
         let engine = self.inner.capabilities().name;
-        self.metrics.called(engine, op, outcome, started.elapsed());
+        self.metrics
+            .called(engine, op.name(), outcome, started.elapsed());
         result
     }
 
     /// Waits for one of the calls in flight to end, if there are as many as may be.
-    async fn permit(&self, lift: bool) -> Option<SemaphorePermit<'_>> {
-        if !lift {
+    async fn permit(&self, op: Op) -> Option<SemaphorePermit<'_>> {
+        if op != Op::Unban {
             return self.permits.acquire().await.ok();
         }
         if let Ok(permit) = self.permits.try_acquire() {
@@ -107,15 +105,40 @@ impl Guarded {
         }
     }
 
+    /// Waits for a permit, unless the breaker is open or opens meanwhile.
+    async fn admitted(&self, op: Op) -> Result<Option<SemaphorePermit<'_>>, Error> {
+        loop {
+            // Listening starts before the state is read, so an opening between the two is not missed.
+            let opened = self.opened.notified();
+            tokio::pin!(opened);
+            opened.as_mut().enable();
+            self.turned_away()?;
+            tokio::select! {
+                biased;
+                // It may be closed again by now: then this waits on, and does not call without a permit.
+                () = &mut opened => {}
+                permit = self.permit(op) => {
+                    self.turned_away()?;
+                    return Ok(permit);
+                }
+            }
+        }
+    }
+
+    fn turned_away(&self) -> Result<(), Error> {
+        match self.breaker.lock().refusal(Instant::now()) {
+            Some((last, retry_after)) => Err(open(last, retry_after)),
+            None => Ok(()),
+        }
+    }
+
+    /// `started` is set to the time at which the call began, after the wait for a permit.
     async fn guarded<T>(
         &self,
-        lift: bool,
+        op: Op,
         call: impl Future<Output = Result<T, Error>> + Send,
+        started: &mut Instant,
     ) -> Result<T, Error> {
-        // Listening starts before the state is read, so an opening between the two is not missed.
-        let opened = self.opened.notified();
-        tokio::pin!(opened);
-        opened.as_mut().enable();
         let admission = self.breaker.lock().admit(Instant::now());
         let probe = match admission {
             Admission::Refused { last, retry_after } => return Err(open(last, retry_after)),
@@ -129,21 +152,11 @@ impl Guarded {
         };
         // The probe needs no permit: there is one at a time, and the others may be held by the calls
         // that opened the breaker.
-        let _permit = if probe {
-            None
-        } else {
-            tokio::select! {
-                biased;
-                () = &mut opened => None,
-                permit = self.permit(lift) => permit,
-            }
+        let _permit = match probe {
+            true => None,
+            false => self.admitted(op).await?,
         };
-        if !probe {
-            let refusal = self.breaker.lock().refusal(Instant::now());
-            if let Some((last, retry_after)) = refusal {
-                return Err(open(last, retry_after));
-            }
-        }
+        *started = Instant::now();
         tokio::pin!(call);
         let result = match tokio::time::timeout(self.slow_after, &mut call).await {
             Ok(result) => result,
@@ -161,6 +174,27 @@ fn open(last: Error, retry_after: Duration) -> Error {
     Error::Open {
         last: Box::new(last),
         retry_after,
+    }
+}
+
+/// What a call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Ban,
+    Unban,
+    List,
+}
+
+// === impl Op ===
+
+impl Op {
+    /// The name in the metrics.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ban => "ban",
+            Self::Unban => "unban",
+            Self::List => "list",
+        }
     }
 }
 
@@ -235,15 +269,15 @@ impl Engine for Guarded {
         target: &'a Target,
         remaining: Option<Remaining>,
     ) -> BoxFuture<'a, Result<Ban, Error>> {
-        Box::pin(self.call("ban", self.inner.ban(target, remaining)))
+        Box::pin(self.call(Op::Ban, self.inner.ban(target, remaining)))
     }
 
     fn unban<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Unban, Error>> {
-        Box::pin(self.call(LIFT, self.inner.unban(target)))
+        Box::pin(self.call(Op::Unban, self.inner.unban(target)))
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Option<BTreeSet<Target>>, Error>> {
-        Box::pin(self.call("list", self.inner.list()))
+        Box::pin(self.call(Op::List, self.inner.list()))
     }
 }
 
@@ -262,6 +296,8 @@ mod tests {
         hangs: Arc<AtomicBool>,
         resets: Arc<AtomicBool>,
         calls: Arc<AtomicUsize>,
+        running: Arc<AtomicUsize>,
+        most: Arc<AtomicUsize>,
         takes: Duration,
     }
 
@@ -283,7 +319,12 @@ mod tests {
                     if gateway.resets.load(Ordering::SeqCst) {
                         return Err(outbound::Error::Reset);
                     }
-                    tokio::time::sleep(gateway.takes).await;
+                    let running = gateway.running.fetch_add(1, Ordering::SeqCst) + 1;
+                    gateway.most.fetch_max(running, Ordering::SeqCst);
+                    let late = request.uri().query() == Some("ip=192.0.2.200");
+                    let more = Duration::from_millis(if late { 100 } else { 0 });
+                    tokio::time::sleep(gateway.takes + more).await;
+                    gateway.running.fetch_sub(1, Ordering::SeqCst);
                     Ok(http::Response::new(Bytes::from(answer)))
                 }
             });
@@ -463,6 +504,56 @@ mod tests {
         }
         let lasted = started.elapsed().as_millis();
         assert_eq!(lasted, 3950, "the bans have their four calls all the time");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gateway_near_the_limit_of_time_gets_no_more_calls_at_once() {
+        // Four calls are slow at the time at which others are answered: the breaker opens, and closes before a waiter runs.
+        let gateway = Gateway {
+            takes: Duration::from_secs(1),
+            ..Gateway::default()
+        };
+        let engine = gateway.engine(16);
+        let mut calls = JoinSet::new();
+        for last in 0..100 {
+            let engine = Arc::clone(&engine);
+            let target = target(if last < 4 { 200 } else { last });
+            calls.spawn(async move { engine.ban(&target, None).await.is_ok() });
+        }
+        let answered = calls.join_all().await.into_iter().filter(|ok| *ok).count();
+        assert!(answered >= 99, "{answered} found the breaker closed again");
+        assert_eq!(gateway.most.load(Ordering::SeqCst), 16);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_call_is_given_back_by_waiters_that_are_turned_away_or_dropped() {
+        for dropped in [true, false] {
+            let gateway = Gateway::default();
+            gateway.hangs.store(true, Ordering::SeqCst);
+            let engine = gateway.engine(4);
+            let mut calls = JoinSet::new();
+            for last in 0..60 {
+                let engine = Arc::clone(&engine);
+                calls.spawn(async move {
+                    match last % 2 {
+                        0 => engine.ban(&target(last), None).await.is_err(),
+                        _ => engine.unban(&target(last)).await.is_err(),
+                    }
+                });
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            assert_eq!(gateway.calls.load(Ordering::SeqCst), 5);
+            if dropped {
+                calls.shutdown().await;
+            } else {
+                assert!(calls.join_all().await.into_iter().all(|failed| failed));
+            }
+            let free = (
+                engine.permits.available_permits(),
+                engine.for_lifts.available_permits(),
+            );
+            assert_eq!(free, (4, 1), "dropped: {dropped}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -39,7 +39,7 @@ impl Metrics {
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "ipblock_engine_request_seconds",
-            "Time of calls to the engine, by outcome",
+            "Time of calls to the engine, without their wait for a turn, by outcome",
             self.requests.clone(),
         );
     }

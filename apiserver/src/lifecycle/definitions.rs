@@ -20,14 +20,15 @@ pub(super) async fn process(work: &Work<'_>, storage: &str, retries: &Retries) -
         work.store.set_ending(storage, false);
         return Vec::new();
     };
-    if !crd::is_established(&definition.value()["status"]) {
-        definitions::settle(work, storage);
-    }
-    if !definition.is_terminating() {
+    let terminates = definition.is_terminating();
+    // Before the objects are listed: each that goes or comes later is a chore.
+    work.store.set_ending(storage, terminates);
+    if !terminates {
+        if !crd::is_established(&definition.value()["status"]) {
+            definitions::settle(work, storage);
+        }
         return Vec::new();
     }
-    // Before the objects are listed: each that goes or comes later is a chore.
-    work.store.set_ending(storage, true);
     // Without a table, it never had objects.
     if let Some(info) = work.registry.of_storage(storage)
         && !delete_objects(work, &info).await

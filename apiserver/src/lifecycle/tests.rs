@@ -335,7 +335,7 @@ async fn a_late_object_brings_back_the_chore_of_its_definition() {
     let kept = |name: &str| json!({"metadata": {"name": name, "namespace": "default", "uid": name, "finalizers": ["example.com/x"]}});
     store(core, FOOS, "default", kept("first"));
     core.store.take_chores();
-    // As a restart before the definition was read: nothing is known of its end.
+    // As after a chore that found no definition while this one was made and deleted.
     let options = crate::verbs::delete::Options::default();
     let deleted = crate::verbs::delete::delete(core, &definition, &options).await;
     deleted.unwrap();
@@ -363,6 +363,46 @@ async fn a_late_object_brings_back_the_chore_of_its_definition() {
     }
     assert!(act(&work, chore, &retries).await.is_empty());
     assert!(core.store.get(definitions::STORAGE, FOOS).is_none());
+}
+
+#[tokio::test]
+async fn a_definition_that_was_never_served_and_may_not_go_leaves_no_chore() {
+    let server = server().await;
+    let core = server.core();
+    server.stop_lifecycle().await;
+    let info = core.registry.of_storage(definitions::STORAGE).unwrap();
+    let work = Work::begin(core).await;
+    let other = internal_request(&work, &info, &Key::from(FOOS), Part::ApiServer);
+    let created = crate::verbs::create::create(core, &other, foos("d", "c")).await;
+    created.unwrap();
+    // Its kind is taken by the other one.
+    let name = "bars.example.com";
+    let mut conflicting = foos("e", "c");
+    conflicting["metadata"] = json!({"name": name, "finalizers": ["example.com/x"]});
+    conflicting["spec"]["names"]["plural"] = json!("bars");
+    conflicting["spec"]["names"]["singular"] = json!("bar");
+    let definition = internal_request(&work, &info, &Key::from(name), Part::ApiServer);
+    let created = crate::verbs::create::create(core, &definition, conflicting).await;
+    created.unwrap();
+    let options = crate::verbs::delete::Options::default();
+    let deleted = crate::verbs::delete::delete(core, &definition, &options).await;
+    deleted.unwrap();
+    let stored = core.store.get(definitions::STORAGE, name).unwrap();
+    assert!(stored.is_terminating());
+    assert!(!crate::crd::is_established(&stored.value()["status"]));
+
+    let chore = Chore::Definition(name.to_owned());
+    assert!(core.store.take_chores().contains(&chore));
+    let retries = Retries::default();
+    for _ in 0..2 {
+        assert!(act(&work, chore.clone(), &retries).await.is_empty());
+    }
+    // The first one wrote: the finalizer of the server is gone.
+    assert_eq!(core.store.take_chores(), [chore.clone()]);
+    assert!(act(&work, chore, &retries).await.is_empty());
+    assert_eq!(core.store.take_chores(), []);
+    let left = core.store.get(definitions::STORAGE, name).unwrap();
+    assert_eq!(left.finalizers().collect::<Vec<_>>(), ["example.com/x"]);
 }
 
 #[tokio::test]

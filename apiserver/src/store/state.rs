@@ -37,7 +37,7 @@ pub(super) struct State {
     pub(super) waiting: HashMap<String, (String, Key)>,
     /// Namespaces that terminate: a removal inside wakes the task.
     pub(super) terminating: BTreeSet<String>,
-    /// Resources whose definition is being deleted: a removal wakes the task.
+    /// Resources whose definition is being deleted: a removal and a creation wake the task.
     pub(super) ending: BTreeSet<String>,
     /// The `apiVersion`s of stored objects: each is in memory once.
     pub(super) api_versions: BTreeSet<Arc<str>>,
