@@ -106,6 +106,8 @@ pub struct Dependencies {
 #[derive(Debug)]
 pub struct BlockReconciler {
     pub(super) parts: Dependencies,
+    /// Set when the record of gateways was read.
+    recalled: OnceCell<()>,
     /// When the reading began that the coverage was filled with.
     seeded: OnceCell<Timestamp>,
     /// The log of blocks that may not be deleted: one right is missing for all of them.
@@ -121,23 +123,23 @@ impl BlockReconciler {
     pub fn new(parts: Dependencies) -> Self {
         Self {
             parts,
+            recalled: OnceCell::new(),
             seeded: OnceCell::new(),
             refusals: Sampled::every(COLLECT_REFUSALS),
             released: Released::default(),
         }
     }
 
-    /// Reads the gateways that earlier leaders used, once, before their intents are followed.
+    /// Reads the gateways that earlier leaders used, once, before their intents are followed: one request, however many
+    /// workers wait for it.
     async fn recall(&self, ctx: &Context) -> Result<(), reconcile::Error> {
-        if self.seeded.initialized() {
-            return Ok(());
-        }
-        match self.parts.record.read(ctx.client()).await {
+        let read = async || match self.parts.record.read(ctx.client()).await {
             // Without the right to read it, the gateways of this process have to do; the configuration's reconciler
             // reports that.
             Err(error) if !is_forbidden(&error) => Err(error.into()),
             _ => Ok(()),
-        }
+        };
+        self.recalled.get_or_try_init(read).await.map(drop)
     }
 
     /// The block with the trusted part of its intent, which a user may write.

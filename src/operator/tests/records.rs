@@ -50,6 +50,26 @@ async fn a_restarted_operator_reports_which_intents_it_ignores() {
     assert!(announced, "{}", world.events().await);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_start_reads_the_record_once_for_all_workers() {
+    let mut world = World::configured().await;
+    for n in 0..40 {
+        let ip = format!("192.0.2.{n}");
+        world.create(&format!("block-{n}"), &ip, "1h").await;
+    }
+    for n in 0..40 {
+        let name = format!("block-{n}");
+        world.until(&name, "active", 5 * SECOND).await;
+    }
+    world.kill();
+    let slow = Rule::new().verb("get").resource("configmaps").name(RECORD);
+    let slow = world.server.faults().add(slow.delay(SECOND));
+    world.start().await;
+    tokio::time::sleep(10 * SECOND).await;
+    // The reconcilers of blocks, of the set engines and of the configuration, which also writes it.
+    assert!((1..=6).contains(&slow.hits()), "{} reads", slow.hits());
+}
+
 /// The gateways of the record.
 async fn recorded(world: &World) -> String {
     let record = world.maps.get(RECORD).await.unwrap();
