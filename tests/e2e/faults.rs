@@ -19,7 +19,7 @@ async fn a_hanging_gateway_delays_no_other_block(mut world: World) {
         .configure(json!({"requestTimeout": "1h", "whitelist": "198.51.100.0/24"}))
         .await;
     let _operator = world
-        .operator_with("ipblock-operator-0", &["--workers=16"])
+        .operator_with("ipblock-operator-0", &["--workers=24"])
         .await;
 
     world.gateway.fault("fault=hang&target=203.0.113.90").await;
