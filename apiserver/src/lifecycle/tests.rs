@@ -335,10 +335,10 @@ async fn a_late_object_brings_back_the_chore_of_its_definition() {
     let kept = |name: &str| json!({"metadata": {"name": name, "namespace": "default", "uid": name, "finalizers": ["example.com/x"]}});
     store(core, FOOS, "default", kept("first"));
     core.store.take_chores();
-    // As after a chore that found no definition while this one was made and deleted.
     let options = crate::verbs::delete::Options::default();
     let deleted = crate::verbs::delete::delete(core, &definition, &options).await;
     deleted.unwrap();
+    // As after a chore that found no definition while this one was made and deleted.
     core.store.set_ending(FOOS, false);
     let chore = Chore::Definition(FOOS.to_owned());
     assert!(core.store.take_chores().contains(&chore));
