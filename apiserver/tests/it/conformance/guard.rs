@@ -14,7 +14,11 @@ struct Row {
 
 enum HeldBy {
     Case(String),
-    Test { name: String, file: String },
+    /// The tests of one file.
+    Tests {
+        names: Vec<String>,
+        file: String,
+    },
     Nothing(String),
 }
 
@@ -37,16 +41,19 @@ impl HeldBy {
         let quoted = |text: &str| -> Option<String> {
             Some(text.strip_prefix("case \"")?.strip_suffix('"')?.to_owned())
         };
-        let test = |text: &str| -> Option<Self> {
-            let (name, file) = text.strip_prefix("test `")?.split_once("` (`")?;
-            Some(Self::Test {
-                name: name.to_owned(),
+        let tests = |text: &str| -> Option<Self> {
+            let text = text
+                .strip_prefix("test `")
+                .or_else(|| text.strip_prefix("tests `"))?;
+            let (names, file) = text.split_once("` (`")?;
+            Some(Self::Tests {
+                names: names.split("`, `").map(str::to_owned).collect(),
                 file: file.strip_suffix("`)")?.to_owned(),
             })
         };
         quoted(cell)
             .map(Self::Case)
-            .or_else(|| test(cell))
+            .or_else(|| tests(cell))
             .unwrap_or_else(|| Self::Nothing(cell.to_owned()))
     }
 }
@@ -90,9 +97,12 @@ fn problems(
                     problems.push(format!("{rule} has no case {name:?}"));
                 }
             }
-            HeldBy::Test { name, file } => match source(file) {
-                Some(source) if has_test(&source, name) => {}
-                Some(_) => problems.push(format!("{rule}: {file} has no test {name}")),
+            HeldBy::Tests { names, file } => match source(file) {
+                Some(source) => {
+                    let missing = names.iter().filter(|name| !has_test(&source, name));
+                    problems
+                        .extend(missing.map(|name| format!("{rule}: {file} has no test {name}")));
+                }
                 None => problems.push(format!("{rule}: file {file} does not exist")),
             },
             HeldBy::Nothing(cell) => problems.push(format!("{rule} has no case or test: {cell}")),
@@ -120,18 +130,28 @@ fn each_rule_is_defined_once_and_checked_by_an_existing_case_or_test() {
 #[test]
 fn the_guard_finds_what_is_missing() {
     let source = |file: &str| {
-        (file == "a.rs").then(|| "#[test]\n// why\nfn good() {}\n\nfn helper() {}\n".to_owned())
+        (file == "a.rs").then(|| {
+            "#[test]\n// why\nfn good() {}\n\nfn helper() {}\n\n#[test]\nfn better() {}\n"
+                .to_owned()
+        })
     };
     let cases = [("A-1 B-1", "one"), ("C-1", "two")];
     let check = |rows: &str| problems(rows, &cases, &source);
     let whole = "| A-1 | x | case \"one\" |\n| B-1 | x | test `good` (`a.rs`) |\n| C-1 | x | case \"two\" |\n";
     assert_eq!(check(whole), Vec::<String>::new());
+    let two = whole.replace("test `good`", "tests `good`, `better`");
+    assert_eq!(check(&two), Vec::<String>::new());
     let wrong = [
         ("| A-1 |", "| A-2 |", "A-2 has no case \"one\""),
         ("case \"one\"", "case \"on\"", "A-1 has no case \"on\""),
         ("case \"two\"", "case \"one\"", "C-1 has no case \"one\""),
         ("`good`", "`goo`", "B-1: a.rs has no test goo"),
         ("`good`", "`helper`", "B-1: a.rs has no test helper"),
+        (
+            "test `good`",
+            "tests `good`, `worse`, `better`",
+            "B-1: a.rs has no test worse",
+        ),
         ("a.rs", "b.rs", "B-1: file b.rs does not exist"),
         ("| B-1 |", "| A-1 |", "A-1 is defined twice"),
         ("case \"two\"", "hope", "C-1 has no case or test: hope"),
