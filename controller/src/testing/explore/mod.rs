@@ -421,8 +421,7 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
         let only = only.or_else(|| self.only.clone());
         let alone = only.is_some();
         self.template();
-        report.runs += 2;
-        let reference = match self.reference(&scenario) {
+        let reference = match self.reference(&scenario, &mut report.runs) {
             Ok(reference) => reference,
             Err(failed) => {
                 let (ran, wrong) = *failed;
@@ -549,8 +548,8 @@ impl<S: Default + Serialize + Send + 'static> Explorer<S> {
                 ran.trace
             )
         };
-        let one = self.reference(&one).unwrap_or_else(reference);
-        let other = self.reference(&other).unwrap_or_else(reference);
+        let one = self.reference(&one, &mut 0).unwrap_or_else(reference);
+        let other = self.reference(&other, &mut 0).unwrap_or_else(reference);
         let mut mask = one.mask.clone();
         mask.0.extend(other.mask.0);
         if let Some(how) = other.ran.state.differs(&one.ran.state, &mask) {
