@@ -62,6 +62,7 @@ pub mod prometheus;
 pub mod reflector;
 #[cfg(test)]
 mod sample;
+mod tasks;
 mod turns;
 mod use_count;
 

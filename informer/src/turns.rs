@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use futures::FutureExt;
 use tokio::runtime::Handle;
 
+use crate::tasks;
+
 /// The number of objects that a task works on before other tasks run: some hundred microseconds' worth.
 pub(crate) const PIECE: usize = 256;
 
@@ -48,13 +50,14 @@ pub(crate) fn free<T: Send + 'static>(items: VecDeque<T>) {
         return;
     }
     if let Ok(runtime) = Handle::try_current() {
-        runtime.spawn(async move {
+        let drops = async move {
             let mut turns = Turns::new();
             for item in items {
                 drop(item);
                 turns.spend(1).await;
             }
-        });
+        };
+        tasks::spawn(&runtime, drops.boxed());
     }
 }
 

@@ -187,6 +187,12 @@ impl<R: RequestKey> Drop for Over<'_, R> {
     }
 }
 
+/// Runs a worker. Not generic: tokio has about 250 functions for each type of future that is spawned.
+fn spawn(workers: &mut JoinSet<()>, ticket: &Ticket, work: BoxFuture<'static, ()>) {
+    // Tracker and fence see the end of each worker: dropping this future aborts the workers without a wait.
+    workers.spawn(ticket.workers().track_future(work));
+}
+
 // === impl WorkerPool ===
 
 impl<R: RequestKey> WorkerPool<R> {
@@ -208,11 +214,11 @@ impl<R: RequestKey> WorkerPool<R> {
         for _ in 0..workers {
             let pool = Arc::clone(self);
             let working = self.fence.as_ref().map(Fence::work);
-            // Tracker and fence see the end of each worker: dropping this future aborts the workers without a wait.
-            tasks.spawn(ticket.workers().track_future(async move {
+            let work = async move {
                 let _working = working;
                 pool.work().await;
-            }));
+            };
+            spawn(&mut tasks, ticket, work.boxed());
         }
         let ended = async {
             while let Some(ended) = tasks.join_next().await {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt;
 use tokio::runtime::Handle;
 
 use super::index::Index;
@@ -9,6 +10,7 @@ use super::state::State;
 use super::transaction::Change;
 use crate::event::Event;
 use crate::object::Stored;
+use crate::tasks;
 use crate::turns::{PIECE, Turns};
 
 /// The events of a list: first the deletions, then the rest in the order of the list.
@@ -89,7 +91,7 @@ impl<S: Stored + ?Sized> Freed<S> {
             return;
         }
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(in_turns(states));
+            tasks::spawn(&runtime, in_turns(states).boxed());
         }
     }
 }

@@ -1,5 +1,7 @@
 //! An informer that runs as a task.
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -42,20 +44,23 @@ impl<S: Stored + ?Sized> SharedInformer<S> {
         let stopped = stop.clone();
         // Made here and not in the task, which may be dropped before it is polled.
         let end = self.end_unless_run();
-        let task = tokio::spawn(async move {
+        let run = async move {
             let _end = end;
             informer.run(stopped).await
-        });
-        RunningInformer {
-            stop,
-            task: AbortOnDropHandle::new(task),
-        }
+        };
+        RunningInformer::of(stop, run.boxed())
     }
 }
 
 // === impl RunningInformer ===
 
 impl RunningInformer {
+    /// Not in the generic caller: see [`tasks`](crate::tasks).
+    fn of(stop: CancellationToken, run: BoxFuture<'static, Result<(), RunError>>) -> Self {
+        let task = AbortOnDropHandle::new(tokio::spawn(run));
+        Self { stop, task }
+    }
+
     /// Stops the informer, and returns when the callbacks in flight are over.
     ///
     /// # Errors

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::task::{JoinError, spawn_blocking};
+use tokio::task::JoinError;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::threads::Permit;
 use crate::decode::{DecodeError, Frame};
+use crate::tasks;
 use reeve_client::transport::Encoding;
 
 /// The time after which work that no thread has begun is done in place. The threads for blocking work are those of the whole
@@ -36,10 +37,15 @@ pub(super) type Chunk<S> = Handed<VecDeque<Bytes>, Decoded<S>>;
 /// glibc has a lock; with two threads that cost more than the work itself.
 pub(super) struct Handed<I, O> {
     since: Instant,
+    shared: Arc<Shared<I, O>>,
+    task: AbortOnDropHandle<()>,
+}
+
+struct Shared<I, O> {
     /// `None` once a thread has begun.
-    input: Arc<Mutex<Option<I>>>,
+    input: Mutex<Option<I>>,
     /// `None` if the input was taken away.
-    output: AbortOnDropHandle<Option<O>>,
+    output: Mutex<Option<O>>,
 }
 
 // === impl Handed ===
@@ -51,17 +57,23 @@ impl<I: Send + 'static, O: Send + 'static> Handed<I, O> {
         permit: Permit,
         work: impl FnOnce(I) -> O + Send + 'static,
     ) -> Self {
-        let input = Arc::new(Mutex::new(Some(input)));
-        let given = Arc::clone(&input);
-        let output = spawn_blocking(move || {
-            let _permit = permit;
-            let input = given.lock().take()?;
-            Some(work(input))
+        let shared = Arc::new(Shared {
+            input: Mutex::new(Some(input)),
+            output: Mutex::new(None),
         });
+        let given = Arc::clone(&shared);
+        let task = tasks::block(Box::new(move || {
+            let _permit = permit;
+            let input = given.input.lock().take();
+            if let Some(input) = input {
+                let output = work(input);
+                *given.output.lock() = Some(output);
+            }
+        }));
         Self {
             since: Instant::now(),
-            input,
-            output: AbortOnDropHandle::new(output),
+            shared,
+            task: AbortOnDropHandle::new(task),
         }
     }
 
@@ -72,20 +84,22 @@ impl<I: Send + 'static, O: Send + 'static> Handed<I, O> {
 
     /// The result; `None` if the input was taken away. Cancel-safe until it is ready.
     pub(super) async fn output(&mut self) -> Option<O> {
-        joined((&mut self.output).await).await
+        joined((&mut self.task).await).await;
+        self.shared.output.lock().take()
     }
 
     /// Takes the input away, unless a thread has begun.
     pub(super) fn take_away(&self) -> Option<I> {
-        self.input.lock().take()
+        self.shared.input.lock().take()
     }
 
     /// The result, or the input again if no thread has begun within [`PATIENCE`]. Cancel-safe until it is ready.
     pub(super) async fn output_or_input(&mut self) -> Result<O, I> {
+        let since = self.since;
         tokio::select! {
             biased;
-            output = &mut self.output => return present(joined(output).await).await,
-            () = sleep_until(self.since + PATIENCE) => {}
+            output = self.output() => return present(output).await,
+            () = sleep_until(since + PATIENCE) => {}
         }
         match self.take_away() {
             Some(input) => Err(input),

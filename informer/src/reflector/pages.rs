@@ -9,6 +9,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use http::Request;
+use kube_client::client::Body;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -20,7 +22,7 @@ use super::threads::Permit;
 use crate::decode::{Budget, DecodeError, Identity, ListPage, continue_token, read_list};
 use crate::fifo::KnownObjects;
 use crate::object::{EntryReader, Stored};
-use reeve_client::transport::{self, Encoded, Encoding, ListRequest};
+use reeve_client::transport::{self, Encoded, Encoding, ListRequest, Transport};
 
 /// A page of fewer bytes is decoded by the task that lists: to hand it over would cost more.
 const LARGE: usize = 64 * 1024;
@@ -77,6 +79,16 @@ struct PageReader<S: ?Sized> {
     again: bool,
     /// The objects that the consumer holds.
     known: Option<Arc<dyn KnownObjects<S>>>,
+}
+
+/// Fetches a page in a task. Not in the generic caller: see [`tasks`](crate::tasks).
+fn spawn_fetch(
+    transport: Transport,
+    request: ListRequest,
+    built: Request<Body>,
+) -> AbortOnDropHandle<Fetched> {
+    let fetch = async move { (request, transport.fetch_encoded(built).await) };
+    AbortOnDropHandle::new(tokio::spawn(fetch))
 }
 
 // === impl PageReader ===
@@ -282,9 +294,7 @@ impl<'a, S: Stored + ?Sized> Pages<'a, S> {
         match request.build_as(&reflector.endpoint, &reflector.selection, encoding) {
             Ok(built) => {
                 let transport = reflector.transport.clone();
-                let fetch =
-                    tokio::spawn(async move { (request, transport.fetch_encoded(built).await) });
-                self.fetching = Some(AbortOnDropHandle::new(fetch));
+                self.fetching = Some(spawn_fetch(transport, request, built));
             }
             Err(error) => self.failed = Some(error),
         }

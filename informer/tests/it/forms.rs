@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::harness::{clock, millis};
 use crate::script::*;
+use crate::setup::run_until;
 
 /// Runs an informer of `S` until the test ends.
 async fn started<S: Form>(
@@ -26,10 +27,7 @@ async fn started<S: Form>(
     let builder = SharedInformer::<S>::builder_for(script.client(), Endpoint::of::<ConfigMap>())
         .clock(clock());
     let informer = configure(builder).build();
-    tokio::spawn({
-        let informer = informer.clone();
-        async move { informer.run(CancellationToken::new()).await }
-    });
+    run_until(&informer, &CancellationToken::new());
     informer.wait_synced().await.unwrap();
     informer
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures::FutureExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use reeve_clock::Clock;
 use reeve_informer::{SharedInformer, Stored};
@@ -34,5 +35,6 @@ pub fn run_until<S: Stored>(
     stop: &CancellationToken,
 ) -> JoinHandle<()> {
     let (informer, stop) = (informer.clone(), stop.clone());
-    tokio::spawn(async move { informer.run(stop).await.unwrap() })
+    // Boxed, so that it is compiled once and not for each kind.
+    tokio::spawn(async move { informer.run(stop).await.unwrap() }.boxed())
 }
