@@ -8,7 +8,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
-use kube_core::{Resource, ResourceExt};
+use k8s_openapi::api::core::v1::Pod;
+use kube_core::{PartialObjectMeta, Resource, ResourceExt};
 use reeve_controller::cache::View;
 use reeve_controller::client::{self, Object, Patch};
 use reeve_controller::{Context, Controller, Manager, Outcome, Reconciler, Request, reconcile};
@@ -20,6 +21,15 @@ pub const LABEL: &str = "pod-count";
 /// The index of Pods by the uid of the object that controls them. The labels of the ReplicaSet's template would also find
 /// Pods of other owners.
 const BY_CONTROLLER: &str = "controller";
+
+/// The cached form of the Pods.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Pods {
+    /// Whole Pods.
+    Typed,
+    /// Only their metadata, which is all that the controller reads.
+    Metadata,
+}
 
 /// The reason why the controller cannot be added.
 #[derive(Debug, thiserror::Error)]
@@ -99,4 +109,15 @@ pub fn add<P: Object>(manager: &Manager) -> Result<(), Error> {
         .add_controller(controller)
         .map_err(|error| Error(error.into()))?;
     Ok(())
+}
+
+/// Adds the controller to `manager`, with the form `pods` of the Pods.
+///
+/// # Errors
+/// If the manager already has this controller.
+pub fn add_with(manager: &Manager, pods: Pods) -> Result<(), Error> {
+    match pods {
+        Pods::Typed => add::<Pod>(manager),
+        Pods::Metadata => add::<PartialObjectMeta<Pod>>(manager),
+    }
 }
