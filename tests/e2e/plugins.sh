@@ -13,7 +13,7 @@ set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")/plugins" && pwd)"
 stamp="$(cd "$here" && cat go.mod go.sum ./*.go | cksum | cut -d' ' -f1)"
 output="${REEVE_INTEROP_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/reeve/interop}/plugins-$stamp"
-export CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false"
+export CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false -gcflags=all=-dwarf=false"
 
 # Two runs at once write once: the second waits.
 mkdir -p "$(dirname "$output")"

@@ -17,7 +17,7 @@ mkdir -p "$output"
 module="$(go env GOMODCACHE)/k8s.io/client-go@$client_go"
 for example in create-update-delete-deployment dynamic-create-update-delete-deployment workqueue leader-election \
     out-of-cluster-client-configuration in-cluster-client-configuration; do
-    [[ -x "$output/$example-$client_go" ]] || (cd "$module" && CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" \
+    [[ -x "$output/$example-$client_go" ]] || (cd "$module" && CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false -gcflags=all=-dwarf=false" \
         go build -trimpath -o "$output/$example-$client_go" "./examples/$example") >&2
 done
 assets="$("${1:-ours}")"

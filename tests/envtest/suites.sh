@@ -32,7 +32,7 @@ for suite in "${suites[@]}"; do
     program="$output/${suite//\//-}-$controller_runtime.test"
     [[ -x "$program" ]] && continue
     echo "compiling pkg/$suite" >&2
-    (cd "$module" && CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" go test -c -vet=off -trimpath -o "$program.$$" "./pkg/$suite")
+    (cd "$module" && CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false -gcflags=all=-dwarf=false" go test -c -vet=off -trimpath -o "$program.$$" "./pkg/$suite")
     # Another run may compile it at the same time.
     mv "$program.$$" "$program"
 done

@@ -28,7 +28,7 @@ if [[ ! -x "$program" ]]; then
 fi
 if [[ ! -x "$program" ]]; then
     rm -f "$output"/contender-*
-    (cd "$here/contender" && CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" \
+    (cd "$here/contender" && CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false -gcflags=all=-dwarf=false" \
         go build -trimpath -ldflags "-s -w" -o "$output/.contender.new" .) >&2
     mv "$output/.contender.new" "$program"
 fi

@@ -43,7 +43,7 @@ build() {
             flags+=" -X $of.gitVersion=$version -X $of.gitTreeState=archive"
         done
         # Without cgo the programs are static and no C compiler is needed.
-        (cd "$here" && CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" go build -modfile="$module" \
+        (cd "$here" && CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false -gcflags=all=-dwarf=false" go build -modfile="$module" \
             ${REEVE_CLIENTS_JOBS:+-p "$REEVE_CLIENTS_JOBS"} -trimpath -ldflags "-s -w$flags" -o "$output/.$name.new" "$package") >&2
         mv "$output/.$name.new" "$program"
     fi

@@ -26,7 +26,7 @@ esac
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 cd "$here"
-export GOFLAGS="-mod=readonly -buildvcs=false"
+export GOFLAGS="-mod=readonly -buildvcs=false -gcflags=all=-dwarf=false"
 CGO_ENABLED=0 go build -trimpath -o "$work/kinds" .
 "$work/kinds" "$(go list -m -f '{{.Dir}}' k8s.io/kubernetes)" > "$work/kinds.txt"
 

@@ -69,9 +69,10 @@ build() {
     # A program that is missing is added to those of the same versions.
     if [[ -f "$assets/VERSION" && -x "$assets/$1" ]]; then return; fi
     echo "build.sh: building $1" >&2
-    # Without cgo the binaries are static and no C compiler is needed.
-    CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" go build ${REEVE_ASSETS_JOBS:+-p "$REEVE_ASSETS_JOBS"} \
-        -trimpath -ldflags "-s -w$flags" -o "$assets/.$1.new" "$2" >&2
+    # Without cgo the binaries are static and no C compiler is needed. The debug information that -s drops is not made, either, which
+    # saves a tenth of the time. Other builds here have the same flags, so that what they have in common is compiled once.
+    CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false -gcflags=all=-dwarf=false" \
+        go build ${REEVE_ASSETS_JOBS:+-p "$REEVE_ASSETS_JOBS"} -trimpath -ldflags "-s -w$flags" -o "$assets/.$1.new" "$2" >&2
     mv "$assets/.$1.new" "$assets/$1"
 }
 [[ -f "$assets/VERSION" && "$(cat "$assets/VERSION")" == "$stamp" ]] || rm -f "$assets/VERSION" "$assets/kube-scheduler"

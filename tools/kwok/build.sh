@@ -19,7 +19,7 @@ if [[ ! -x "$program" ]]; then
     fi
     mkdir -p "$output"
     echo "build.sh: building kwok" >&2
-    (cd "$here" && CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" go build -trimpath -ldflags "-s -w" \
+    (cd "$here" && CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false -gcflags=all=-dwarf=false" go build -trimpath -ldflags "-s -w" \
         -o "$program.new" sigs.k8s.io/kwok/cmd/kwok) >&2
     mv "$program.new" "$program"
 fi

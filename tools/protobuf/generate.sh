@@ -26,7 +26,7 @@ esac
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 cd "$here"
-CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" go build -trimpath -o "$work/protobuf" .
+CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false -gcflags=all=-dwarf=false" go build -trimpath -o "$work/protobuf" .
 
 status=0
 for pair in table:src/table.txt corpus:tests/testdata/corpus.txt; do
