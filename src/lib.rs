@@ -68,6 +68,8 @@ pub mod reconcile;
 #[doc = include_str!("../docs/runbook.md")]
 pub mod runbook {}
 #[cfg(test)]
+mod random_cases;
+#[cfg(test)]
 mod reasons;
 mod sampled;
 pub mod secret;

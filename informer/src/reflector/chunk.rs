@@ -44,7 +44,7 @@ pub(super) struct Handed<I, O> {
 struct Shared<I, O> {
     /// `None` once a thread has begun.
     input: Mutex<Option<I>>,
-    /// `None` if the input was taken away.
+    /// `None` until the work is done, and if the input was taken away.
     output: Mutex<Option<O>>,
 }
 

@@ -25,6 +25,7 @@ use crate::api::{
     condition,
 };
 use crate::guard::{Limit, Settings};
+use crate::random_cases::cases;
 use crate::target::Target;
 use audit::Audit;
 use expect::Expected;
@@ -183,15 +184,6 @@ fn faults() -> impl Strategy<Value = Vec<Fault>> {
         ],
         0..60,
     )
-}
-
-/// `default` cases, or the number in `PROPTEST_CASES`.
-fn cases(default: u32) -> ProptestConfig {
-    let mut config = ProptestConfig::default();
-    if std::env::var_os("PROPTEST_CASES").is_none() {
-        config.cases = default;
-    }
-    config
 }
 
 proptest! {

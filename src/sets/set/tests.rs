@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::random_cases::cases;
 
 fn host(number: u32) -> Target {
     Target::host(std::net::Ipv4Addr::from(number).into())
@@ -126,6 +127,11 @@ proptest! {
         let expected: std::collections::BTreeSet<Target> = targets.into_iter().collect();
         prop_assert!(set.iter().map(|it| it.target).eq(expected));
     }
+}
+
+proptest! {
+    // Four thousand steps each.
+    #![proptest_config(cases(64))]
 
     #[test]
     fn it_does_what_a_sorted_map_does(
