@@ -1,8 +1,7 @@
 //! Every ReplicaSet gets the label `pod-count` with the number of Pods it owns.
 //!
-//! `P` is the cached form of the Pods: [`Pod`](k8s_openapi::api::core::v1::Pod) for whole Pods, or
-//! [`PartialObjectMeta<Pod>`](kube_core::PartialObjectMeta) for only their metadata, which is all that this
-//! controller reads. There is no other difference.
+//! `P` is the cached form of the Pods: [`Pod`] for whole Pods, or [`PartialObjectMeta<Pod>`](PartialObjectMeta) for only
+//! their metadata, which is all that this controller reads. There is no other difference.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
