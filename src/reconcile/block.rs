@@ -60,6 +60,9 @@ pub(crate) const LONGEST_RETRY: Duration = Duration::from_secs(15);
 /// One line about blocks that the operator may not delete within this time.
 const COLLECT_REFUSALS: Duration = Duration::from_secs(600);
 
+/// Why no ban is made at a gateway that the record does not name.
+const UNRECORDED: &str = "the record of the operator does not name the gateway yet, because the API server cannot be written to";
+
 /// How long a block that was unblocked is kept at least without a configuration.
 const GRACE: Duration = Duration::from_secs(24 * 3600);
 
@@ -379,7 +382,10 @@ impl BlockReconciler {
             ..Policy::default()
         };
         let place = match (&config, &missing) {
-            (Some(config), _) => config.place(),
+            (Some(config), _) => match config.place() {
+                Ok(place) if self.parts.record.holds(place) => Err(UNRECORDED),
+                place => place,
+            },
             (None, Some(why)) => Err(&**why),
             (None, None) => Err("no configuration"),
         };

@@ -16,6 +16,7 @@ use reeve_controller::events::EventType;
 use reeve_controller::source::Sender;
 use reeve_controller::{Context, Outcome, Reconciler, Request, reconcile};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use self::chosen::Chosen;
 use self::memory::Memory;
@@ -46,6 +47,9 @@ const SOON: Duration = Duration::from_millis(1);
 /// How often the name of the gateway is resolved again, the files that the ConfigMap names are checked, and a record
 /// that was deleted is written again.
 const CHECK_AGAIN: Duration = Duration::from_secs(30);
+
+/// How long bans at a gateway wait for a record that an outage keeps from being written.
+const UNRECORDED: Duration = Duration::from_secs(600);
 
 /// How long a pass waits for the time, before it leaves the date of a gateway to the next.
 const UNDATED: Duration = Duration::from_secs(10);
@@ -100,6 +104,13 @@ pub struct ConfigurationReconciler {
     memory: Mutex<Memory>,
 }
 
+/// Why the record is not written.
+struct Unrecorded {
+    problem: String,
+    /// The API server is away or overloaded.
+    outage: bool,
+}
+
 // === impl ConfigurationReconciler ===
 
 impl ConfigurationReconciler {
@@ -146,6 +157,8 @@ impl ConfigurationReconciler {
         let lists = self.listed(&config, before.as_deref()).await;
         let freed = self.consider(map, &data, &config, before.as_deref(), lists);
         let unrecorded = self.record(ctx, map, data, &config, unread).await;
+        let held = self.hold(before.as_deref(), &config, unrecorded.as_ref());
+        let unrecorded = unrecorded.map(|it| it.problem);
         let changes = match &before {
             Some(before) => config.changes(before),
             None => Changes::all(),
@@ -155,7 +168,9 @@ impl ConfigurationReconciler {
             .iter()
             .flat_map(ChannelConfig::stamps)
             .collect();
-        let changes = self.memory.lock().with_notifier(changes, stamps);
+        let mut changes = self.memory.lock().with_notifier(changes, stamps);
+        // Alerts record the gateway in the blocks that they make.
+        changes.triggers |= held;
         let mut problems = self.put_in_force(ctx, &config, changes).await?;
         self.consumers.guard.in_force();
         if let (Some(before), Ok(place)) = (&before, config.place())
@@ -246,7 +261,7 @@ impl ConfigurationReconciler {
         data: BTreeMap<String, String>,
         config: &Config,
         unread: Option<String>,
-    ) -> Option<String> {
+    ) -> Option<Unrecorded> {
         for place in self.consumers.record.trust_gateways(config) {
             let note = format!(
                 "the gateway {place} is withdrawn: the operator does not call it any more, and bans that stand there count as lifted"
@@ -262,10 +277,47 @@ impl ConfigurationReconciler {
         // A record that was not read may be better than this one.
         let unwritten = match unread {
             None => self.write(ctx, &data).await,
-            unread => unread,
+            Some(problem) => Some(Unrecorded {
+                problem,
+                outage: false,
+            }),
         };
         self.memory.lock().good = Some(data);
         unwritten
+    }
+
+    /// Holds bans at a gateway that the record does not name, because a process that starts after this one would not follow
+    /// their intents; or holds them no more. Only an outage is waited for, and not for long: a server may refuse the record
+    /// until its access rules change. Returns whether that is news.
+    fn hold(
+        &self,
+        before: Option<&Config>,
+        config: &Config,
+        unrecorded: Option<&Unrecorded>,
+    ) -> bool {
+        let record = &self.consumers.record;
+        let outage = unrecorded.is_some_and(|it| it.outage);
+        let place = config.place().ok().filter(|_| outage);
+        let place = place.filter(|place| !record.names(place));
+        let place = place.filter(|place| {
+            let called = before.and_then(|before| before.place().ok()) == Some(*place);
+            !called || record.holds(place)
+        });
+        let mut memory = self.memory.lock();
+        let place = match place {
+            Some(place) => {
+                let since = *memory.held_since.get_or_insert_with(Instant::now);
+                (since.elapsed() < UNRECORDED).then_some(place)
+            }
+            None => {
+                memory.held_since = None;
+                None
+            }
+        };
+        let news = record.hold(place.cloned());
+        // Blocks that waited for it are requested.
+        memory.unqueued |= news && place.is_none();
+        news
     }
 
     /// Records since when the former gateways are replaced, once the present one is in force: until then blocks are
@@ -282,17 +334,22 @@ impl ConfigurationReconciler {
             memory.good.clone().filter(|_| memory.recalled)
         };
         // A record that was not read yet is written when it is.
-        self.write(ctx, &good?).await
+        let unwritten = self.write(ctx, &good?).await;
+        unwritten.map(|it| it.problem)
     }
 
     /// Returns why the record is not written.
-    async fn write(&self, ctx: &Context, data: &BTreeMap<String, String>) -> Option<String> {
+    async fn write(&self, ctx: &Context, data: &BTreeMap<String, String>) -> Option<Unrecorded> {
         let record = &self.consumers.record;
         let error = record.write(ctx.client(), data).await.err()?;
-        Some(format!(
+        let problem = format!(
             "operator cannot write its record {}: {error}; after a restart it does not know the former gateways and the last good configuration",
             record.key()
-        ))
+        );
+        Some(Unrecorded {
+            problem,
+            outage: error.is_outage(),
+        })
     }
 
     fn announce(
@@ -354,9 +411,11 @@ impl ConfigurationReconciler {
         consumers.sets.replace(&config.engines, resync);
         consumers.live.set(State::Loaded(Arc::clone(config)));
         if changes.triggers {
+            let place = config.place().ok();
+            let place = place.filter(|place| !consumers.record.holds(place));
             consumers.triggers.set(trigger::Settings {
                 namespace: self.namespace.clone(),
-                place: config.place().ok().cloned(),
+                place: place.cloned(),
                 default_duration: config.default_duration,
                 max_duration: config.max_duration,
                 repeated_alert: config.repeated_alert,

@@ -49,6 +49,10 @@ struct Known {
     trust: Trust,
     /// What of the record cannot be read, until it is reported.
     unreadable: Option<String>,
+    /// The gateways that the record names, as it was last read or written.
+    stored: Recorded,
+    /// The gateway at which no ban is made yet, because the record does not name it.
+    held: Option<Place>,
     /// The configuration that was written last.
     written: Option<BTreeMap<String, String>>,
     /// The set engines of the record that keep objects.
@@ -161,13 +165,17 @@ impl Record {
             ..ConfigMap::default()
         });
         wanted.data = Some(data.clone());
-        let (places, replaced) = {
+        let stored = {
             let trust = &self.known.read().trust;
-            let replaced = trust.replaced_beside(others).into_iter();
-            let replaced: Vec<Replaced> =
-                replaced.map(|(place, at)| Replaced { place, at }).collect();
-            (json!(trust.places).to_string(), json!(replaced).to_string())
+            Recorded {
+                places: trust.places.clone(),
+                replaced: trust.replaced_beside(others),
+            }
         };
+        let places = json!(stored.places).to_string();
+        let replaced = stored.replaced.clone().into_iter();
+        let replaced: Vec<Replaced> = replaced.map(|(place, at)| Replaced { place, at }).collect();
+        let replaced = json!(replaced).to_string();
         let annotations = wanted.metadata.annotations.get_or_insert_default();
         annotations.insert(GATEWAYS.to_owned(), places);
         annotations.insert(REPLACED.to_owned(), replaced);
@@ -175,18 +183,18 @@ impl Record {
         if !keepers.is_empty() || annotations.contains_key(ENGINES) {
             annotations.insert(ENGINES.to_owned(), json!(keepers).to_string());
         }
-        let Some(present) = present else {
-            return client.create(&wanted).await.map(drop);
-        };
-        if present == wanted {
-            return Ok(());
+        match present {
+            None => drop(client.create(&wanted).await?),
+            Some(present) if present == wanted => {}
+            Some(present) => {
+                let mut body = difference(&json!(present), &json!(wanted));
+                body["metadata"]["resourceVersion"] = json!(present.metadata.resource_version);
+                let patched = client.patch::<ConfigMap>(&self.key, Patch::merge(body));
+                drop(patched.await?);
+            }
         }
-        let mut body = difference(&json!(present), &json!(wanted));
-        body["metadata"]["resourceVersion"] = json!(present.metadata.resource_version);
-        client
-            .patch::<ConfigMap>(&self.key, Patch::merge(body))
-            .await
-            .map(drop)
+        self.known.write().stored = stored;
+        Ok(())
     }
 
     /// Takes the gateways of the record over, and returns them.
@@ -200,7 +208,30 @@ impl Record {
         let mut known = self.known.write();
         known.recorded = keepers.iter().filter_map(|it| Keeper::read(it)).collect();
         known.trust.learn(&recorded);
+        known.stored = recorded.clone();
         recorded
+    }
+
+    /// No ban is made at `held` from now on. Returns whether that is new.
+    pub fn hold(&self, held: Option<Place>) -> bool {
+        let mut known = self.known.write();
+        let news = known.held != held;
+        known.held = held;
+        news
+    }
+
+    /// Whether bans at `place` wait for the record.
+    #[must_use]
+    pub fn holds(&self, place: &Place) -> bool {
+        self.known.read().held.as_ref() == Some(place)
+    }
+
+    /// Whether the record names `place` as the configured gateway, as it was last read or written. Only then does the next
+    /// process follow all intents to it.
+    #[must_use]
+    pub fn names(&self, place: &Place) -> bool {
+        let Recorded { places, replaced } = &self.known.read().stored;
+        places.contains(place) && !replaced.contains_key(place)
     }
 
     /// The set engines that may keep objects.

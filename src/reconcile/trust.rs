@@ -40,7 +40,7 @@ pub(super) struct Trust {
 }
 
 /// The gateways that a record names.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Recorded {
     pub(super) places: Vec<Place>,
     pub(super) replaced: BTreeMap<Place, Timestamp>,

@@ -143,6 +143,58 @@ async fn a_record_that_others_keep_changing_is_reported_and_written_when_they_st
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_ban_is_made_at_a_gateway_before_the_record_names_it() {
+    let world = World::configured().await;
+    world.create("a", "192.0.2.7", "1h").await;
+    world.until("a", "active", 5 * SECOND).await;
+    let down = Rule::new()
+        .verb("patch")
+        .resource("configmaps")
+        .name(RECORD);
+    let down = world.server.faults().add(down.status(503, "down"));
+    world.configure(&[("gatewayHost", NEXT)]).await;
+    tokio::time::sleep(30 * SECOND).await;
+    world.create("b", "192.0.2.8", "1h").await;
+    let waits = world.until("b", "pending", 5 * SECOND).await;
+    let message = waits.message.unwrap();
+    assert!(message.contains("does not name the gateway"), "{message}");
+    let stands = BTreeSet::from(["192.0.2.7".to_owned()]);
+    assert_eq!(world.banned(GATEWAY).await, stands);
+    assert!(!world.called(NEXT));
+    assert!(down.hits() >= 3, "it is tried again");
+    assert!(
+        world
+            .announced("ConfigPartly", "cannot write its record")
+            .await
+    );
+    world.server.faults().clear();
+    world
+        .banned_becomes(NEXT, &["192.0.2.7", "192.0.2.8"], 30 * SECOND)
+        .await;
+    world.banned_becomes(GATEWAY, &[], 15 * SECOND).await;
+    let text = recorded(&world).await;
+    assert!(text.contains(NEXT) && text.contains(GATEWAY), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bans_wait_ten_minutes_at_most_for_a_record_that_cannot_be_written() {
+    let world = World::configured().await;
+    tokio::time::sleep(5 * SECOND).await;
+    let down = Rule::new()
+        .verb("patch")
+        .resource("configmaps")
+        .name(RECORD);
+    world.server.faults().add(down.status(500, "no webhook"));
+    world.configure(&[("gatewayHost", NEXT)]).await;
+    world.create("a", "192.0.2.7", "1h").await;
+    tokio::time::sleep(590 * SECOND).await;
+    assert!(!world.called(NEXT));
+    world
+        .banned_becomes(NEXT, &["192.0.2.7"], 30 * SECOND)
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn gateways_that_cannot_be_read_from_the_record_are_reported_and_nothing_is_called_there() {
     for corrupt in ["{not json", "{}", r#"["192.0.2.250:9521"]"#] {
         let mut world = World::moved().await;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tokio::time::Instant;
+
 use super::super::gateway::Answers;
 use super::engaged::Engaged;
 use crate::config::Changes;
@@ -26,6 +28,8 @@ pub(super) struct Memory {
     pub(super) podless: bool,
     /// The blocks that the configuration affects could not be requested.
     pub(super) unqueued: bool,
+    /// Since when bans at the gateway wait for the record.
+    pub(super) held_since: Option<Instant>,
     /// The notifier could not be connected: its files have to be read again.
     pub(super) unconnected: bool,
     /// What the notifier's files were when it was connected.
