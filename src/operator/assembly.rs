@@ -172,6 +172,7 @@ pub(super) fn assemble(
             standby: Arc::clone(&standby),
             guard: guard.clone(),
             losses: Arc::clone(&losses),
+            namespace: settings.watch_namespace.clone(),
         }))?;
     let standing_by = Arc::clone(&standby);
     let mirror = MirrorReconciler {

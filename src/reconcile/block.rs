@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use reeve_controller::cache::{Lister, ReadError};
 use reeve_controller::client::optional;
 use reeve_controller::events::EventType;
 use reeve_controller::source::Sender;
@@ -18,15 +19,16 @@ use super::engines::Engines;
 use super::live::{Live, State};
 use super::loss::Losses;
 use super::mirror::{Recorded, Standby};
+use super::outdated::{Copy, Failures, Listed, Outdated};
 use super::rails::Former;
 use super::record::{Record, is_forbidden};
 use super::released::Released;
-use super::sweep::{Pages, request_named};
+use super::sweep::{Pages, request_named, request_of};
 use crate::api::{INTENT, IPBlock, Place};
 use crate::audit;
 use crate::config::Config;
 use crate::decide::{
-    Announcement, Claim, Coverage, Effect, Report, Run, Wake, World, recorded_claim,
+    Announcement, Claim, Coverage, Effect, Neighbour, Report, Run, Wake, World, recorded_claim,
     recorded_standings, targets,
 };
 use crate::engine::Kind;
@@ -103,6 +105,8 @@ pub struct Dependencies {
     pub guard: guard::Guard,
     /// The gateways that lost bans.
     pub losses: Arc<Losses>,
+    /// The namespace whose blocks are cached; `None`: all.
+    pub namespace: Option<String>,
 }
 
 /// Brings one block's ban in line with its spec.
@@ -116,6 +120,8 @@ pub struct BlockReconciler {
     /// The log of blocks that may not be deleted: one right is missing for all of them.
     pub(super) refusals: Sampled,
     pub(super) released: Released,
+    outdated: Outdated,
+    unlisted: Failures,
 }
 
 // === impl BlockReconciler ===
@@ -130,6 +136,8 @@ impl BlockReconciler {
             seeded: OnceCell::new(),
             refusals: Sampled::every(COLLECT_REFUSALS),
             released: Released::default(),
+            outdated: Outdated::default(),
+            unlisted: Failures::default(),
         }
     }
 
@@ -177,6 +185,16 @@ impl BlockReconciler {
         ctx: &Context,
         config: Option<&Config>,
     ) -> Result<Timestamp, reconcile::Error> {
+        let listed = match Listed::read(ctx, self.parts.namespace.as_deref()).await {
+            Ok(listed) => listed,
+            Err(error) if self.unlisted.add() => {
+                tracing::warn!(%error, "could not compare the cache with the API server: bans that the former leader lifted may be asserted");
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        let latest = self.parts.live.config();
+        let config = latest.as_deref().or(config);
         let place = config.and_then(|config| config.place().ok());
         let began = self.parts.time.now();
         let mut due = 0;
@@ -191,6 +209,9 @@ impl BlockReconciler {
                 break;
             }
             for block in page {
+                if let Some(listed) = &listed {
+                    self.outdated.compare(listed, request_of(&block), &block);
+                }
                 let (block, _) = self.parts.record.believe(&block);
                 let claim = recorded_claim(&block, place);
                 let over = claim
@@ -218,13 +239,14 @@ impl BlockReconciler {
         let latest = self.parts.live.config();
         let config = latest.as_deref().or(config);
         let now = self.parts.time.now();
+        let outdated = self.outdated.len();
         // A configuration is judged under this lock: before all of what follows, or after it.
         let mut coverage = self.parts.coverage.lock();
         coverage.adopt(claims);
         self.recall_guard(&former, config, now);
         recorded.fill(&self.parts.sets);
         self.parts.guard.seeded(&coverage, config);
-        tracing::info!(active = coverage.len(), due, "loaded the blocks");
+        tracing::info!(active = coverage.len(), due, outdated, "loaded the blocks");
         Ok(began)
     }
 
@@ -271,6 +293,9 @@ impl BlockReconciler {
             let coverage = self.parts.coverage.lock();
             coverage.neighbours(&[standing.target], &key)
         };
+        if self.any_outdated(&ctx.lister()?, &neighbours, config)? {
+            return Ok(Outcome::retry());
+        }
         let run = Run::orphan(&standing, &neighbours, self.parts.time.now());
         let act = Act::new(self, ctx, request, &key, config);
         let wake = act.perform(run).await?;
@@ -307,6 +332,59 @@ impl BlockReconciler {
         }
         let outcome = self.orphan(ctx, request, config).await?;
         Ok(claims().then_some(outcome))
+    }
+
+    /// Whether the cache had an old copy of one of `neighbours` until now: what it claims may have changed since they were
+    /// read.
+    fn any_outdated(
+        &self,
+        lister: &Lister<IPBlock>,
+        neighbours: &[Neighbour],
+        config: Option<&Config>,
+    ) -> Result<bool, ReadError> {
+        if self.outdated.len() == 0 {
+            return Ok(false);
+        }
+        let mut any = false;
+        for request in neighbours.iter().filter_map(|it| request_named(&it.key)) {
+            any |= self.look(lister, &request, config)? != Copy::Settled;
+        }
+        Ok(any)
+    }
+
+    /// What is known of the copy of `request`. A new one takes the place of the old one in the coverage: no call was made by
+    /// the old one.
+    fn look(
+        &self,
+        lister: &Lister<IPBlock>,
+        request: &Request,
+        config: Option<&Config>,
+    ) -> Result<Copy, ReadError> {
+        self.outdated.look(lister, request, |block| {
+            let key = request.to_string();
+            let place = config.and_then(|config| config.place().ok());
+            let believed = block.map(|block| self.parts.record.believe(block).0);
+            let claim = believed.and_then(|block| {
+                let (standing, until) = recorded_claim(&block, place)?;
+                Some((standing, until, source_of(&block).to_owned()))
+            });
+            let claims = claim.is_some();
+            let former = {
+                let mut coverage = self.parts.coverage.lock();
+                let former = coverage.remove(&key);
+                if let Some((standing, until, source)) = claim {
+                    coverage.recall(&key, standing, until);
+                    coverage.attribute(&key, &source);
+                }
+                former
+            };
+            if let Some(former) = former {
+                if !claims {
+                    self.freed(&key, &former);
+                }
+                self.leave(&former.target);
+            }
+        })
     }
 
     /// After a block has dropped its claim: the set keeps `target` only where another block claims it. Not every such block
@@ -351,8 +429,14 @@ impl BlockReconciler {
         };
         self.recall(ctx).await?;
         self.parts.time.compared().await;
+        if self.seeded.get().is_none() && self.unlisted.pauses() {
+            return Ok(Outcome::retry());
+        }
         self.seed(ctx, config.as_deref()).await?;
         let lister = ctx.lister::<IPBlock>()?;
+        if self.look(&lister, request, config.as_deref())? == Copy::Old {
+            return Ok(Outcome::retry());
+        }
         let cached = lister.get(request)?;
         if self.released.is_behind(request, cached.as_deref()) {
             return Ok(Outcome::done());
@@ -400,6 +484,9 @@ impl BlockReconciler {
             let untouched = coverage.untouched_places(&key).to_vec();
             (neighbours, assert, untouched, resync)
         };
+        if self.any_outdated(&lister, &neighbours, config.as_deref())? {
+            return Ok(Outcome::retry());
+        }
         let followers = self.parts.sets.capabilities();
         let lifts = self.parts.guard.lifts().or(braked);
         let lifts = lifts.map(|lifts| lifts.to_string());

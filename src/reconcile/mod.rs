@@ -21,6 +21,7 @@ mod left;
 mod live;
 mod loss;
 mod mirror;
+mod outdated;
 mod priority;
 mod rails;
 mod record;

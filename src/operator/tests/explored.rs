@@ -186,7 +186,7 @@ fn a_ban_its_end_its_lift_by_hand_and_its_deletion_survive_every_fault() {
     explorer()
         .budget(usize::MAX, wall())
         .clock_jumps()
-        // A crash between an old view and the new one leaves a ban: docs/decisions/operator.md, 15.
+        // Every list is old in an old view, also the one that a leader compares with: docs/decisions/operator.md, 15.
         .pairs(false)
         .spread()
         .every_failure()
@@ -198,7 +198,7 @@ fn a_ban_its_end_its_lift_by_hand_and_its_deletion_survive_faults_together() {
     explorer()
         .budget(usize::MAX, wall())
         .clock_jumps()
-        // With a crash, an old view leaves a ban: docs/decisions/operator.md, 15.
+        // As above.
         .without(["stale"])
         .spread()
         .drawn(u64::MAX)

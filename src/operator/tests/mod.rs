@@ -55,6 +55,7 @@ mod records;
 mod retentions;
 mod rights;
 mod sets;
+mod takeovers;
 
 /// The credentials of the operator; the test has those of an administrator.
 const TOKEN: &str = "the operator's";

@@ -19,7 +19,7 @@ impl World {
     }
 
     /// Another replica.
-    async fn replica(&self, identity: &str) -> (Arc<Sets>, AbortOnDropHandle<()>) {
+    pub(super) async fn replica(&self, identity: &str) -> (Arc<Sets>, AbortOnDropHandle<()>) {
         let settings = Settings {
             connector: Some(Arc::clone(&self.places) as Arc<dyn Connector>),
             resolver: Arc::clone(&self.names) as Arc<dyn Resolver>,

@@ -49,6 +49,7 @@ async fn a_block_that_found_no_room_in_the_queue_is_requested_again_by_the_next_
         standby: Arc::default(),
         guard: guard::Guard::new(crate::guard::Metrics::default()),
         losses: Arc::new(Losses::new(crate::guard::Metrics::default())),
+        namespace: None,
     });
     let standing = crate::api::Standing {
         target: "192.0.2.0/24".parse().unwrap(),

@@ -1,0 +1,58 @@
+//! A replica that begins to lead while its cache is behind.
+
+use k8s_openapi::api::coordination::v1::Lease;
+
+use super::*;
+use crate::api::Phase;
+
+/// The replica that leads.
+async fn leader(world: &World) -> Option<String> {
+    let leases: Api<Lease> = Api::namespaced(world.server.client(), "default");
+    let lease = leases.get("ipblock-operator").await.unwrap();
+    lease.spec?.holder_identity
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_asserts_no_ban_by_an_old_copy_and_leaves_none_because_of_one() {
+    let mut world = World::new().await;
+    world.configure(&[]).await;
+    world
+        .start_with(|settings| settings.identity = Some("one".to_owned()))
+        .await;
+    world.create("a", "192.0.2.7", "10h").await;
+    world.create("b", "192.0.2.7", "45s").await;
+    world.create("c", "198.51.100.7", "10h").await;
+    for name in ["a", "b", "c"] {
+        world.until(name, "active", 30 * SECOND).await;
+    }
+    // The next replica reads the blocks, and no change of them.
+    world.server.faults().refuse_streaming_lists(true);
+    let busy = Rule::new().verb("watch").resource("ipblocks");
+    let busy = world.server.faults().add(busy.status(429, "busy"));
+    let (_, _running) = world.replica("two").await;
+    tokio::time::sleep(20 * SECOND).await;
+    assert!(busy.hits() > 0);
+    for name in ["a", "c"] {
+        let patch = Patch::Merge(json!({"spec": {"unblock": true}}));
+        let params = PatchParams::default();
+        world.blocks.patch(name, &params, &patch).await.unwrap();
+        world.until(name, "expired", 5 * SECOND).await;
+    }
+    world
+        .banned_becomes(GATEWAY, &["192.0.2.7"], 5 * SECOND)
+        .await;
+    world.kill();
+    let killed = Instant::now();
+    while leader(&world).await.as_deref() != Some("two") {
+        assert!(killed.elapsed() < 60 * SECOND);
+        tokio::time::sleep(SECOND).await;
+    }
+    tokio::time::sleep(20 * SECOND).await;
+    let stands = BTreeSet::from(["192.0.2.7".to_owned()]);
+    assert_eq!(world.banned(GATEWAY).await, stands, "c is over");
+    let due = world.status("b").await;
+    assert_eq!(due.phase, Some(Phase::Active), "the copy of a is old");
+    world.server.faults().clear();
+    world.until("b", "expired", 60 * SECOND).await;
+    world.banned_becomes(GATEWAY, &[], SECOND).await;
+}
