@@ -6,6 +6,7 @@
 //! whose copy is old waits for the new one, and so do blocks that overlap with it. A block that the cache lacks altogether
 //! makes none wait: a lift of another one may open its address until the cache has it.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -208,7 +209,7 @@ fn identity(block: &IPBlock) -> (&str, ResourceVersion) {
 
 /// Whether `version` is known to be `other` or newer.
 fn reaches(version: &ResourceVersion, other: &ResourceVersion) -> bool {
-    version.compare(other).is_some_and(|order| order.is_ge())
+    version.compare(other).is_some_and(Ordering::is_ge)
 }
 
 #[cfg(test)]
