@@ -173,6 +173,10 @@ impl ConfigurationReconciler {
         changes.triggers |= held;
         let mut problems = self.put_in_force(ctx, &config, changes).await?;
         self.consumers.guard.in_force();
+        let version = map.and_then(|map| map.metadata.resource_version.as_deref());
+        if right && self.memory.lock().is_new(version) {
+            self.consumers.metrics.config_read(true);
+        }
         if let (Some(before), Ok(place)) = (&before, config.place())
             && before.engines != config.engines
         {

@@ -35,9 +35,6 @@ impl ConfigurationReconciler {
                 match self.parse(&data, good.as_ref()) {
                     Ok(config) => {
                         self.consumers.live.refuses(None);
-                        if self.memory.lock().is_new(version) {
-                            self.consumers.metrics.config_read(true);
-                        }
                         let right = true;
                         return Some(Chosen {
                             data,
