@@ -19,11 +19,11 @@ use super::engines::Engines;
 use super::live::{Live, State};
 use super::loss::Losses;
 use super::mirror::{Recorded, Standby};
-use super::outdated::{Copy, Failures, Listed, Outdated};
+use super::outdated::{Failures, Freshness, Listed, Outdated};
 use super::rails::Former;
 use super::record::{Record, is_forbidden};
 use super::released::Released;
-use super::sweep::{Pages, request_named, request_of};
+use super::sweep::{Pages, request_named};
 use crate::api::{INTENT, IPBlock, Place};
 use crate::audit;
 use crate::config::Config;
@@ -185,6 +185,7 @@ impl BlockReconciler {
         ctx: &Context,
         config: Option<&Config>,
     ) -> Result<Timestamp, reconcile::Error> {
+        self.unlisted.pause().await;
         let listed = match Listed::read(ctx, self.parts.namespace.as_deref()).await {
             Ok(listed) => listed,
             Err(error) if self.unlisted.add() => {
@@ -210,7 +211,7 @@ impl BlockReconciler {
             }
             for block in page {
                 if let Some(listed) = &listed {
-                    self.outdated.compare(listed, request_of(&block), &block);
+                    self.outdated.compare(listed, &block);
                 }
                 let (block, _) = self.parts.record.believe(&block);
                 let claim = recorded_claim(&block, place);
@@ -347,7 +348,7 @@ impl BlockReconciler {
         }
         let mut any = false;
         for request in neighbours.iter().filter_map(|it| request_named(&it.key)) {
-            any |= self.look(lister, &request, config)? != Copy::Settled;
+            any |= self.look(lister, &request, config)? != Freshness::Settled;
         }
         Ok(any)
     }
@@ -359,7 +360,7 @@ impl BlockReconciler {
         lister: &Lister<IPBlock>,
         request: &Request,
         config: Option<&Config>,
-    ) -> Result<Copy, ReadError> {
+    ) -> Result<Freshness, ReadError> {
         self.outdated.look(lister, request, |block| {
             let key = request.to_string();
             let place = config.and_then(|config| config.place().ok());
@@ -429,12 +430,9 @@ impl BlockReconciler {
         };
         self.recall(ctx).await?;
         self.parts.time.compared().await;
-        if self.seeded.get().is_none() && self.unlisted.pauses() {
-            return Ok(Outcome::retry());
-        }
         self.seed(ctx, config.as_deref()).await?;
         let lister = ctx.lister::<IPBlock>()?;
-        if self.look(&lister, request, config.as_deref())? == Copy::Old {
+        if self.look(&lister, request, config.as_deref())? == Freshness::Old {
             return Ok(Outcome::retry());
         }
         let cached = lister.get(request)?;

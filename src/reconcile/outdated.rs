@@ -19,6 +19,7 @@ use reeve_controller::client::ResourceVersion;
 use reeve_controller::{Context, Request, reconcile};
 use tokio::time::Instant;
 
+use super::sweep::request_of;
 use crate::api::IPBlock;
 
 /// Blocks in a page of their metadata.
@@ -54,7 +55,7 @@ enum Missing {
 
 /// What is known of the copy of a block in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Copy {
+pub(super) enum Freshness {
     /// It was never old, or is new since an earlier look.
     Settled,
     /// It is old.
@@ -70,10 +71,12 @@ pub(super) struct Outdated(Mutex<HashMap<Request, (String, Missing)>>);
 // === impl Failures ===
 
 impl Failures {
-    /// Whether a list failed a moment ago.
-    pub(super) fn pauses(&self) -> bool {
+    /// Waits until the pause after the latest failure is over.
+    pub(super) async fn pause(&self) {
         let failed = *self.0.lock();
-        failed.is_some_and(|(_, latest)| latest.elapsed() < PAUSE)
+        if let Some((_, latest)) = failed {
+            tokio::time::sleep_until(latest + PAUSE).await;
+        }
     }
 
     /// A list failed. Whether they fail for too long by now.
@@ -145,10 +148,11 @@ impl Default for Listed {
 
 impl Outdated {
     /// Compares the copy in the cache with the list.
-    pub(super) fn compare(&self, listed: &Listed, request: Request, cached: &IPBlock) {
+    pub(super) fn compare(&self, listed: &Listed, cached: &IPBlock) {
         if let Some(missing) = listed.missing(cached) {
             let (uid, _) = identity(cached);
-            self.0.lock().insert(request, (uid.to_owned(), missing));
+            let missing = (uid.to_owned(), missing);
+            self.0.lock().insert(request_of(cached), missing);
         }
     }
 
@@ -164,22 +168,24 @@ impl Outdated {
         lister: &Lister<IPBlock>,
         request: &Request,
         settle: impl FnOnce(Option<&Arc<IPBlock>>),
-    ) -> Result<Copy, ReadError> {
+    ) -> Result<Freshness, ReadError> {
         let mut outdated = self.0.lock();
         let Some((uid, missing)) = outdated.get(request) else {
-            return Ok(Copy::Settled);
+            return Ok(Freshness::Settled);
         };
-        let cached = match lister.get(request) {
-            // It is not the old one, which was decoded.
-            Err(ReadError::View(_)) => None,
-            cached => cached?,
-        };
-        if missing.lacks(uid, cached.as_deref()) {
-            return Ok(Copy::Old);
+        match lister.get(request) {
+            // It is not the old one, which was decoded. What it claims is not known, so the old claim stays.
+            Err(ReadError::View(_)) => {}
+            cached => {
+                let cached = cached?;
+                if missing.lacks(uid, cached.as_deref()) {
+                    return Ok(Freshness::Old);
+                }
+                settle(cached.as_ref());
+            }
         }
-        settle(cached.as_ref());
         outdated.remove(request);
-        Ok(Copy::New)
+        Ok(Freshness::New)
     }
 }
 
@@ -276,12 +282,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn lists_that_fail_have_pauses_and_are_given_up_after_a_minute() {
         let failures = Failures::default();
-        assert!(!failures.pauses());
-        for _ in 0..60 {
+        let began = Instant::now();
+        failures.pause().await;
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        for tried in 1..=60 {
             assert!(!failures.add());
-            assert!(failures.pauses());
-            tokio::time::sleep(PAUSE).await;
-            assert!(!failures.pauses());
+            failures.pause().await;
+            assert_eq!(began.elapsed(), PAUSE * tried);
         }
         assert!(failures.add());
     }

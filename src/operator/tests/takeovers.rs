@@ -12,6 +12,16 @@ async fn leader(world: &World) -> Option<String> {
     lease.spec?.holder_identity
 }
 
+/// The leader dies, and the replica `two` leads.
+async fn takes_over(world: &mut World) {
+    world.kill();
+    let killed = Instant::now();
+    while leader(world).await.as_deref() != Some("two") {
+        assert!(killed.elapsed() < 60 * SECOND);
+        tokio::time::sleep(SECOND).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_asserts_no_ban_by_an_old_copy_and_leaves_none_because_of_one() {
     let mut world = World::new().await;
@@ -41,12 +51,7 @@ async fn a_new_leader_asserts_no_ban_by_an_old_copy_and_leaves_none_because_of_o
     world
         .banned_becomes(GATEWAY, &["192.0.2.7"], 5 * SECOND)
         .await;
-    world.kill();
-    let killed = Instant::now();
-    while leader(&world).await.as_deref() != Some("two") {
-        assert!(killed.elapsed() < 60 * SECOND);
-        tokio::time::sleep(SECOND).await;
-    }
+    takes_over(&mut world).await;
     tokio::time::sleep(20 * SECOND).await;
     let stands = BTreeSet::from(["192.0.2.7".to_owned()]);
     assert_eq!(world.banned(GATEWAY).await, stands, "c is over");
@@ -55,4 +60,28 @@ async fn a_new_leader_asserts_no_ban_by_an_old_copy_and_leaves_none_because_of_o
     world.server.faults().clear();
     world.until("b", "expired", 60 * SECOND).await;
     world.banned_becomes(GATEWAY, &[], SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_whose_lists_fail_lifts_what_is_due_after_a_minute() {
+    let mut world = World::new().await;
+    world.configure(&[]).await;
+    world
+        .start_with(|settings| settings.identity = Some("one".to_owned()))
+        .await;
+    world.create("a", "192.0.2.7", "50s").await;
+    world.until("a", "active", 30 * SECOND).await;
+    for n in 0..40 {
+        let ip = format!("198.51.100.{n}");
+        world.create(&format!("block-{n}"), &ip, "1h").await;
+    }
+    let (_, _running) = world.replica("two").await;
+    tokio::time::sleep(20 * SECOND).await;
+    let busy = Rule::new().verb("list").resource("ipblocks");
+    let busy = world.server.faults().add(busy.status(429, "busy"));
+    takes_over(&mut world).await;
+    tokio::time::sleep(50 * SECOND).await;
+    assert_eq!(world.status("a").await.phase, Some(Phase::Active));
+    world.until("a", "expired", 30 * SECOND).await;
+    assert!((30..=62).contains(&busy.hits()), "{} lists", busy.hits());
 }
