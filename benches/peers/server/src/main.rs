@@ -25,6 +25,7 @@ mod template;
 mod watch;
 mod world;
 
+use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use peer_measure::Flags;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use world::World;
 
@@ -64,12 +65,24 @@ fn main() -> ExitCode {
     }
 }
 
-async fn serve(address: &str, secured: Option<&str>) -> std::io::Result<()> {
-    let listener = TcpListener::bind(address).await?;
+/// Connections that wait to be accepted. 200 informers connect at once, and one that finds no room tries again after a
+/// second.
+const BACKLOG: u32 = 4096;
+
+fn listen(address: &str) -> io::Result<TcpListener> {
+    let address = address.parse().map_err(io::Error::other)?;
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+async fn serve(address: &str, secured: Option<&str>) -> io::Result<()> {
+    let listener = listen(address)?;
     let world = Arc::new(World::new());
     let mut line = format!("listening on {}", listener.local_addr()?);
     if let Some(secured) = secured {
-        let secured = TcpListener::bind(secured).await?;
+        let secured = listen(secured)?;
         line.push_str(&format!(" and {}", secured.local_addr()?));
         tokio::spawn(secured::accept(
             secured,
