@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Builds Helm and the kubectl of the newest minor versions once, from the Go modules beside this script, and prints the lines that make the tests
-# use them:
+# use them. `helm` shares half of its packages with tools/kube-apiserver; `helm-newest` is a later version:
 #
 #     eval "$(tools/clients/build.sh)" && cargo test -p reeve-interop --test walk
 #
-# Only those lines go to stdout. Needs Go and the module proxy. It takes about 15 minutes on one core; Helm alone takes about
-# four.
+# Only those lines go to stdout. Needs Go and the module proxy. It takes about 17 minutes on one core; `helm` alone takes about
+# five, and three after tools/kube-apiserver/build.sh.
 #
-#   tools/clients/build.sh [NAME...]   the programs to build: kubectl-1.34 to kubectl-1.37, helm (default: all)
+#   tools/clients/build.sh [NAME...]   the programs to build: kubectl-1.34 to kubectl-1.37, helm, helm-newest (default: all)
 #
 #   REEVE_CLIENTS_DIR   the folder to build into (default: ${XDG_CACHE_HOME:-$HOME/.cache}/reeve/clients)
 #   REEVE_CLIENTS_JOBS  how many packages to compile at once (default: Go's default, one for each core)
@@ -35,7 +35,7 @@ build() {
             exit 1
         fi
         echo "build.sh: building $name" >&2
-        rm -f "$output/$name"-*
+        rm -f "$output/$name"-[0-9]*
         # kubectl sends its version as its user agent, and compares it with that of the server.
         version="$(sed -n 's/^[[:space:]]*k8s\.io\/component-base \(v[^ ]*\).*/\1/p' "$here/$module" | head -n 1)"
         version="v1${version#v0}"
@@ -53,4 +53,5 @@ build KUBECTL_1_34 kubectl-1.34 kubectl-1.34.mod ./kubectl
 build KUBECTL_1_35 kubectl-1.35 kubectl-1.35.mod ./kubectl
 build KUBECTL_1_36 kubectl-1.36 kubectl-1.36.mod ./kubectl
 build KUBECTL_1_37 kubectl-1.37 go.mod ./kubectl
-build REEVE_HELM helm go.mod helm.sh/helm/v4/cmd/helm
+build REEVE_HELM helm helm.mod helm.sh/helm/v4/cmd/helm
+build REEVE_HELM_NEWEST helm-newest go.mod helm.sh/helm/v4/cmd/helm

@@ -1,5 +1,5 @@
-// Builds the clients that the tests of .ci/soak use: Helm, and kubectl 1.37, which shares its packages. `build.sh` builds both, and
-// kubectl 1.36 from kubectl-1.36.mod.
+// The newest clients that the tests of .ci/soak use: Helm, and kubectl 1.37, which shares its packages. `build.sh` builds both, and
+// earlier ones from the other files beside this one.
 module reeve/tools/clients
 
 go 1.26.0
