@@ -23,7 +23,7 @@ use super::run::Run;
 #[must_use]
 pub fn decide(block: &Arc<IPBlock>, world: &World<'_>, now: Timestamp) -> Run {
     let decision = Decision {
-        facts: Facts::read(block, world.place.ok(), world.untouched),
+        facts: Facts::read(block, world.gateway, world.untouched),
         world,
         now,
     };
@@ -212,7 +212,9 @@ impl Decision<'_> {
         if until.is_some_and(|until| until <= self.now) {
             return self.lift(Cause::Expired);
         }
-        if let (Err(why), Some(_)) = (self.world.place, withdrawn) {
+        // Without an intent the ban would be asserted at a gateway that no record names.
+        let unnamed = withdrawn.is_some() || self.facts.intent.is_none();
+        if let (Err(why), true) = (self.world.place, unnamed) {
             return self.waiting(why);
         }
         if present.target != request.target {

@@ -24,6 +24,8 @@ pub(super) struct Draft<'a> {
     /// The end was reported with the status: what is lifted now was not banned since, or its intent could not be
     /// removed.
     pub(super) ended: bool,
+    /// A ban was reported that did not end since. One that was begun and has no status yet was not.
+    reported: bool,
 }
 
 // === impl Draft ===
@@ -38,6 +40,8 @@ impl<'a> Draft<'a> {
             announcements: Vec::new(),
             effect: Effect::None,
             ended: base.is_over() && base.observed_generation.is_some(),
+            reported: base.is(&Phase::Active)
+                || (base.blocked_at.is_some() && base.unblocked_at.is_none()),
         }
     }
 
@@ -241,7 +245,8 @@ impl<'a> Draft<'a> {
             let due = self.base.expires_at().filter(|_| cause == Cause::Expired);
             self.effect = Effect::Lifted(cause, due.map(|due| span(due, self.at)));
             // An address that another block keeps banned is not resolved.
-            let notice = kept_by.is_none().then_some(Notice::Resolve);
+            let resolved = self.reported && kept_by.is_none();
+            let notice = resolved.then_some(Notice::Resolve);
             self.announce(false, event, message, notice);
         }
     }
@@ -259,9 +264,9 @@ impl<'a> Draft<'a> {
         self.marked(ready, False, mark, kind.as_str(), message);
         let lifted = lifted && !self.ended;
         if !known || lifted {
-            let notice = match (lifted, too_wide) {
+            let notice = match (lifted && self.reported, too_wide) {
                 (true, _) => Some(Notice::Resolve),
-                (_, true) => Some(Notice::Trouble),
+                (_, true) if !known => Some(Notice::Trouble),
                 _ => None,
             };
             self.announce(too_wide, kind.as_str(), message, notice);
@@ -280,7 +285,13 @@ impl<'a> Draft<'a> {
         self.marked(True, False, Some(SHADOW), "Shadow", message);
         let lifted = lifted && !self.ended;
         if !known || lifted {
-            self.announce(false, "Shadow", message, lifted.then_some(Notice::Resolve));
+            let resolved = lifted && self.reported;
+            self.announce(
+                false,
+                "Shadow",
+                message,
+                resolved.then_some(Notice::Resolve),
+            );
         }
         if lifted {
             self.effect = Effect::Lifted(Cause::Refused, None);
@@ -312,12 +323,12 @@ impl<'a> Draft<'a> {
         self.conditions(False, False, reason, message);
         let lifted = lifted && !self.ended;
         if !known || lifted {
-            let notice = if lifted {
-                Notice::Resolve
-            } else {
-                Notice::Trouble
+            let notice = match (lifted && self.reported, known) {
+                (true, _) => Some(Notice::Resolve),
+                (false, false) => Some(Notice::Trouble),
+                (false, true) => None,
             };
-            self.announce(true, reason, message, Some(notice));
+            self.announce(true, reason, message, notice);
             self.effect = if lifted {
                 Effect::Lifted(Cause::Rejected, None)
             } else {
@@ -358,7 +369,8 @@ impl<'a> Draft<'a> {
             self.announce(true, "Released", note, Some(Notice::Trouble));
         } else if lifted && !self.ended {
             let note = format!("the ban of {target} is lifted: the object was deleted");
-            self.announce(false, "Unbanned", note, Some(Notice::Resolve));
+            let notice = self.reported.then_some(Notice::Resolve);
+            self.announce(false, "Unbanned", note, notice);
             self.effect = Effect::Lifted(Cause::Deleted, None);
         }
     }

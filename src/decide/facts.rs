@@ -34,6 +34,8 @@ pub struct World<'a> {
     pub policy: &'a Policy,
     /// The engine that is configured now, or why there is none.
     pub place: Result<&'a Place, &'a str>,
+    /// The engine that is configured now: that of `place`, or one at which no new ban is made yet.
+    pub gateway: Option<&'a Place>,
     /// What the engines can do that follow the set of bans, one entry an engine.
     pub followers: &'a [sets::Capabilities],
     /// The longest ban; `None`: no limit.

@@ -185,8 +185,11 @@ impl BlockReconciler {
         ctx: &Context,
         config: Option<&Config>,
     ) -> Result<Timestamp, reconcile::Error> {
-        self.unlisted.pause().await;
-        let listed = match Listed::read(ctx, self.parts.namespace.as_deref()).await {
+        let latest = self.unlisted.pause().await;
+        let list = Listed::read(ctx, self.parts.namespace.as_deref());
+        let listed = tokio::time::timeout_at(latest, list).await;
+        let listed = listed.unwrap_or_else(|elapsed| Err(elapsed.into()));
+        let listed = match listed {
             Ok(listed) => listed,
             Err(error) if self.unlisted.add() => {
                 tracing::warn!(%error, "could not compare the cache with the API server: bans that the former leader lifted may be asserted");
@@ -210,11 +213,12 @@ impl BlockReconciler {
                 break;
             }
             for block in page {
-                if let Some(listed) = &listed {
-                    self.outdated.compare(listed, &block);
-                }
-                let (block, _) = self.parts.record.believe(&block);
+                let cached = block;
+                let (block, _) = self.parts.record.believe(&cached);
                 let claim = recorded_claim(&block, place);
+                if let Some(listed) = &listed {
+                    self.outdated.compare(listed, &cached, claim.is_some());
+                }
                 let over = claim
                     .as_ref()
                     .is_some_and(|(_, until)| until.is_some_and(|until| until <= began));
@@ -294,7 +298,8 @@ impl BlockReconciler {
             let coverage = self.parts.coverage.lock();
             coverage.neighbours(&[standing.target], &key)
         };
-        if self.any_outdated(&ctx.lister()?, &neighbours, config)? {
+        let wanted = [standing.target];
+        if self.any_outdated(&ctx.lister()?, request, &wanted, &neighbours, config)? {
             return Ok(Outcome::retry());
         }
         let run = Run::orphan(&standing, &neighbours, self.parts.time.now());
@@ -335,26 +340,30 @@ impl BlockReconciler {
         Ok(claims().then_some(outcome))
     }
 
-    /// Whether the cache had an old copy of one of `neighbours` until now: what it claims may have changed since they were
-    /// read.
+    /// Whether the cache had an old copy until now of a block that overlaps with `wanted`, the targets of `own`: what it
+    /// claims may have changed since `neighbours` were read.
     fn any_outdated(
         &self,
         lister: &Lister<IPBlock>,
+        own: &Request,
+        wanted: &[Target],
         neighbours: &[Neighbour],
         config: Option<&Config>,
     ) -> Result<bool, ReadError> {
         if self.outdated.len() == 0 {
             return Ok(false);
         }
+        let claiming = neighbours.iter().filter_map(|it| request_named(&it.key));
         let mut any = false;
-        for request in neighbours.iter().filter_map(|it| request_named(&it.key)) {
-            any |= self.look(lister, &request, config)? != Freshness::Settled;
+        for request in claiming.chain(self.outdated.overlapping(wanted)) {
+            any |= request != *own && self.look(lister, &request, config)? != Freshness::Settled;
         }
         Ok(any)
     }
 
-    /// What is known of the copy of `request`. A new one takes the place of the old one in the coverage: no call was made by
-    /// the old one.
+    /// What is known of the copy of `request`. The claim of a new one takes the place of that of the old one in the coverage. If it
+    /// claims nothing, the old claim is over, and the next run of the block lifts it: that the former leader did is not
+    /// certain, as another client may have removed the finalizer.
     fn look(
         &self,
         lister: &Lister<IPBlock>,
@@ -369,21 +378,19 @@ impl BlockReconciler {
                 let (standing, until) = recorded_claim(&block, place)?;
                 Some((standing, until, source_of(&block).to_owned()))
             });
-            let claims = claim.is_some();
-            let former = {
-                let mut coverage = self.parts.coverage.lock();
-                let former = coverage.remove(&key);
-                if let Some((standing, until, source)) = claim {
+            let mut coverage = self.parts.coverage.lock();
+            let former = coverage.claim(&key).map(Claim::standing);
+            match (claim, former) {
+                (Some((standing, until, source)), former) => {
                     coverage.recall(&key, standing, until);
                     coverage.attribute(&key, &source);
+                    drop(coverage);
+                    former.iter().for_each(|it| self.leave(&it.target));
                 }
-                former
-            };
-            if let Some(former) = former {
-                if !claims {
-                    self.freed(&key, &former);
+                (None, Some(former)) => {
+                    coverage.recall(&key, former, Some(self.parts.time.now()));
                 }
-                self.leave(&former.target);
+                (None, None) => {}
             }
         })
     }
@@ -415,6 +422,17 @@ impl BlockReconciler {
                 self.parts.coverage.lock().undelivered(&key);
             }
         }
+    }
+
+    /// Whether bans at `place` wait for the record of gateways. An edit that was taken back while this run waited is not
+    /// held any more, and nothing names its gateway.
+    fn is_unrecorded(&self, place: &Place) -> bool {
+        let Dependencies { record, live, .. } = &self.parts;
+        let is_latest = || {
+            live.config()
+                .is_some_and(|config| config.place() == Ok(place))
+        };
+        record.holds(place) || (!record.names(place) && !is_latest())
     }
 
     async fn run(&self, ctx: &Context, request: &Request) -> Result<Outcome, reconcile::Error> {
@@ -465,7 +483,7 @@ impl BlockReconciler {
         };
         let place = match (&config, &missing) {
             (Some(config), _) => match config.place() {
-                Ok(place) if self.parts.record.holds(place) => Err(UNRECORDED),
+                Ok(place) if self.is_unrecorded(place) => Err(UNRECORDED),
                 place => place,
             },
             (None, Some(why)) => Err(&**why),
@@ -482,7 +500,8 @@ impl BlockReconciler {
             let untouched = coverage.untouched_places(&key).to_vec();
             (neighbours, assert, untouched, resync)
         };
-        if self.any_outdated(&lister, &neighbours, config.as_deref())? {
+        let wanted = targets(&block);
+        if self.any_outdated(&lister, request, &wanted, &neighbours, config.as_deref())? {
             return Ok(Outcome::retry());
         }
         let followers = self.parts.sets.capabilities();
@@ -491,6 +510,7 @@ impl BlockReconciler {
         let world = World {
             policy: config.as_ref().map_or(&fallback, |config| &config.policy),
             place,
+            gateway: config.as_ref().and_then(|config| config.place().ok()),
             followers: &followers,
             max_duration: config.as_ref().and_then(|config| config.max_duration),
             retention: config.as_ref().and_then(|config| config.retention),

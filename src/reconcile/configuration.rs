@@ -25,6 +25,7 @@ use super::gateway;
 use super::live::{Live, State};
 use super::record::{Record, is_forbidden};
 use super::sweep::Affected;
+use crate::api::Place;
 use crate::config::{Changes, ChannelConfig, Config, Options, allowlist};
 use crate::decide::Coverage;
 use crate::guard::{Discovery, Guard};
@@ -157,7 +158,7 @@ impl ConfigurationReconciler {
         let lists = self.listed(&config, before.as_deref()).await;
         let freed = self.consider(map, &data, &config, before.as_deref(), lists);
         let unrecorded = self.record(ctx, map, data, &config, unread).await;
-        let held = self.hold(before.as_deref(), &config, unrecorded.as_ref());
+        let (held, news) = self.hold(before.as_deref(), &config, unrecorded.as_ref());
         let unrecorded = unrecorded.map(|it| it.problem);
         let changes = match &before {
             Some(before) => config.changes(before),
@@ -170,8 +171,9 @@ impl ConfigurationReconciler {
             .collect();
         let mut changes = self.memory.lock().with_notifier(changes, stamps);
         // Alerts record the gateway in the blocks that they make.
-        changes.triggers |= held;
+        changes.triggers |= news;
         let mut problems = self.put_in_force(ctx, &config, changes).await?;
+        self.consumers.record.hold(held);
         self.consumers.guard.in_force();
         let version = map.and_then(|map| map.metadata.resource_version.as_deref());
         if right && self.memory.lock().is_new(version) {
@@ -292,13 +294,13 @@ impl ConfigurationReconciler {
 
     /// Holds bans at a gateway that the record does not name, because a process that starts after this one would not follow
     /// their intents; or holds them no more. Only an outage is waited for, and not for long: a server may refuse the record
-    /// until its access rules change. Returns whether that is news.
+    /// until its access rules change. Returns what is held once the configuration is in force, and whether that is news.
     fn hold(
         &self,
         before: Option<&Config>,
         config: &Config,
         unrecorded: Option<&Unrecorded>,
-    ) -> bool {
+    ) -> (Vec<Place>, bool) {
         let record = &self.consumers.record;
         let outage = unrecorded.is_some_and(|it| it.outage);
         let place = config.place().ok().filter(|_| outage);
@@ -318,10 +320,16 @@ impl ConfigurationReconciler {
                 None
             }
         };
-        let news = record.hold(place.cloned());
+        let held: Vec<Place> = place.into_iter().cloned().collect();
+        let former = record.held();
+        let news = former != held;
         // Blocks that waited for it are requested.
-        memory.unqueued |= news && place.is_none();
-        news
+        memory.unqueued |= news && held.is_empty();
+        // Until this configuration is in force, blocks are decided about by the former one.
+        let former = former.into_iter();
+        let former = former.filter(|former| config.place().ok() != Some(former));
+        record.hold(held.iter().cloned().chain(former).collect());
+        (held, news)
     }
 
     /// Records since when the former gateways are replaced, once the present one is in force: until then blocks are

@@ -21,6 +21,8 @@ use tokio::time::Instant;
 
 use super::sweep::request_of;
 use crate::api::IPBlock;
+use crate::decide::targets;
+use crate::target::Target;
 
 /// Blocks in a page of their metadata.
 const PAGE: u32 = 2000;
@@ -40,9 +42,9 @@ pub(super) struct Listed {
     as_of: ResourceVersion,
 }
 
-/// Lists that failed.
+/// Lists that failed: when the first one began, and when the latest one ended.
 #[derive(Debug, Default)]
-pub(super) struct Failures(Mutex<Option<(Instant, Instant)>>);
+pub(super) struct Failures(Mutex<Option<(Instant, Option<Instant>)>>);
 
 /// What the cache has to have before a block is decided about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,27 +66,39 @@ pub(super) enum Freshness {
     New,
 }
 
-/// The blocks that wait for the cache, with the UIDs of their old copies.
+/// The blocks that wait for the cache.
 #[derive(Debug, Default)]
-pub(super) struct Outdated(Mutex<HashMap<Request, (String, Missing)>>);
+pub(super) struct Outdated(Mutex<HashMap<Request, Copied>>);
+
+/// The old copy of a block.
+#[derive(Debug)]
+struct Copied {
+    uid: String,
+    missing: Missing,
+    /// What the block may ban by its new copy, if the old one claims nothing.
+    unclaimed: Vec<Target>,
+}
 
 // === impl Failures ===
 
 impl Failures {
-    /// Waits until the pause after the latest failure is over.
-    pub(super) async fn pause(&self) {
-        let failed = *self.0.lock();
-        if let Some((_, latest)) = failed {
+    /// Waits until the pause after the latest failure is over. Returns until when lists may fail.
+    pub(super) async fn pause(&self) -> Instant {
+        let tried = *self.0.lock();
+        if let Some((_, Some(latest))) = tried {
             tokio::time::sleep_until(latest + PAUSE).await;
         }
+        let first = tried.map_or_else(Instant::now, |(first, _)| first);
+        self.0.lock().get_or_insert((first, None));
+        first + PATIENCE
     }
 
     /// A list failed. Whether they fail for too long by now.
     pub(super) fn add(&self) -> bool {
         let now = Instant::now();
-        let mut failed = self.0.lock();
-        let first = failed.map_or(now, |(first, _)| first);
-        *failed = Some((first, now));
+        let mut tried = self.0.lock();
+        let (first, _) = *tried.get_or_insert((now, None));
+        *tried = Some((first, Some(now)));
         now - first >= PATIENCE
     }
 }
@@ -147,13 +161,28 @@ impl Default for Listed {
 // === impl Outdated ===
 
 impl Outdated {
-    /// Compares the copy in the cache with the list.
-    pub(super) fn compare(&self, listed: &Listed, cached: &IPBlock) {
+    /// Compares the copy in the cache with the list; `claims`: it claims a ban.
+    pub(super) fn compare(&self, listed: &Listed, cached: &IPBlock, claims: bool) {
         if let Some(missing) = listed.missing(cached) {
             let (uid, _) = identity(cached);
-            let missing = (uid.to_owned(), missing);
-            self.0.lock().insert(request_of(cached), missing);
+            let copied = Copied {
+                uid: uid.to_owned(),
+                missing,
+                unclaimed: if claims { Vec::new() } else { targets(cached) },
+            };
+            self.0.lock().insert(request_of(cached), copied);
         }
+    }
+
+    /// The blocks whose old copies claim nothing and that overlap with one of `wanted`.
+    pub(super) fn overlapping(&self, wanted: &[Target]) -> Vec<Request> {
+        let outdated = self.0.lock();
+        let meets = |copied: &Copied| {
+            let mut unclaimed = copied.unclaimed.iter();
+            unclaimed.any(|one| wanted.iter().any(|target| target.overlaps(one)))
+        };
+        let blocks = outdated.iter().filter(|(_, copied)| meets(copied));
+        blocks.map(|(request, _)| request.clone()).collect()
     }
 
     /// How many blocks wait.
@@ -170,7 +199,7 @@ impl Outdated {
         settle: impl FnOnce(Option<&Arc<IPBlock>>),
     ) -> Result<Freshness, ReadError> {
         let mut outdated = self.0.lock();
-        let Some((uid, missing)) = outdated.get(request) else {
+        let Some(copied) = outdated.get(request) else {
             return Ok(Freshness::Settled);
         };
         match lister.get(request) {
@@ -178,7 +207,7 @@ impl Outdated {
             Err(ReadError::View(_)) => {}
             cached => {
                 let cached = cached?;
-                if missing.lacks(uid, cached.as_deref()) {
+                if copied.missing.lacks(&copied.uid, cached.as_deref()) {
                     return Ok(Freshness::Old);
                 }
                 settle(cached.as_ref());

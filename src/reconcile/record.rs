@@ -51,8 +51,8 @@ struct Known {
     unreadable: Option<String>,
     /// The gateways that the record names, as it was last read or written.
     stored: Recorded,
-    /// The gateway at which no ban is made yet, because the record does not name it.
-    held: Option<Place>,
+    /// The gateways at which no ban is made yet, because the record does not name them.
+    held: Vec<Place>,
     /// The configuration that was written last.
     written: Option<BTreeMap<String, String>>,
     /// The set engines of the record that keep objects.
@@ -212,18 +212,21 @@ impl Record {
         recorded
     }
 
-    /// No ban is made at `held` from now on. Returns whether that is new.
-    pub fn hold(&self, held: Option<Place>) -> bool {
-        let mut known = self.known.write();
-        let news = known.held != held;
-        known.held = held;
-        news
+    /// No ban is made at `held` from now on.
+    pub fn hold(&self, held: Vec<Place>) {
+        self.known.write().held = held;
+    }
+
+    /// Where bans wait for the record.
+    #[must_use]
+    pub fn held(&self) -> Vec<Place> {
+        self.known.read().held.clone()
     }
 
     /// Whether bans at `place` wait for the record.
     #[must_use]
     pub fn holds(&self, place: &Place) -> bool {
-        self.known.read().held.as_ref() == Some(place)
+        self.known.read().held.contains(place)
     }
 
     /// Whether the record names `place` as the configured gateway, as it was last read or written. Only then does the next

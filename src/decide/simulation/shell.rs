@@ -107,6 +107,7 @@ impl Simulation {
         let mut world = World {
             policy: &self.policy,
             place: place.ok_or("no engine is configured"),
+            gateway: place,
             followers: &[],
             max_duration: None,
             retention: Some(RETENTION),

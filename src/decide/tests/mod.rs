@@ -198,6 +198,8 @@ struct Case {
     block: IPBlock,
     policy: Policy,
     place: Option<Place>,
+    /// The gateway at which no new ban is made yet.
+    unrecorded: Option<Place>,
     followers: Vec<Capabilities>,
     max: Option<Duration>,
     retention: Option<Duration>,
@@ -230,6 +232,7 @@ impl Case {
             block,
             policy: Policy::default(),
             place: Some(here()),
+            unrecorded: None,
             followers: Vec::new(),
             max: None,
             retention: None,
@@ -273,6 +276,7 @@ impl Case {
         let world = World {
             policy: &self.policy,
             place: self.place.as_ref().ok_or("set engine and gatewayHost"),
+            gateway: self.place.as_ref().or(self.unrecorded.as_ref()),
             followers: &self.followers,
             max_duration: self.max,
             retention: self.retention,

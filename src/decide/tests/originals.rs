@@ -110,3 +110,16 @@ fn the_fields_that_the_original_reads_are_kept_up_to_date_through_a_life() {
     assert_eq!((status.ban_count, status.unblocked_at), (Some(2), None));
     assert_eq!(status.blocked_at.as_deref(), Some("2026-01-01T12:11:00Z"));
 }
+
+#[test]
+fn a_ban_without_an_intent_is_lifted_but_not_asserted_at_a_gateway_that_no_record_names() {
+    let mut case = originals(Phase::Active, 60);
+    case.place = None;
+    case.unrecorded = Some(here());
+    let plan = case.decide();
+    assert_eq!((plan.before(), plan.calls()), (None, &[][..]));
+    let due = case.at(now() + seconds(540));
+    assert_eq!(operations(&due), [unban("192.0.2.7")]);
+    case.block.spec.unblock = Some(true);
+    assert_eq!(operations(&case.decide()), [unban("192.0.2.7")]);
+}

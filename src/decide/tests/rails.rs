@@ -467,3 +467,26 @@ fn a_ban_that_an_earlier_process_may_have_made_is_lifted_while_it_waits() {
     case.hold = Some(hold());
     assert!(case.decide().calls().is_empty());
 }
+
+#[test]
+fn a_refused_ban_that_waited_since_is_not_reported_as_over_once_more() {
+    let mut case = Case::active("192.0.2.7", "1h", 60);
+    let refused = Policy {
+        allowlist: allowed("192.0.2.7"),
+        ..Policy::default()
+    };
+    case.policy = refused.clone();
+    let settled = case.apply(&case.decide(), now());
+    assert_eq!(settled.announcements[0].notice, Some(Notice::Resolve));
+    // It is asked for again, which its intent records, and waits.
+    case.policy = Policy::default();
+    case.hold = Some(hold());
+    let settled = case.apply(&case.decide(), now());
+    assert_eq!(phase(&settled), Phase::Pending);
+    case.policy = refused;
+    let plan = case.decide();
+    assert_eq!(operations(&plan), [unban("192.0.2.7")], "by its intent");
+    let settled = case.apply(&plan, now());
+    assert_eq!(phase(&settled), Phase::Skipped);
+    assert_eq!(settled.announcements[0].notice, None);
+}
