@@ -22,11 +22,13 @@ use super::run::Run;
 /// What is to be done for `block` at `now`.
 #[must_use]
 pub fn decide(block: &Arc<IPBlock>, world: &World<'_>, now: Timestamp) -> Run {
-    let decision = Decision {
-        facts: Facts::read(block, world.gateway, world.untouched),
-        world,
-        now,
+    let facts = Facts::read(block, world.place.ok(), world.untouched);
+    // What no intent names may stand at a gateway at which no new ban is made yet. What one names does not.
+    let facts = match (world.place, world.gateway, &facts.intent) {
+        (Err(_), Some(gateway), None) => Facts::read(block, Some(gateway), world.untouched),
+        _ => facts,
     };
+    let decision = Decision { facts, world, now };
     let collected_at = decision.facts.collected_at(world);
     let plan = decision.plan().collected_at(collected_at);
     Run::new(plan, Arc::clone(block))
@@ -215,7 +217,9 @@ impl Decision<'_> {
         // Without an intent the ban would be asserted at a gateway that no record names.
         let unnamed = withdrawn.is_some() || self.facts.intent.is_none();
         if let (Err(why), true) = (self.world.place, unnamed) {
-            return self.waiting(why);
+            let mut plan = self.waiting(why);
+            plan.again_in = until.map(|until| span(self.now, until));
+            return plan;
         }
         if present.target != request.target {
             return self.ban(request);

@@ -253,7 +253,8 @@ impl Plan {
         // Without an engine the change of the configuration wakes the block, and this is the safety net. A ban that is
         // due cannot be lifted before that.
         if matches!(self.purpose, Purpose::Wait { .. }) {
-            return Some(self.assert_in);
+            let sooner = self.again_in.map(|left| left.min(self.assert_in));
+            return sooner.or(Some(self.assert_in));
         }
         if let Purpose::Hold { retry_in, .. } = &self.purpose {
             return Some(*retry_in);

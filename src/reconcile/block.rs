@@ -361,9 +361,9 @@ impl BlockReconciler {
         Ok(any)
     }
 
-    /// What is known of the copy of `request`. The claim of a new one takes the place of that of the old one in the coverage. If it
-    /// claims nothing, the old claim is over, and the next run of the block lifts it: that the former leader did is not
-    /// certain, as another client may have removed the finalizer.
+    /// What is known of the copy of `request`. The claim of a new one takes the place of that of the old one in the coverage. If
+    /// the block is gone or records nothing, the old claim is over, and its next run lifts it: that the former leader did is not
+    /// certain, as another client may have removed the finalizer. A ban that was begun meanwhile is admitted like a new one.
     fn look(
         &self,
         lister: &Lister<IPBlock>,
@@ -374,10 +374,12 @@ impl BlockReconciler {
             let key = request.to_string();
             let place = config.and_then(|config| config.place().ok());
             let believed = block.map(|block| self.parts.record.believe(block).0);
-            let claim = believed.and_then(|block| {
-                let (standing, until) = recorded_claim(&block, place)?;
-                Some((standing, until, source_of(&block).to_owned()))
+            let claim = believed.as_ref().and_then(|block| {
+                let (standing, until) = recorded_claim(block, place)?;
+                Some((standing, until, source_of(block).to_owned()))
             });
+            let standings = believed.map(|block| recorded_standings(&block, place));
+            let begun = standings.is_some_and(|it| it.is_none_or(|it| !it.is_empty()));
             let mut coverage = self.parts.coverage.lock();
             let former = coverage.claim(&key).map(Claim::standing);
             match (claim, former) {
@@ -386,6 +388,12 @@ impl BlockReconciler {
                     coverage.attribute(&key, &source);
                     drop(coverage);
                     former.iter().for_each(|it| self.leave(&it.target));
+                }
+                (None, Some(former)) if begun => {
+                    let removed = coverage.remove(&key);
+                    drop(coverage);
+                    removed.iter().for_each(|claim| self.freed(&key, claim));
+                    self.leave(&former.target);
                 }
                 (None, Some(former)) => {
                     coverage.recall(&key, former, Some(self.parts.time.now()));

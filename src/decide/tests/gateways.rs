@@ -322,3 +322,19 @@ fn a_gateway_that_is_gone_does_not_hold_up_the_lift_at_the_one_that_is_there() {
     };
     assert_eq!(places(&case.decide()), [there(), here()]);
 }
+
+#[test]
+fn a_standing_ban_is_asserted_where_it_is_and_lifted_nowhere_else_while_the_next_gateway_is_held() {
+    let mut case = Case::active("192.0.2.7", "10m", 60);
+    case.place = None;
+    case.unrecorded = Some(there());
+    case.assert = Assert::Due;
+    let plan = case.decide();
+    assert_eq!(plan.before(), None);
+    assert_eq!(operations(&plan), [ban("192.0.2.7", Some(540))]);
+    assert_eq!(plan.calls()[0].standing.place, here());
+    case.block.spec.unblock = Some(true);
+    let plan = case.decide();
+    assert_eq!(operations(&plan), [unban("192.0.2.7")]);
+    assert_eq!(plan.calls()[0].standing.place, here());
+}

@@ -118,6 +118,8 @@ fn a_ban_without_an_intent_is_lifted_but_not_asserted_at_a_gateway_that_no_recor
     case.unrecorded = Some(here());
     let plan = case.decide();
     assert_eq!((plan.before(), plan.calls()), (None, &[][..]));
+    let shortly_before = case.at(now() + seconds(440));
+    assert_eq!(settle(&shortly_before).wake, Some(Duration::from_secs(100)));
     let due = case.at(now() + seconds(540));
     assert_eq!(operations(&due), [unban("192.0.2.7")]);
     case.block.spec.unblock = Some(true);
