@@ -91,6 +91,15 @@ impl Time {
         }
     }
 
+    /// The time of `clock`, as after a comparison.
+    #[cfg(test)]
+    #[must_use]
+    pub(crate) fn trusting(clock: Clock) -> Self {
+        let time = Self::new(clock);
+        time.compare(None);
+        time
+    }
+
     /// The wall time, unless it jumped and nothing has confirmed that.
     #[must_use]
     pub fn now(&self) -> Timestamp {

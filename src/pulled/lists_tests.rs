@@ -67,7 +67,7 @@ impl World {
         while lists.list(&ListParams::default()).await.is_err() {
             sleep(Duration::from_millis(10)).await;
         }
-        let time = Time::new(clock);
+        let time = Time::trusting(clock);
         let http = Arc::<Server>::default();
         let metrics = Metrics::default();
         let mut world = Self {

@@ -160,11 +160,13 @@ impl Intake {
             .await
     }
 
-    /// Repeats `attempt` while other clients change the object.
+    /// Repeats `attempt` while other clients change the object. By a clock that is wrong and not compared yet, a ban would look
+    /// overdue, and a short alert would take its place.
     async fn tried<F>(&self, namespace: &str, attempt: impl Fn() -> F) -> Outcome
     where
         F: Future<Output = Result<Outcome, BlocksError>>,
     {
+        self.shared.time.compared().await;
         for _ in 0..ATTEMPTS {
             match attempt().await {
                 Ok(outcome) => return outcome,

@@ -52,7 +52,7 @@ impl World {
         let dependencies = Dependencies {
             blocks: Arc::clone(&blocks) as Arc<dyn Blocks>,
             locks: KeyedLocks::new(),
-            time: Time::new(Clock::system()),
+            time: Time::trusting(Clock::system()),
             metrics: metrics.clone(),
             limits,
         };

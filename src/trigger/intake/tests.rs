@@ -25,7 +25,7 @@ pub(in crate::trigger) fn intake(blocks: &Arc<InMemory>) -> Intake {
             settings: Arc::new(RwLock::new(Arc::new(settings))),
             metrics: Metrics::default(),
             bodies: Budget::mebibytes(1),
-            time: Time::new(Clock::simulated(now(), 1)),
+            time: Time::trusting(Clock::simulated(now(), 1)),
             graced: Arc::new(Graced::new()),
         },
         debounce: Arc::new(Debounce::new(Duration::from_secs(60), 1000)),
@@ -316,6 +316,28 @@ async fn alerts_go_by_the_time_that_bans_end_by_and_not_by_a_clock_that_is_off()
         let again = matches!(outcome, Outcome::Unavailable(_));
         assert!(again, "{hours} h off: {outcome:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_alert_that_comes_before_the_clock_was_compared_waits_for_that() {
+    let blocks = Arc::new(InMemory::default());
+    let mut active = block("ipblock-6465ec74397c9126", "1.2.3.4", Some(Phase::Active));
+    active.spec.duration = Some("5h".into());
+    let status = active.status.as_mut().unwrap();
+    status.blocked_at = Some("2026-01-01T11:59:00Z".into());
+    status.expires_at = Some("2026-01-01T16:59:00Z".into());
+    blocks.put(active);
+    let mut intake = intake(&blocks);
+    let ahead = now() + SignedDuration::from_hours(6);
+    let time = Time::new(Clock::simulated(ahead, 1));
+    intake.shared.time = time.clone();
+    let compared = async {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        time.compare(Some(now()));
+    };
+    let alert = wanted("1.2.3.4", Some("5m"));
+    let (outcome, ()) = tokio::join!(intake.take(&alert), compared);
+    assert_eq!(outcome, Outcome::LeftAlone);
 }
 
 #[tokio::test(start_paused = true)]
