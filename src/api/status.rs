@@ -304,6 +304,12 @@ impl IPBlockStatus {
         self.unblocked_at().filter(|_| by_hand)
     }
 
+    /// Whether the status shows a ban that did not end since. One that was begun and has no status yet is not shown.
+    #[must_use]
+    pub fn shows_ban(&self) -> bool {
+        self.is(&Phase::Active) || (self.blocked_at.is_some() && self.unblocked_at.is_none())
+    }
+
     /// How often this block was banned.
     #[must_use]
     pub fn bans(&self) -> i64 {

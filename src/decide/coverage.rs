@@ -45,6 +45,8 @@ pub struct Claim {
     rechecked: bool,
     /// It was admitted, and no record shows it yet.
     reserved: bool,
+    /// The status of the block shows its ban.
+    reported: bool,
 }
 
 /// Another block whose target overlaps.
@@ -56,6 +58,8 @@ pub struct Neighbour {
     pub standing: Standing,
     /// Until when; `None`: indefinitely.
     pub until: Option<Timestamp>,
+    /// Whether its status shows the ban, so that its end will be reported.
+    pub reported: bool,
 }
 
 /// When a standing ban is sent to the engine again, against gateways that forget.
@@ -78,6 +82,8 @@ pub enum ClaimChange {
         until: Option<Timestamp>,
         /// No record named the place for this block before: a claim that moves there was not enforced there.
         fresh: bool,
+        /// The status shows a ban of the target.
+        reported: bool,
     },
     /// The engine enforces `standing`.
     Confirm {
@@ -130,6 +136,7 @@ impl Claim {
             suspect: false,
             rechecked: false,
             reserved: false,
+            reported: false,
         }
     }
 
@@ -183,11 +190,13 @@ impl Coverage {
                 standing,
                 until,
                 fresh,
+                reported,
             } => {
                 let before = self.claims.get(key);
                 let moves = before.is_some_and(|claim| *claim.place != standing.place);
                 self.set(key, standing.clone(), *until);
                 self.recorded(key);
+                self.report(key, *reported);
                 if *fresh && moves {
                     self.untouched(key, &standing.place);
                 }
@@ -218,11 +227,19 @@ impl Coverage {
         }
     }
 
-    /// Sets the claim that the records of a block show. The first assertion proves it.
+    /// Sets the claim that the records of an active block show. The first assertion proves it.
     pub fn recall(&mut self, key: &str, standing: Standing, until: Option<Timestamp>) {
         self.set(key, standing, until);
         if let Some(claim) = self.claims.get_mut(key) {
             claim.enforced = true;
+            claim.reported = true;
+        }
+    }
+
+    /// Sets whether the status of a block shows the ban that it claims.
+    pub fn report(&mut self, key: &str, reported: bool) {
+        if let Some(claim) = self.claims.get_mut(key) {
+            claim.reported = reported;
         }
     }
 
@@ -401,19 +418,17 @@ impl Coverage {
     }
 }
 
-/// Which neighbour keeps `standing` banned for longest, and until when (`Some(None)`: indefinitely). One that is due
-/// itself keeps nothing: it is about to be lifted.
+/// The neighbour that keeps `standing` banned for longest. One that is due itself keeps nothing: it is about to be lifted.
 pub(super) fn kept_by<'a>(
     neighbours: &'a [Neighbour],
     standing: &Standing,
     now: Timestamp,
-) -> Option<(Option<Timestamp>, &'a str)> {
+) -> Option<&'a Neighbour> {
     neighbours
         .iter()
         .filter(|neighbour| neighbour.standing == *standing)
         .filter(|neighbour| neighbour.until.is_none_or(|until| until > now))
-        .map(|neighbour| (neighbour.until, neighbour.key.as_str()))
-        .max_by(|a, b| later(a.0, b.0))
+        .max_by(|a, b| later(a.until, b.until))
 }
 
 /// Compares two ends, of which `None` is the latest.

@@ -14,8 +14,8 @@ use crate::target::Target;
 use super::coverage::{Assert, kept_by, later};
 use super::facts::{Facts, Problem as SpecProblem, Request, World, effective_hash, end, span};
 use super::plan::{
-    Call, Cause, Change, INVALID_SPEC, LIFT_BRAKED, Operation, Patch, Plan, Problem, Purpose,
-    RESOLVED_BRAKED,
+    Call, Cause, Change, INVALID_SPEC, LIFT_BRAKED, Operation, Others, Patch, Plan, Problem,
+    Purpose, RESOLVED_BRAKED,
 };
 use super::run::Run;
 
@@ -203,13 +203,19 @@ impl Decision<'_> {
         let place = self.world.place.ok();
         let unsupported = place.and_then(|place| self.world.inexpressible(&request.target, place));
         let withdrawn = self.facts.withdrawn();
-        let Some(present) = self.facts.held.first().or(withdrawn) else {
-            if let Some(message) = unsupported {
-                return self.reject("Unsupported", message);
-            }
-            // The status is active, and there is no engine to call.
-            let why = self.world.place.err().unwrap_or("no engine is configured");
-            return self.waiting(why);
+        let stands = self.facts.held.first().or(withdrawn);
+        let present = match (stands, unsupported.clone(), self.world.place) {
+            (Some(present), ..) => present.clone(),
+            (None, Some(message), _) => return self.reject("Unsupported", message),
+            // No call has taken effect at the gateway since the earlier one was withdrawn.
+            (None, None, place) => match (&self.facts.intent, place) {
+                (Some(intent), _) => intent.standing.clone(),
+                (None, Ok(place)) => Standing {
+                    target: request.target,
+                    place: place.clone(),
+                },
+                (None, Err(why)) => return self.waiting(why),
+            },
         };
         if until.is_some_and(|until| until <= self.now) {
             return self.lift(Cause::Expired);
@@ -243,7 +249,7 @@ impl Decision<'_> {
         let standing = intent.standing.clone();
         let change = if facts.foreign {
             Change::Adopted
-        } else if *present != standing {
+        } else if present != standing {
             Change::Moved
         } else if status.expires_at() != until {
             Change::Duration
@@ -337,8 +343,8 @@ impl Decision<'_> {
     fn ban_call(&self, standing: &Standing, duration: Option<Duration>) -> Call {
         let own = duration.map(|duration| end(self.now, duration));
         let left = match kept_by(self.world.neighbours, standing, self.now) {
-            Some((others, _)) if later(others, own).is_gt() => {
-                others.map(|until| span(self.now, until))
+            Some(other) if later(other.until, own).is_gt() => {
+                other.until.map(|until| span(self.now, until))
             }
             _ => duration,
         };
@@ -415,6 +421,7 @@ impl Decision<'_> {
             named: self.facts.named(),
             foreign: self.facts.foreign,
             resolved: false,
+            others: Others::default(),
             engines: Vec::new(),
         }
     }

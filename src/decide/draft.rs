@@ -5,7 +5,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::facts::{effective_hash, end, inexpressible, span};
-use super::plan::{Announcement, Cause, Change, Effect, INVALID_SPEC, Notice, Problem, holds_lift};
+use super::plan::{
+    Announcement, Cause, Change, Effect, INVALID_SPEC, Notice, Others, Problem, holds_lift,
+};
 use crate::api::ConditionStatus::{self, False, True};
 use crate::api::condition::{ALLOWLISTED, ENFORCED, LIFT_HELD, READY, SHADOW};
 use crate::api::{IPBlockStatus, Phase, Place, ResultCode, Standing, UNBLOCKED, write_time};
@@ -24,8 +26,10 @@ pub(super) struct Draft<'a> {
     /// The end was reported with the status: what is lifted now was not banned since, or its intent could not be
     /// removed.
     pub(super) ended: bool,
-    /// A ban was reported that did not end since. One that was begun and has no status yet was not.
+    /// A ban was reported that did not end since.
     reported: bool,
+    /// What other blocks do about the address.
+    pub(super) others: Option<&'a Others>,
 }
 
 // === impl Draft ===
@@ -40,8 +44,8 @@ impl<'a> Draft<'a> {
             announcements: Vec::new(),
             effect: Effect::None,
             ended: base.is_over() && base.observed_generation.is_some(),
-            reported: base.is(&Phase::Active)
-                || (base.blocked_at.is_some() && base.unblocked_at.is_none()),
+            reported: base.shows_ban(),
+            others: None,
         }
     }
 
@@ -220,34 +224,47 @@ impl<'a> Draft<'a> {
         }
     }
 
-    pub(super) fn lifted(&mut self, cause: Cause, lifted: bool, kept_by: Option<&str>) {
+    /// Whether a ban is over whose end was not reported. An active one may have nothing to lift: its gateway is withdrawn.
+    fn is_over(&self, lifted: bool) -> bool {
+        (lifted && !self.ended) || self.base.is(&Phase::Active)
+    }
+
+    /// The notification of an end, unless no ban was reported, or that of another block was and is not over.
+    fn resolve(&self) -> Option<Notice> {
+        let stays = self.others.is_some_and(|others| others.reported);
+        (self.reported && !stays).then_some(Notice::Resolve)
+    }
+
+    /// The message of an end, with the block that keeps the address banned.
+    fn kept_on(&self, message: &str) -> String {
+        match self.others.and_then(|others| others.keeper.as_deref()) {
+            Some(keeper) => format!("{message}; {} stays banned by {keeper}", self.subject),
+            None => message.to_owned(),
+        }
+    }
+
+    pub(super) fn lifted(&mut self, cause: Cause, lifted: bool) {
         if self.status.is(&Phase::Expired) && !lifted {
             return;
         }
         let target = self.subject;
-        let mut message = match (cause, lifted) {
+        let message = match (cause, lifted) {
             (Cause::Expired, true) => format!("the ban of {target} is lifted: its time is over"),
             (Cause::Expired, false) => "not banned: its time is over".to_owned(),
             (_, true) => format!("the ban of {target} is lifted: spec.unblock was set"),
             (_, false) => "not banned: spec.unblock was set".to_owned(),
         };
-        if let Some(other) = kept_by {
-            message.push_str("; it stays banned by ");
-            message.push_str(other);
-        }
+        let message = self.kept_on(&message);
         let (reason, event) = match cause {
             Cause::Expired => ("Expired", "Expired"),
             _ => (UNBLOCKED, "Unbanned"),
         };
         self.end(Phase::Expired, ResultCode::Unblocked, &message, true);
         self.conditions(True, False, reason, &message);
-        if lifted && !self.ended {
+        if self.is_over(lifted) {
             let due = self.base.expires_at().filter(|_| cause == Cause::Expired);
             self.effect = Effect::Lifted(cause, due.map(|due| span(due, self.at)));
-            // An address that another block keeps banned is not resolved.
-            let resolved = self.reported && kept_by.is_none();
-            let notice = resolved.then_some(Notice::Resolve);
-            self.announce(false, event, message, notice);
+            self.announce(false, event, message, self.resolve());
         }
     }
 
@@ -259,18 +276,16 @@ impl<'a> Draft<'a> {
             (Phase::Skipped, ResultCode::Skipped, True)
         };
         let known = self.is_known(&phase, message);
-        self.end(phase, result, message, lifted);
+        let over = self.is_over(lifted);
+        self.end(phase, result, message, lifted || over);
         let mark = (!too_wide).then_some(ALLOWLISTED);
         self.marked(ready, False, mark, kind.as_str(), message);
-        let lifted = lifted && !self.ended;
-        if !known || lifted {
-            let notice = match (lifted && self.reported, too_wide) {
-                (true, _) => Some(Notice::Resolve),
-                (_, true) if !known => Some(Notice::Trouble),
-                _ => None,
-            };
-            self.announce(too_wide, kind.as_str(), message, notice);
-            self.effect = if lifted {
+        if !known || over {
+            let resolve = self.resolve().filter(|_| over);
+            let trouble = (too_wide && !known).then_some(Notice::Trouble);
+            let note = self.kept_on(message);
+            self.announce(too_wide, kind.as_str(), note, resolve.or(trouble));
+            self.effect = if over {
                 Effect::Lifted(Cause::Refused, None)
             } else {
                 Effect::Skipped(kind)
@@ -281,19 +296,14 @@ impl<'a> Draft<'a> {
     /// `asked`: by a trigger, which counts also when the message is known.
     pub(super) fn shadowed(&mut self, message: &str, lifted: bool, asked: bool) {
         let known = self.is_known(&Phase::Skipped, message);
-        self.end(Phase::Skipped, ResultCode::Skipped, message, lifted);
+        let over = self.is_over(lifted);
+        self.end(Phase::Skipped, ResultCode::Skipped, message, lifted || over);
         self.marked(True, False, Some(SHADOW), "Shadow", message);
-        let lifted = lifted && !self.ended;
-        if !known || lifted {
-            let resolved = lifted && self.reported;
-            self.announce(
-                false,
-                "Shadow",
-                message,
-                resolved.then_some(Notice::Resolve),
-            );
+        if !known || over {
+            let resolve = self.resolve().filter(|_| over);
+            self.announce(false, "Shadow", self.kept_on(message), resolve);
         }
-        if lifted {
+        if over {
             self.effect = Effect::Lifted(Cause::Refused, None);
         } else if !known || asked {
             self.effect = Effect::Shadowed;
@@ -319,17 +329,15 @@ impl<'a> Draft<'a> {
 
     pub(super) fn rejected(&mut self, reason: &'static str, message: &str, lifted: bool) {
         let known = self.is_known(&Phase::Failed, message);
-        self.end(Phase::Failed, ResultCode::Failed, message, lifted);
+        let over = self.is_over(lifted);
+        self.end(Phase::Failed, ResultCode::Failed, message, lifted || over);
         self.conditions(False, False, reason, message);
-        let lifted = lifted && !self.ended;
-        if !known || lifted {
-            let notice = match (lifted && self.reported, known) {
-                (true, _) => Some(Notice::Resolve),
-                (false, false) => Some(Notice::Trouble),
-                (false, true) => None,
-            };
-            self.announce(true, reason, message, notice);
-            self.effect = if lifted {
+        if !known || over {
+            let resolve = self.resolve().filter(|_| over);
+            let trouble = (!known).then_some(Notice::Trouble);
+            let note = self.kept_on(message);
+            self.announce(true, reason, note, resolve.or(trouble));
+            self.effect = if over {
                 Effect::Lifted(Cause::Rejected, None)
             } else {
                 Effect::Rejected
@@ -367,10 +375,9 @@ impl<'a> Draft<'a> {
                 "released without lifting the ban of {target}, as its annotation requests; the gateway may still enforce it"
             );
             self.announce(true, "Released", note, Some(Notice::Trouble));
-        } else if lifted && !self.ended {
+        } else if self.is_over(lifted) {
             let note = format!("the ban of {target} is lifted: the object was deleted");
-            let notice = self.reported.then_some(Notice::Resolve);
-            self.announce(false, "Unbanned", note, notice);
+            self.announce(false, "Unbanned", self.kept_on(&note), self.resolve());
             self.effect = Effect::Lifted(Cause::Deleted, None);
         }
     }

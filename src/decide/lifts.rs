@@ -2,22 +2,19 @@
 
 use crate::api::{INTENT, Place, RELEASE_ANNOTATION};
 use crate::duration;
+use crate::target::Target;
 
-use super::coverage::kept_by;
+use super::coverage::{Neighbour, kept_by};
 use super::decision::Decision;
 use super::facts::Request;
-use super::plan::{Call, Cause, Patch, Plan, Purpose};
+use super::plan::{Call, Cause, Others, Patch, Plan, Purpose};
 use super::settled::GATEWAY_GONE_PATIENCE;
 
 // === impl Decision ===
 
 impl Decision<'_> {
     pub(super) fn lift(&self, cause: Cause) -> Plan {
-        self.lift_for(|lifted, kept_by| Purpose::Lift {
-            cause,
-            lifted,
-            kept_by,
-        })
+        self.lift_for(|lifted| Purpose::Lift { cause, lifted })
     }
 
     /// A ban that did not come about within its own time. Whether its calls reached the gateway is not known.
@@ -30,12 +27,12 @@ impl Decision<'_> {
             "{} was not banned within its duration of {asked}; set spec.trigger to ban it now",
             self.facts.subject()
         );
-        self.lift_for(|lifted, _| Purpose::GiveUp { message, lifted })
+        self.lift_for(|lifted| Purpose::GiveUp { message, lifted })
     }
 
     /// Nothing is banned until the spec or the engine changes; what stands is lifted.
     pub(super) fn reject(&self, reason: &'static str, message: String) -> Plan {
-        self.lift_for(|lifted, _| Purpose::Reject {
+        self.lift_for(|lifted| Purpose::Reject {
             reason,
             message,
             lifted,
@@ -60,20 +57,24 @@ impl Decision<'_> {
         if let Some(waiting) = self.nowhere_to_lift() {
             return waiting;
         }
-        let (calls, lifted, _) = self.lifting();
-        let forced = false;
-        build(calls, Purpose::Release { lifted, forced }, after)
+        let calls = self.lifting();
+        let (lifted, forced) = (!calls.is_empty(), false);
+        let released = build(calls, Purpose::Release { lifted, forced }, after);
+        Plan {
+            others: self.others(),
+            ..released
+        }
     }
 
-    /// Lifts what stands, for a purpose that is given whether something is lifted and which block keeps it banned.
+    /// Lifts what stands, for a purpose that is given whether something is lifted.
     ///
     /// After the status flags are set back, and an intent that would read as unfinished is removed.
-    pub(super) fn lift_for(&self, purpose: impl FnOnce(bool, Option<String>) -> Purpose) -> Plan {
+    pub(super) fn lift_for(&self, purpose: impl FnOnce(bool) -> Purpose) -> Plan {
         if let Some(waiting) = self.nowhere_to_lift() {
             return waiting;
         }
-        let (calls, lifted, kept_by) = self.lifting();
-        let purpose = purpose(lifted, kept_by);
+        let calls = self.lifting();
+        let purpose = purpose(!calls.is_empty());
         let facts = &self.facts;
         let spec = &facts.block.spec;
         let deferred = self.defers_trigger(&purpose);
@@ -90,7 +91,10 @@ impl Decision<'_> {
             intent: (unfinished && !(deferred && self.is_begun())).then_some(None),
             finalizer: None,
         };
-        self.build(Patch::default(), calls, purpose, after)
+        Plan {
+            others: self.others(),
+            ..self.build(Patch::default(), calls, purpose, after)
+        }
     }
 
     /// Waits instead of settling when the ban may stand at a gateway that only a configuration can name. To
@@ -103,17 +107,15 @@ impl Decision<'_> {
                 "not lifted yet: annotation {INTENT} names {} at {}, which was never configured for this block; add the gateway to formerGateways, or release the block with the annotation {RELEASE_ANNOTATION}",
                 standing.target, standing.place
             );
-            let (calls, ..) = self.lifting();
-            return Some(self.wait("IntentIgnored", message, calls));
+            return Some(self.wait("IntentIgnored", message, self.lifting()));
         }
         let why = self.world.place.err()?;
         let waiting = || self.wait("NoEngine", format!("not lifted yet: {why}"), Vec::new());
         self.facts.unplaced.then(waiting)
     }
 
-    /// The calls that lift everything this block may enforce; whether there is something to lift; which block keeps
-    /// the first of it banned.
-    pub(super) fn lifting(&self) -> (Vec<Call>, bool, Option<String>) {
+    /// The calls that lift everything this block may enforce.
+    pub(super) fn lifting(&self) -> Vec<Call> {
         // One time serves all gateways: each run calls all of them, so each was tried since the first failure.
         let since = self.facts.lift_failing_since();
         let patient = since
@@ -134,11 +136,19 @@ impl Decision<'_> {
             .collect();
         // A gateway that is gone must not hold up the one that is there.
         calls.sort_by_key(|call| self.world.place.is_ok() && !configured(&call.standing.place));
+        calls
+    }
+
+    /// What other blocks do about the address whose ban this block ends.
+    fn others(&self) -> Others {
+        let neighbours = self.world.neighbours;
         let first = self.facts.held.first();
-        let kept_by = first
-            .and_then(|standing| kept_by(self.world.neighbours, standing, self.now))
-            .map(|(_, key)| key.to_owned());
-        let lifted = !calls.is_empty();
-        (calls, lifted, kept_by)
+        let keeper = first.and_then(|first| kept_by(neighbours, first, self.now));
+        let subject = self.facts.subject().parse::<Target>();
+        let reported = |other: &Neighbour| other.reported && subject == Ok(other.standing.target);
+        Others {
+            keeper: keeper.map(|keeper| keeper.key.clone()),
+            reported: neighbours.iter().any(reported),
+        }
     }
 }

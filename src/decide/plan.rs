@@ -43,8 +43,19 @@ pub(super) struct Plan {
     pub(super) foreign: bool,
     /// Lifts a ban before the end that was granted, because its alerts are resolved.
     pub(super) resolved: bool,
+    /// What other blocks do about an address whose ban ends.
+    pub(super) others: Others,
     /// What the engines that follow the set of bans do about this one, once they have confirmed it.
     pub(super) engines: Vec<EngineStatus>,
+}
+
+/// What other blocks do about the address whose ban one block ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Others {
+    /// The one that keeps it banned at the gateway of the lift, `namespace/name`.
+    pub(super) keeper: Option<String>,
+    /// The status of one shows a ban of the address, at whichever gateway. The end of that one is reported.
+    pub(super) reported: bool,
 }
 
 /// A change of metadata and of the two flags in the spec, one merge patch.
@@ -112,11 +123,7 @@ pub(super) enum Purpose {
         escalated: Option<Escalated>,
     },
     /// The ban is lifted, or there is none to lift.
-    Lift {
-        cause: Cause,
-        lifted: bool,
-        kept_by: Option<String>,
-    },
+    Lift { cause: Cause, lifted: bool },
     /// Banning is not allowed.
     Refuse {
         kind: RefusalKind,
@@ -281,6 +288,7 @@ impl Plan {
             named: Vec::new(),
             foreign: false,
             resolved: false,
+            others: Others::default(),
             engines: Vec::new(),
         }
     }
@@ -373,7 +381,7 @@ impl Call {
     #[must_use]
     pub fn lift(standing: &Standing, neighbours: &[Neighbour], now: Timestamp) -> Self {
         let operation = match kept_by(neighbours, standing, now) {
-            Some((until, _)) => Operation::Ban(until.map(|until| span(now, until))),
+            Some(other) => Operation::Ban(other.until.map(|until| span(now, until))),
             None => Operation::Unban,
         };
         Self {

@@ -47,7 +47,7 @@ impl Decision<'_> {
             };
             return self.keep(request, began, until, Some(problem));
         }
-        self.lift_for(|lifted, _| purpose(lifted))
+        self.lift_for(purpose)
     }
 
     /// Keeps an active block, until its end while a brake holds the lifts of resolved alerts.
@@ -121,7 +121,7 @@ impl Decision<'_> {
         };
         let before = plan.before.filter(|_| recorded).unwrap_or_default();
         let calls = if hold.may_stand {
-            self.lifting().0
+            self.lifting()
         } else {
             Vec::new()
         };

@@ -146,10 +146,13 @@ impl Run {
         next.extend(plan.before.clone().map(Step::RecordIntent));
         if let Some((standing, until)) = plan.claim() {
             let fresh = !plan.named.contains(&standing.place);
+            let shown = plan.base.target.as_deref();
+            let shown = shown.is_none_or(|shown| shown.parse() == Ok(standing.target));
             next.push_back(Step::Claim(ClaimChange::Begin {
                 standing,
                 until,
                 fresh,
+                reported: shown && plan.base.shows_ban(),
             }));
         } else if !plan.calls.is_empty() {
             next.push_back(Step::Claim(ClaimChange::Lift));

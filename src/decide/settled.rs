@@ -39,6 +39,7 @@ impl Plan {
         left_behind: &[Standing],
     ) -> Settled {
         let mut draft = Draft::new(&self.base, &self.subject, at);
+        draft.others = Some(&self.others);
         let waits = matches!(self.purpose, Purpose::Wait { .. });
         // The original's settled objects stay as they are: taking over writes only what it must. A block that waits is
         // not taken over yet.
@@ -92,11 +93,7 @@ impl Plan {
                 }
                 draft.kept(message, *change, problem.as_ref());
             }
-            Purpose::Lift {
-                cause,
-                lifted,
-                kept_by,
-            } => draft.lifted(*cause, *lifted, kept_by.as_deref()),
+            Purpose::Lift { cause, lifted } => draft.lifted(*cause, *lifted),
             Purpose::Refuse {
                 kind,
                 message,

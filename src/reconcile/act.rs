@@ -166,7 +166,12 @@ impl<'a> Act<'a> {
         let body = ClientPatch::merge(status_patch(block, status));
         let client = self.ctx.client();
         let patched = client.patch_status(self.request, body).await;
-        outcome(patched)
+        let written = outcome(patched)?;
+        if matches!(written, Outcome::Object(_)) {
+            let coverage = &self.reconciler.parts.coverage;
+            coverage.lock().report(self.key, status.shows_ban());
+        }
+        Ok(written)
     }
 
     fn begin(&self, call: &Call) -> InFlight<'a> {

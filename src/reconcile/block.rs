@@ -397,6 +397,7 @@ impl BlockReconciler {
                 }
                 (None, Some(former)) => {
                     coverage.recall(&key, former, Some(self.parts.time.now()));
+                    coverage.report(&key, false);
                 }
                 (None, None) => {}
             }

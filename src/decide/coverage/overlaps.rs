@@ -52,6 +52,7 @@ impl Coverage {
                     key: key.to_string(),
                     standing: claim.standing(),
                     until: claim.until,
+                    reported: claim.reported,
                 });
             }
         }

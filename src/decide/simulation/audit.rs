@@ -12,6 +12,8 @@ pub(super) struct Audit {
     owes: Option<Phase>,
     /// The reports of the present run.
     reports: usize,
+    /// Whether the status that the present run replaced showed a ban.
+    showed: Option<bool>,
     /// The bans that were reported, by block and count.
     banned: BTreeSet<(String, i64)>,
     /// The blocks with a transition or a new intent since the last report of a lift.
@@ -21,6 +23,7 @@ pub(super) struct Audit {
 impl Audit {
     pub(super) fn begins(&mut self) {
         (self.checked, self.owes, self.reports) = (false, None, 0);
+        self.showed = None;
     }
 
     /// The fence is open.
@@ -51,12 +54,14 @@ impl Audit {
         // A block that is unblocked before it was banned expires without a report.
         let quiet = after.is(&Phase::Expired) && !before.is(&Phase::Active);
         let settled = after.is(&Phase::Active) || after.is_over();
+        self.showed = Some(before.shows_ban());
         if before.phase != after.phase && settled && !quiet {
             self.owes.clone_from(&after.phase);
         }
     }
 
-    pub(super) fn reported(&mut self, key: &str, block: &IPBlock, report: &Report) {
+    /// `stays`: the status of another block shows a ban of the address.
+    pub(super) fn reported(&mut self, key: &str, block: &IPBlock, report: &Report, stays: bool) {
         self.reports += 1;
         assert_eq!(self.reports, 1, "{key}: a second report: {report:?}");
         match report.effect {
@@ -68,6 +73,15 @@ impl Audit {
             Effect::Lifted(..) => {
                 let news = self.liftable.remove(key);
                 assert!(news, "{key}: a lift is reported again: {report:?}");
+                let status = block.status.as_ref();
+                let showed = || status.is_some_and(IPBlockStatus::shows_ban);
+                let showed = self.showed.unwrap_or_else(showed);
+                let mut notices = report.announcements.iter().map(|it| it.notice);
+                let resolved = notices.any(|notice| notice == Some(Notice::Resolve));
+                assert!(
+                    resolved || stays || !showed,
+                    "{key}: no resolve: {report:?}"
+                );
             }
             _ => {}
         }

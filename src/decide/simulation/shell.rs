@@ -228,6 +228,9 @@ impl Simulation {
                 ) {
                     self.audit.wrote(&before, status);
                 }
+                if matches!(written, Ok(Outcome::Object(_))) {
+                    self.coverage.report(key, status.shows_ban());
+                }
                 written
             }
             Step::Read => Ok(match self.objects.get(key) {
@@ -261,11 +264,27 @@ impl Simulation {
                 Ok(Outcome::Done)
             }
             Step::Report(report) => {
-                self.audit.reported(key, block, report);
+                let stays = self.shows_ban_beside(key, block);
+                self.audit.reported(key, block, report, stays);
                 Ok(Outcome::Done)
             }
             Step::End(_) => Ok(Outcome::Done),
         }
+    }
+
+    /// Whether the status of another block shows a ban of the same address.
+    fn shows_ban_beside(&self, key: &str, block: &IPBlock) -> bool {
+        let target = |block: &IPBlock| {
+            let status = block.status.as_ref();
+            status
+                .and_then(|status| status.target.clone())
+                .unwrap_or_else(|| block.spec.ip.clone())
+        };
+        let mut others = self.objects.iter().filter(|(other, _)| *other != key);
+        others.any(|(_, other)| {
+            let status = other.status.as_ref();
+            status.is_some_and(IPBlockStatus::shows_ban) && target(other) == target(block)
+        })
     }
 
     /// What is about to be banned is recorded in an object that the finalizer holds.

@@ -106,6 +106,41 @@ fn a_leader_begins_with_the_claims_that_it_followed_and_drops_those_of_no_block(
 }
 
 #[test]
+fn a_claim_is_reported_as_the_status_of_its_block_shows_it() {
+    let mut coverage = Coverage::default();
+    let reported = |coverage: &Coverage| {
+        let all: Target = "0.0.0.0/0".parse().unwrap();
+        let neighbours = coverage.neighbours(&[all], "");
+        neighbours.iter().any(|neighbour| neighbour.reported)
+    };
+    let mut begin = |case: &Case| {
+        let plan = case.decide();
+        let mut run = plan.0.clone();
+        for _ in 0..2 {
+            if let Step::Claim(change) = run.step() {
+                coverage.apply("ns/a", change, Instant::now());
+            }
+            let next: Result<(), ()> = run.advance(Ok(Outcome::Done), now());
+            next.unwrap();
+        }
+        reported(&coverage)
+    };
+    let new = Case::new("192.0.2.7", "10m");
+    assert!(!begin(&new));
+    let mut active = Case::active("192.0.2.7", "10m", 60);
+    active.place = Some(there());
+    assert!(begin(&active), "the same ban at another gateway");
+    active.block.spec.ip = "192.0.2.8".into();
+    assert!(!begin(&active), "another address");
+    coverage.report("ns/a", true);
+    assert!(reported(&coverage));
+    coverage.report("ns/a", false);
+    assert!(!reported(&coverage));
+    coverage.recall("ns/a", standing("192.0.2.8".parse().unwrap()), None);
+    assert!(reported(&coverage), "only an active block is recalled");
+}
+
+#[test]
 fn ends_are_due_once_in_their_order_and_move_with_their_claims() {
     let at = |second| Timestamp::from_second(second).unwrap();
     let mut coverage = Coverage::default();

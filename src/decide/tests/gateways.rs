@@ -43,6 +43,21 @@ fn a_moved_gateway_bans_at_the_new_one_first_then_lifts_at_the_old_one() {
 }
 
 #[test]
+fn a_ban_without_a_place_where_it_stands_is_made_or_comes_to_its_end() {
+    // The earlier gateway is withdrawn, and the new one refused the only call.
+    let mut case = Case::active("192.0.2.7", "10m", 60);
+    case.untouched = vec![here()];
+    case.assert = Assert::Due;
+    assert_eq!(operations(&case.decide()), [ban("192.0.2.7", Some(540))]);
+    let due = case.at(now() + seconds(540));
+    assert!(operations(&due).is_empty());
+    let settled = due.settle(now() + seconds(540), &[]);
+    assert_eq!(phase(&settled), Phase::Expired);
+    let notices: Vec<_> = settled.announcements.iter().map(|it| it.notice).collect();
+    assert_eq!(notices, [Some(Notice::Resolve)]);
+}
+
+#[test]
 fn an_expired_block_does_not_care_about_a_new_engine() {
     let mut case = Case::active("192.0.2.7", "1m", 61);
     let plan = case.decide();

@@ -48,6 +48,10 @@ fn there() -> Place {
     Place::new("iptables", "new-gateway:9521")
 }
 
+fn xdp() -> Place {
+    Place::new("xdp", "gateway:9521")
+}
+
 fn allowed(target: &str) -> Prefixes<Allowed> {
     std::iter::once(target.parse::<Target>().unwrap()).collect()
 }

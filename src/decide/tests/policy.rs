@@ -180,10 +180,6 @@ fn a_refused_block_has_the_condition_allowlisted_until_it_is_banned() {
     assert_eq!(shown(&wide), [no, no, None], "it may be banned in parts");
 }
 
-fn xdp() -> Place {
-    Place::new("xdp", "gateway:9521")
-}
-
 #[test]
 fn a_target_that_the_engine_cannot_express_fails_without_a_call() {
     let mut triggered = Case::new("2001:db8::7", "10m");

@@ -2,11 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
+use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 use reeve_apiserver::faults::Rule;
 
 use super::faulty::{Connect, Faulty};
 use super::*;
+use crate::decide::{Announcement, Notice};
+use crate::reconcile::Announcer;
 
 #[tokio::test(start_paused = true)]
 async fn after_a_restart_in_a_flood_of_new_blocks_what_is_due_is_lifted_first() {
@@ -351,4 +354,51 @@ async fn blocks_that_come_and_go_while_a_leader_reads_all_blocks_are_seen() {
 async fn until_banned(world: &World, expected: &BTreeSet<String>) {
     let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
     world.banned_becomes(GATEWAY, &expected, 60 * SECOND).await;
+}
+
+/// The blocks whose end was notified.
+#[derive(Debug, Default)]
+struct Resolved(Mutex<Vec<String>>);
+
+impl Announcer for Resolved {
+    fn announce(&self, block: &IPBlock, announcement: &Announcement, _: Timestamp) {
+        if announcement.notice == Some(Notice::Resolve) {
+            self.0.lock().push(block.key());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_is_resolved_when_the_last_block_that_bans_it_ends() {
+    let mut world = World::new().await;
+    world.configure(&[]).await;
+    let resolved = Arc::<Resolved>::default();
+    let start = async |world: &mut World| {
+        let announcer = Arc::clone(&resolved) as Arc<dyn Announcer>;
+        let observed = |settings: &mut Settings| settings.announcer = Some(announcer);
+        world.start_with(observed).await;
+    };
+    start(&mut world).await;
+    let due: Vec<String> = (0..20).map(|n| format!("a-{n}")).collect();
+    let of_a_minute = due.iter().map(|name| (&**name, "1m"));
+    for (name, duration) in [("b", "1h"), ("c", "1h")].into_iter().chain(of_a_minute) {
+        world.create(name, "192.0.2.7", duration).await;
+        world.until(name, "active", 5 * SECOND).await;
+    }
+    world.kill();
+    tokio::time::sleep(MINUTE).await;
+    // Some are lifted before the others are asserted.
+    start(&mut world).await;
+    for name in &due {
+        world.until(name, "expired", 5 * SECOND).await;
+    }
+    let delete = DeleteParams::default();
+    world.blocks.delete("c", &delete).await.unwrap();
+    tokio::time::sleep(5 * SECOND).await;
+    assert!(world.blocks.get_opt("c").await.unwrap().is_none());
+    assert_eq!(*resolved.0.lock(), [""; 0]);
+    world.blocks.delete("b", &delete).await.unwrap();
+    world.banned_becomes(GATEWAY, &[], 5 * SECOND).await;
+    tokio::time::sleep(5 * SECOND).await;
+    assert_eq!(*resolved.0.lock(), ["default/b"]);
 }

@@ -1,5 +1,6 @@
 //! The gateways of an operator: those behind a name, the recorded ones, the withdrawn ones.
 
+use super::faulty::Connect;
 use super::*;
 use crate::reconcile::Record;
 
@@ -225,6 +226,38 @@ async fn a_withdrawn_gateway_is_not_called_and_what_stood_there_holds_nothing_ba
         let record = world.record().await;
         assert!(!recorded(&record).contains(GATEWAY), "{record:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_refuses_at_first_gets_the_bans_of_a_withdrawn_one_when_it_answers() {
+    let mut world = World::new().await;
+    world.configure(&[]).await;
+    let faulty = world.faulty(Duration::ZERO);
+    let connector = Arc::new(Connect(Arc::clone(&faulty)));
+    world
+        .start_with(|settings| settings.connector = Some(connector))
+        .await;
+    for (name, ip, duration) in [("a", "192.0.2.7", "1h"), ("due", "192.0.2.8", "2m")] {
+        world.create(name, ip, duration).await;
+        world.until(name, "active", 5 * SECOND).await;
+    }
+    faulty.refuses.lock().insert(NEXT.to_owned());
+    let withdrawn = format!("iptables {GATEWAY}");
+    let withdrawn = ("withdrawnGateways", withdrawn.as_str());
+    world.configure(&[("gatewayHost", NEXT), withdrawn]).await;
+    tokio::time::sleep(5 * MINUTE).await;
+    for (name, begin) in [
+        ("a", "the ban could not be asserted"),
+        ("due", "lifting the ban failed"),
+    ] {
+        let message = world.status(name).await.message.unwrap();
+        assert!(message.starts_with(begin), "{message}");
+    }
+    faulty.refuses.lock().clear();
+    world
+        .banned_becomes(NEXT, &["192.0.2.7"], 30 * SECOND)
+        .await;
+    world.until("due", "expired", 30 * SECOND).await;
 }
 
 #[tokio::test(start_paused = true)]
