@@ -194,9 +194,11 @@ impl Coverage {
             } => {
                 let before = self.claims.get(key);
                 let moves = before.is_some_and(|claim| *claim.place != standing.place);
+                // The status of the decision may be one that this process has replaced.
+                let known = before.is_some_and(|claim| claim.reported && claim.is(standing));
                 self.set(key, standing.clone(), *until);
                 self.recorded(key);
-                self.report(key, *reported);
+                self.report(key, *reported || known);
                 if *fresh && moves {
                     self.untouched(key, &standing.place);
                 }

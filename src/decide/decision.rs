@@ -118,7 +118,7 @@ impl Decision<'_> {
     // --- Plans without a ban or a lift
 
     /// Nothing to do. The status takes the generation, the original's settled objects stay untouched.
-    fn rest(&self) -> Plan {
+    pub(super) fn rest(&self) -> Plan {
         let mut plan = self.build(
             Patch::default(),
             Vec::new(),

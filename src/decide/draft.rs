@@ -224,12 +224,14 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Whether a ban is over whose end was not reported. An active one may have nothing to lift: its gateway is withdrawn.
+    /// Whether a ban is over whose end was not reported. An active one has nothing to lift if its gateway is withdrawn. The
+    /// original's may have nothing to lift because its engine cannot have it.
     fn is_over(&self, lifted: bool) -> bool {
-        (lifted && !self.ended) || self.base.is(&Phase::Active)
+        let own = self.base.observed_generation.is_some();
+        (lifted && !self.ended) || (own && self.base.is(&Phase::Active))
     }
 
-    /// The notification of an end, unless no ban was reported, or that of another block was and is not over.
+    /// The notification of an end, unless the ban was never reported, or a reported ban of another block stands.
     fn resolve(&self) -> Option<Notice> {
         let stays = self.others.is_some_and(|others| others.reported);
         (self.reported && !stays).then_some(Notice::Resolve)

@@ -40,30 +40,30 @@ impl Decision<'_> {
     }
 
     pub(super) fn release(&self) -> Plan {
-        let build = |calls, purpose, after| self.build(Patch::default(), calls, purpose, after);
         if !self.facts.block.is_held() {
-            return build(Vec::new(), Purpose::Rest, Patch::default());
+            return self.rest();
         }
-        let after = Patch {
-            finalizer: Some(false),
-            ..Patch::default()
+        let build = |calls: Vec<Call>, forced| {
+            let lifted = !calls.is_empty();
+            let after = Patch {
+                finalizer: Some(false),
+                ..Patch::default()
+            };
+            let purpose = Purpose::Release { lifted, forced };
+            Plan {
+                others: self.others(),
+                ..self.build(Patch::default(), calls, purpose, after)
+            }
         };
         let facts = &self.facts;
         if facts.released() {
             let forced = facts.unplaced || !facts.unfollowed.is_empty() || !facts.held.is_empty();
-            let lifted = false;
-            return build(Vec::new(), Purpose::Release { lifted, forced }, after);
+            return build(Vec::new(), forced);
         }
         if let Some(waiting) = self.nowhere_to_lift() {
             return waiting;
         }
-        let calls = self.lifting();
-        let (lifted, forced) = (!calls.is_empty(), false);
-        let released = build(calls, Purpose::Release { lifted, forced }, after);
-        Plan {
-            others: self.others(),
-            ..released
-        }
+        build(self.lifting(), false)
     }
 
     /// Lifts what stands, for a purpose that is given whether something is lifted.

@@ -272,8 +272,8 @@ impl BlockReconciler {
         guards
     }
 
-    /// Lifts what this process claims for a block that is gone, because another client removed its finalizer or it never had
-    /// one, or that records nothing: see [`Self::unrecorded`].
+    /// Lifts what this process claims for a block that is gone or about to go, because another client removed its finalizer or it
+    /// never had one, or that records nothing: see [`Self::unrecorded`].
     async fn orphan(
         &self,
         ctx: &Context,
@@ -466,7 +466,9 @@ impl BlockReconciler {
         if self.released.is_behind(request, cached.as_deref()) {
             return Ok(Outcome::done());
         }
-        let Some(block) = cached else {
+        // Another client's finalizer may keep it for as long as it likes.
+        let free = |block: &Arc<IPBlock>| block.is_deleting() && !block.is_held();
+        let Some(block) = cached.filter(|block| !free(block)) else {
             self.parts.guard.forget(&request.to_string());
             return self.orphan(ctx, request, config.as_deref()).await;
         };
@@ -479,7 +481,7 @@ impl BlockReconciler {
         }
         let _guards = self.lock(&block).await;
         // A run for another block may have changed the coverage meanwhile, and this block may have changed.
-        let Some(block) = lister.get(request)? else {
+        let Some(block) = lister.get(request)?.filter(|block| !free(block)) else {
             return self.orphan(ctx, request, config.as_deref()).await;
         };
         let block = self.believe(ctx, &block);

@@ -14,6 +14,8 @@ pub(super) struct Audit {
     reports: usize,
     /// Whether the status that the present run replaced showed a ban.
     showed: Option<bool>,
+    /// No write is lost, so no claim differs from the status of its block.
+    faultless: bool,
     /// The bans that were reported, by block and count.
     banned: BTreeSet<(String, i64)>,
     /// The blocks with a transition or a new intent since the last report of a lift.
@@ -21,6 +23,13 @@ pub(super) struct Audit {
 }
 
 impl Audit {
+    pub(super) fn new(faultless: bool) -> Self {
+        Self {
+            faultless,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn begins(&mut self) {
         (self.checked, self.owes, self.reports) = (false, None, 0);
         self.showed = None;
@@ -82,6 +91,8 @@ impl Audit {
                     resolved || stays || !showed,
                     "{key}: no resolve: {report:?}"
                 );
+                let early = resolved && stays && self.faultless;
+                assert!(!early, "{key}: it stays banned: {report:?}");
             }
             _ => {}
         }

@@ -69,9 +69,9 @@ impl Simulation {
             version: 0,
             dead_call: false,
             banning: false,
+            audit: Audit::new(faults.is_empty()),
             faults: faults.into_iter(),
             expected: Expected::default(),
-            audit: Audit::default(),
         }
     }
 

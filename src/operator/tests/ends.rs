@@ -356,6 +356,33 @@ async fn until_banned(world: &World, expected: &BTreeSet<String>) {
     world.banned_becomes(GATEWAY, &expected, 60 * SECOND).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_block_that_another_finalizer_keeps_is_left_alone_once_its_ban_is_lifted() {
+    let mut world = World::configured().await;
+    world.create("a", "192.0.2.7", "1m").await;
+    world.until("a", "active", 5 * SECOND).await;
+    let mut block = world.blocks.get("a").await.unwrap();
+    let finalizers = block.metadata.finalizers.get_or_insert_default();
+    finalizers.push("example.com/kept".into());
+    let replace = PostParams::default();
+    world.blocks.replace("a", &replace, &block).await.unwrap();
+    let delete = DeleteParams::default();
+    world.blocks.delete("a", &delete).await.unwrap();
+    world.banned_becomes(GATEWAY, &[], 5 * SECOND).await;
+    for restarted in [false, true] {
+        if restarted {
+            world.kill();
+            world.start().await;
+        }
+        tokio::time::sleep(2 * MINUTE).await;
+        let before = world.reconciles();
+        tokio::time::sleep(MINUTE).await;
+        let runs = world.reconciles() - before;
+        assert!(runs < 3, "{runs} runs a minute of a block that is over");
+        assert!(world.kept.coverage.lock().is_empty());
+    }
+}
+
 /// The blocks whose end was notified.
 #[derive(Debug, Default)]
 struct Resolved(Mutex<Vec<String>>);
@@ -381,10 +408,16 @@ async fn an_address_is_resolved_when_the_last_block_that_bans_it_ends() {
     start(&mut world).await;
     let due: Vec<String> = (0..20).map(|n| format!("a-{n}")).collect();
     let of_a_minute = due.iter().map(|name| (&**name, "1m"));
-    for (name, duration) in [("b", "1h"), ("c", "1h")].into_iter().chain(of_a_minute) {
+    let of_an_hour = ["b", "c", "d"].map(|name| (name, "1h"));
+    for (name, duration) in of_an_hour.into_iter().chain(of_a_minute) {
         world.create(name, "192.0.2.7", duration).await;
         world.until(name, "active", 5 * SECOND).await;
     }
+    let delete = DeleteParams::default();
+    world.blocks.delete("d", &delete).await.unwrap();
+    tokio::time::sleep(5 * SECOND).await;
+    assert!(world.blocks.get_opt("d").await.unwrap().is_none());
+    assert_eq!(*resolved.0.lock(), [""; 0]);
     world.kill();
     tokio::time::sleep(MINUTE).await;
     // Some are lifted before the others are asserted.
@@ -392,7 +425,6 @@ async fn an_address_is_resolved_when_the_last_block_that_bans_it_ends() {
     for name in &due {
         world.until(name, "expired", 5 * SECOND).await;
     }
-    let delete = DeleteParams::default();
     world.blocks.delete("c", &delete).await.unwrap();
     tokio::time::sleep(5 * SECOND).await;
     assert!(world.blocks.get_opt("c").await.unwrap().is_none());

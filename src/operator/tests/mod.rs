@@ -179,6 +179,16 @@ impl World {
         self.blocks.patch(name, &params, &patch).await.unwrap();
     }
 
+    /// How often blocks were reconciled so far.
+    fn reconciles(&self) -> u64 {
+        let text = self.manager.as_ref().unwrap().metrics().encode();
+        let series = "controller_runtime_reconcile_total{controller=\"ipblock\"";
+        let lines = text.lines().filter(|line| line.starts_with(series));
+        lines
+            .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+            .sum()
+    }
+
     /// Whether there is an Event with this reason and words.
     async fn announced(&self, reason: &str, words: &str) -> bool {
         let events: Api<Event> = Api::namespaced(self.server.client(), "default");
