@@ -55,6 +55,7 @@ pub struct Time {
     believed: Arc<Mutex<Believed>>,
     doubt: Arc<Notify>,
     compared: Arc<watch::Sender<bool>>,
+    set_back: Arc<watch::Sender<()>>,
 }
 
 /// A wall time that is believed, and when it was read.
@@ -88,6 +89,7 @@ impl Time {
             believed: Arc::new(Mutex::new(believed)),
             doubt: Arc::default(),
             compared: Arc::new(watch::Sender::new(false)),
+            set_back: Arc::new(watch::Sender::new(())),
         }
     }
 
@@ -127,6 +129,12 @@ impl Time {
     #[must_use]
     pub fn until(&self, at: Timestamp) -> Duration {
         Duration::try_from(at.duration_since(self.now())).unwrap_or_default()
+    }
+
+    /// Changes when the time goes back: what was over may be ahead.
+    #[must_use]
+    pub fn set_backs(&self) -> watch::Receiver<()> {
+        self.set_back.subscribe()
     }
 
     /// Returns after the first comparison, or when the API server does not answer for too long.
@@ -214,10 +222,14 @@ impl Time {
         let ahead = server.map_or(SignedDuration::ZERO, |server| wall.duration_since(server));
         let doubted = ahead.abs() > TOLERANCE;
         let at = server.filter(|_| doubted).unwrap_or(wall);
-        *self.believed.lock() = Believed {
+        let believed = Believed {
             at,
             since: Instant::now(),
         };
+        let before = std::mem::replace(&mut *self.believed.lock(), believed);
+        if before.expected().duration_since(at) > TOLERANCE {
+            self.set_back.send_replace(());
+        }
         self.compared.send_replace(true);
         doubted.then_some(ahead)
     }

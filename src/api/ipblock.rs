@@ -235,6 +235,12 @@ impl IPBlock {
     pub fn is_deleting(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
+
+    /// Whether only the finalizers of other clients keep it, for as long as they like: to the operator it is gone.
+    #[must_use]
+    pub fn is_released(&self) -> bool {
+        self.is_deleting() && !self.is_held()
+    }
 }
 
 #[cfg(test)]

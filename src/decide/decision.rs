@@ -158,7 +158,15 @@ impl Decision<'_> {
         }
         let place = match self.world.place {
             Ok(place) => place,
-            Err(why) => return self.waiting(why),
+            Err(why) => {
+                let mut plan = self.waiting(why);
+                // What was begun may stand, and is lifted when its time is over.
+                let begun = self.facts.attempted && !self.facts.triggered();
+                let given_up = self.facts.window_end(request.duration);
+                let given_up = given_up.filter(|at| begun && *at > self.now);
+                plan.again_in = given_up.map(|at| span(self.now, at));
+                return plan;
+            }
         };
         if let Some(message) = self.world.inexpressible(&request.target, place) {
             return self.reject("Unsupported", message);

@@ -320,10 +320,11 @@ impl Plan {
     pub(super) fn after(&self, left_behind: &[Standing]) -> Option<Patch> {
         let mut after = self.after.clone()?;
         if let Some(Some(intent)) = &mut after.intent {
-            intent.also = left_behind.to_vec();
-            let written = self.before.as_ref().and_then(|patch| patch.intent.as_ref());
-            if written.is_some_and(|written| written.as_ref() == Some(intent)) {
+            if intent.also == left_behind {
+                // So it was recorded before the calls.
                 after.intent = None;
+            } else {
+                intent.also = left_behind.to_vec();
             }
         }
         after.some()

@@ -25,7 +25,7 @@
 //! | any | the object is gone | the run ends; only the finalizer that was to be removed may be gone with it |
 //! | a required call | failure | of a ban: the failure is written; of a lift: so it is, after the other calls |
 //! | an optional call | failure | the run goes on; the status names what was left behind |
-//! | a lift that may have happened | failure | as above, after the blocks that overlap are requested |
+//! | a lift that may have happened | failure | as above, after the blocks that overlap at that gateway are requested |
 //! | a call | no answer for a second | the status shows that, whether or not the write succeeds |
 
 use std::collections::VecDeque;
@@ -68,8 +68,10 @@ pub enum Step {
     Await(Call),
     /// Shows in the status that the call in flight takes long.
     ShowProgress(Box<IPBlockStatus>),
-    /// Requests every block that overlaps a target that is lifted, or may be: the engine may no longer enforce it.
+    /// Requests every block that overlaps a target that is lifted: the engine may no longer enforce it.
     Recheck(Target),
+    /// The same for the blocks at the gateway of a lift that failed and may have happened.
+    RecheckAt(Standing),
     /// Writes the status to the version of [`Run::block`].
     WriteStatus(Box<IPBlockStatus>),
     /// Reads the object.
@@ -254,7 +256,7 @@ impl Run {
             }
             (Step::Call(call) | Step::Await(call), Outcome::Failed(failure)) => {
                 let lifted = call.operation == Operation::Unban && failure.may_have_happened;
-                let recheck = lifted.then_some(Step::Recheck(call.standing.target));
+                let recheck = lifted.then(|| Step::RecheckAt(call.standing.clone()));
                 self.call_failed(call, failure);
                 recheck
                     .into_iter()

@@ -1,5 +1,5 @@
-//! Requests for lists whose entries have to be checked again: after an edit of the configuration, and when this replica
-//! begins to lead.
+//! Requests for lists whose entries have to be checked again: after an edit of the configuration, when the time goes back,
+//! and when this replica begins to lead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,13 +24,16 @@ impl ListReconciler {
         let mut states = self.parts.live.changes();
         let mut leading = self.parts.leading.clone();
         let mut braked = self.parts.guard.holds();
+        let mut set_back = self.parts.time.set_backs();
         loop {
-            let (changed, began) = tokio::select! {
+            // How long ago lists have to have been read to be read again; `None`: only what an edit is about.
+            let (changed, all) = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                changed = states.changed() => (changed, false),
-                changed = braked.changed() => (changed, false),
-                changed = leading.changed() => (changed, *leading.borrow_and_update()),
+                changed = states.changed() => (changed, None),
+                changed = braked.changed() => (changed, None),
+                changed = set_back.changed() => (changed, Some(Duration::ZERO)),
+                changed = leading.changed() => (changed, leading.borrow_and_update().then_some(RECENT)),
             };
             if changed.is_err() {
                 return;
@@ -39,8 +42,8 @@ impl ListReconciler {
                 self.release();
             }
             let mut requests = self.affected();
-            if began {
-                requests = self.all_to_lead();
+            if let Some(recent) = all {
+                requests = self.all(recent);
             }
             for request in requests {
                 let sent = tokio::select! {
@@ -76,10 +79,11 @@ impl ListReconciler {
         lists.collect()
     }
 
-    fn all_to_lead(&self) -> Vec<Request> {
+    /// Marks the lists that were read longer ago than `recent`, and returns all.
+    fn all(&self, recent: Duration) -> Vec<Request> {
         let mut known = self.known.lock();
         for list in known.lists.values_mut() {
-            list.stale |= list.read_at.is_some_and(|at| at.elapsed() > RECENT);
+            list.stale |= list.read_at.is_some_and(|at| at.elapsed() >= recent);
         }
         known.lists.keys().cloned().collect()
     }

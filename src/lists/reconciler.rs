@@ -72,6 +72,8 @@ pub(super) struct Known {
 /// One list, without its entries.
 #[derive(Clone, Debug, Default)]
 pub(super) struct List {
+    /// Another object may have its name and its generation.
+    uid: Option<Box<str>>,
     generation: Option<i64>,
     /// Its entries have to be read again, whatever its generation.
     pub(super) stale: bool,
@@ -189,6 +191,7 @@ impl ListReconciler {
         let before = self.known.lock().lists.get(request).cloned();
         let before = before.unwrap_or_default();
         let mut loaded = List {
+            uid: list.metadata.uid.as_deref().map(Into::into),
             generation: list.metadata.generation,
             stale: false,
             read_at: Some(Instant::now()),
@@ -385,8 +388,10 @@ impl Reconciler for ListReconciler {
         self.parts.time.compared().await;
         let current = {
             let known = self.known.lock();
+            let (uid, generation) = (meta.metadata.uid.as_deref(), meta.metadata.generation);
             known.lists.get(&request).is_some_and(|list| {
-                !list.stale && list.read_at.is_some() && list.generation == meta.metadata.generation
+                let same = list.uid.as_deref() == uid && list.generation == generation;
+                same && !list.stale && list.read_at.is_some()
             })
         };
         if !current {

@@ -244,8 +244,8 @@ async fn deliver(queue: &Queue, rate: &mut Rate, notification: &Notification, st
                 after
             }
         };
-        // Not earlier than the channel asks for.
-        let pause = after.map_or(wait, |after| after.min(LONGEST_AFTER));
+        // Not earlier than the channel asks for. It may ask for no pause at all, by a date that is past here.
+        let pause = after.map_or(wait, |after| after.min(LONGEST_AFTER).max(wait));
         tokio::time::sleep(queue.clock.random().jitter(pause, 0.2)).await;
         wait = (wait * 2).min(LONGEST_WAIT);
     }

@@ -126,7 +126,14 @@ impl<'a> Act<'a> {
                     }
                 }
             }
-            Step::Recheck(target) => self.reconciler.recheck(target, self.key),
+            Step::Recheck(target) => {
+                let overlapping = parts.coverage.lock().recheck(target, self.key);
+                self.reconciler.request(overlapping);
+            }
+            Step::RecheckAt(standing) => {
+                let overlapping = parts.coverage.lock().recheck_at(standing, self.key);
+                self.reconciler.request(overlapping);
+            }
             Step::Report(report) => self.reconciler.report(self.ctx, block, report),
             Step::End(_) => {}
         }

@@ -419,9 +419,8 @@ impl BlockReconciler {
             .keep(*target, |place| places.contains(&place));
     }
 
-    /// After a lift: requests the blocks that overlap, whatever the engine does about overlaps.
-    pub(super) fn recheck(&self, target: &Target, key: &str) {
-        let overlapping = self.parts.coverage.lock().recheck(target, key);
+    /// Requests the blocks that overlap with a lift, whatever the engine does about overlaps.
+    pub(super) fn request(&self, overlapping: Vec<Arc<str>>) {
         for key in overlapping {
             let Some(request) = request_named(&key) else {
                 continue;
@@ -466,9 +465,7 @@ impl BlockReconciler {
         if self.released.is_behind(request, cached.as_deref()) {
             return Ok(Outcome::done());
         }
-        // Another client's finalizer may keep it for as long as it likes.
-        let free = |block: &Arc<IPBlock>| block.is_deleting() && !block.is_held();
-        let Some(block) = cached.filter(|block| !free(block)) else {
+        let Some(block) = cached.filter(|block| !block.is_released()) else {
             self.parts.guard.forget(&request.to_string());
             return self.orphan(ctx, request, config.as_deref()).await;
         };
@@ -481,7 +478,8 @@ impl BlockReconciler {
         }
         let _guards = self.lock(&block).await;
         // A run for another block may have changed the coverage meanwhile, and this block may have changed.
-        let Some(block) = lister.get(request)?.filter(|block| !free(block)) else {
+        let latest = lister.get(request)?;
+        let Some(block) = latest.filter(|block| !block.is_released()) else {
             return self.orphan(ctx, request, config.as_deref()).await;
         };
         let block = self.believe(ctx, &block);
@@ -625,8 +623,9 @@ fn conclude(wake: Wake, attempt: u32, claims: usize) -> Outcome {
             at_latest,
         } => {
             let back_off = back_off(attempt);
+            // A pause of its own ends the count of attempts, so a shorter one would be kept for good.
             let pace = Some(pace(claims))
-                .filter(|pace| priority == Some(LOW_PRIORITY) && *pace > back_off);
+                .filter(|pace| priority == Some(LOW_PRIORITY) && *pace > LONGEST_RETRY);
             let sooner = at_latest.filter(|wake| *wake < pace.unwrap_or(back_off));
             let outcome = sooner
                 .or(pace)

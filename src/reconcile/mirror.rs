@@ -126,6 +126,9 @@ impl MirrorReconciler {
     }
 
     fn claim(&self, block: &Arc<IPBlock>) -> Option<(Standing, Option<Timestamp>)> {
+        if block.is_released() {
+            return None;
+        }
         let config = self.live.config();
         let place = config.as_ref().and_then(|config| config.place().ok());
         let (block, _) = self.record.believe(block);

@@ -128,6 +128,8 @@ impl Sets {
         let before = self.engines.read().clone();
         let keepers: BTreeSet<Keeper> = definitions.iter().filter_map(Definition::keeper).collect();
         self.cleared.lock().retain(|it| !keepers.contains(it));
+        // An engine that comes back is not cleared any more.
+        self.retiring.lock().retain(|it, _| !keepers.contains(it));
         let mut engines = Vec::with_capacity(definitions.len());
         for definition in definitions {
             let same = |running: &&Arc<Running>| running.definition == *definition;

@@ -1,6 +1,6 @@
 //! The listeners of set engines that are read over HTTP, kept in step with the configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -172,10 +172,25 @@ impl Listeners {
             let readers: usize = sites.iter().map(|site| site.serve.readers).sum();
             (tls, readers + SPARE)
         };
+        let mut failed = Vec::new();
+        // The files may be mounted later than the edit that names them. Until then they are served as before.
+        let mut unread = BTreeSet::new();
+        for (address, listener) in &self.running {
+            let wanted = sites.get(address).and_then(|sites| settings(sites).0);
+            if let Some(tls) = wanted.filter(|tls| listener.tls.as_ref() != Some(tls))
+                && let Err(error) = tls.load().await
+            {
+                failed.push(format!(
+                    "engines at {address} are served as before: {error}"
+                ));
+                unread.insert(*address);
+            }
+        }
         // First those that end: another address may need their port.
         let is_other = |(address, listener): (&SocketAddr, &Listener)| {
             let wanted = sites.get(address).map(|sites| settings(sites));
-            let kept = wanted == Some((listener.tls.clone(), listener.connections));
+            let kept = wanted == Some((listener.tls.clone(), listener.connections))
+                || unread.contains(address);
             (!kept).then_some(*address)
         };
         let gone: Vec<SocketAddr> = self.running.iter().filter_map(is_other).collect();
@@ -189,7 +204,6 @@ impl Listeners {
         let ending = gone.into_iter().map(|listener| listener.running.stop());
         let ending: Vec<_> = ending.collect();
         futures::future::join_all(ending).await;
-        let mut failed = Vec::new();
         for (address, sites) in sites {
             let (tls, connections) = settings(&sites);
             let listener = self.running.get(&address);

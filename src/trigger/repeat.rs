@@ -55,8 +55,17 @@ pub(crate) fn answer(block: &IPBlock, asked: &str, rules: Rules, now: Timestamp)
     // A refused object keeps a trigger that could not be followed; a new duration may be what it lacks.
     let triggered = block.spec.trigger == Some(true)
         && !(refused && block.spec.duration.as_deref() != Some(asked));
-    if triggered || block.spec.unblock == Some(true) {
+    if block.spec.unblock == Some(true) {
         return Answer::LeaveAlone;
+    }
+    let pending = |length| is_longer_than_pending(block, length).then(|| asked.to_owned());
+    if triggered {
+        // The ban that is asked for is not begun yet.
+        let length = duration::parse(asked).ok();
+        let length = length.filter(|_| rules.repeated != Repeat::Ignore);
+        return length
+            .and_then(pending)
+            .map_or(Answer::LeaveAlone, Answer::Extend);
     }
     if let Some(longer) = resumed(block, asked, rules, now) {
         return Answer::Extend(longer);
@@ -67,7 +76,6 @@ pub(crate) fn answer(block: &IPBlock, asked: &str, rules: Rules, now: Timestamp)
     if block.is_overdue(now) || is_lapsing(block, asked, now) || (resting && !graced) {
         return Answer::Trigger;
     }
-    let pending = |length| is_longer_than_pending(block, length).then(|| asked.to_owned());
     let longer = match (rules.repeated, duration::parse(asked)) {
         (Repeat::Ignore, _) | (_, Err(_)) => None,
         (_, Ok(length)) => prolonged(block, length, rules, now).or_else(|| pending(length)),
@@ -120,7 +128,8 @@ pub(super) fn is_kept_by_brake(block: &IPBlock, now: Timestamp) -> bool {
 fn is_longer_than_pending(block: &IPBlock, asked: Duration) -> bool {
     let present = block.spec.duration.as_deref().map(duration::parse);
     let longer = matches!(present, Some(Ok(present)) if asked > present);
-    longer && is_pending(block) && !block.is_kept_elsewhere()
+    let pending = is_pending(block) || block.spec.trigger == Some(true);
+    longer && pending && !block.is_kept_elsewhere()
 }
 
 fn is_pending(block: &IPBlock) -> bool {
@@ -401,6 +410,15 @@ mod tests {
             assert_eq!(ignored, Answer::LeaveAlone);
         }
         let asks = |block: &IPBlock| answer(block, "1h", rules(Repeat::Extend), now());
+        // An earlier alert asked for a ban that nothing has begun yet.
+        let mut triggered = active(40, 10);
+        triggered.status.as_mut().unwrap().phase = Some(Phase::Expired);
+        triggered.spec.trigger = Some(true);
+        assert_eq!(asks(&triggered), Answer::Extend("1h".into()));
+        let shorter = answer(&triggered, "9m", rules(Repeat::Extend), now());
+        assert_eq!(shorter, Answer::LeaveAlone);
+        let ignored = answer(&triggered, "1h", rules(Repeat::Ignore), now());
+        assert_eq!(ignored, Answer::LeaveAlone);
         for duration in [None, Some("soon".to_owned())] {
             let mut other = pending.clone();
             other.spec.duration = duration;

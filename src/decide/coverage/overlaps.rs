@@ -5,7 +5,8 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use super::claims::Number;
-use super::{Coverage, Neighbour, Position};
+use super::{Claim, Coverage, Neighbour, Position};
+use crate::api::Standing;
 use crate::target::Target;
 
 // === impl Coverage ===
@@ -17,9 +18,28 @@ impl Coverage {
     /// A claim is returned once until it is asserted. Otherwise two overlapping blocks whose lifts fail half-way, at a
     /// gateway that is gone, would wake each other without end.
     pub fn recheck(&mut self, target: &Target, except: &str) -> Vec<Arc<str>> {
+        self.recheck_if(target, except, |_| true)
+    }
+
+    /// The same for the claims at the gateway of `standing`, after a lift there that failed and may have happened. Blocks that
+    /// stand elsewhere have nothing to mend there: two that moved from one gateway would wake each other, as each assertion
+    /// tries the lift again.
+    pub fn recheck_at(&mut self, standing: &Standing, except: &str) -> Vec<Arc<str>> {
+        let here = |claim: &Claim| *claim.place == standing.place;
+        self.recheck_if(&standing.target, except, here)
+    }
+
+    fn recheck_if(
+        &mut self,
+        target: &Target,
+        except: &str,
+        concerns: impl Fn(&Claim) -> bool,
+    ) -> Vec<Arc<str>> {
         let mut keys = Vec::new();
         for number in self.overlapping(target, except) {
-            if let Some(claim) = self.claims.at_mut(number) {
+            if let Some(claim) = self.claims.at_mut(number)
+                && concerns(claim)
+            {
                 claim.asserted = None;
                 if !std::mem::replace(&mut claim.rechecked, true) {
                     keys.extend(self.claims.key(number).cloned());

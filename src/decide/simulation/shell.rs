@@ -252,8 +252,12 @@ impl Simulation {
                 drop(self.coverage.apply(key, change, at));
                 Ok(Outcome::Done)
             }
-            Step::Recheck(target) => {
-                let overlapping = self.coverage.recheck(target, key);
+            Step::Recheck(_) | Step::RecheckAt(_) => {
+                let overlapping = match step {
+                    Step::RecheckAt(standing) => self.coverage.recheck_at(standing, key),
+                    Step::Recheck(target) => self.coverage.recheck(target, key),
+                    _ => Vec::new(),
+                };
                 self.queue
                     .extend(overlapping.iter().map(ToString::to_string));
                 Ok(Outcome::Done)

@@ -199,7 +199,14 @@ async fn a_claim_to_recheck_is_returned_once_until_it_is_asserted() {
     assert!(coverage.recheck(&inside, "a/inside").is_empty());
     coverage.asserted("a/range", Instant::now());
     assert_eq!(coverage.recheck(&inside, "a/inside"), named);
+    // A lift that failed concerns those at its gateway.
+    coverage.asserted("a/range", Instant::now());
+    let mut lifted = standing(inside);
+    lifted.place.endpoint = "former".into();
+    assert!(coverage.recheck_at(&lifted, "a/inside").is_empty());
+    assert_eq!(coverage.recheck_at(&standing(inside), "a/inside"), named);
 }
+
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_lift_began_is_not_asserted() {
     let mut coverage = Coverage::default();

@@ -58,6 +58,34 @@ fn a_ban_without_a_place_where_it_stands_is_made_or_comes_to_its_end() {
 }
 
 #[test]
+fn a_ban_that_was_begun_is_lifted_at_the_end_of_its_time_without_an_engine() {
+    let mut case = Case::new("192.0.2.7", "2m");
+    fail(&mut case, now());
+    case.place = None;
+    let waiting = settle(&case.decide());
+    // Half of its time is over.
+    assert_eq!(waiting.wake, Some(Duration::from_secs(60)));
+    let end = now() + seconds(60);
+    assert_eq!(operations(&case.at(end)), [unban("192.0.2.7")]);
+}
+
+#[test]
+fn what_an_earlier_gateway_keeps_is_recorded_once() {
+    let mut case = Case::active("192.0.2.7", "10m", 60);
+    case.place = Some(there());
+    let left = [standing("192.0.2.7", here())];
+    let plan = case.decide();
+    assert_eq!(plan.after(&left), None, "as before the calls");
+    let intent = plan.before().unwrap().intent.clone().unwrap().unwrap();
+    case.annotate(INTENT, &intent.to_string());
+    case.assert = Assert::Due;
+    let again = case.decide();
+    assert!(again.before().is_none());
+    assert_eq!(again.after(&left), None);
+    assert!(again.after(&[]).is_some(), "it is lifted");
+}
+
+#[test]
 fn an_expired_block_does_not_care_about_a_new_engine() {
     let mut case = Case::active("192.0.2.7", "1m", 61);
     let plan = case.decide();

@@ -24,7 +24,7 @@ fn name(step: &Step) -> &'static str {
         },
         Step::Await(_) => "await",
         Step::ShowProgress(_) => "progress",
-        Step::Recheck(_) => "recheck",
+        Step::Recheck(_) | Step::RecheckAt(_) => "recheck",
         Step::WriteStatus(_) => "status",
         Step::Read => "read",
         Step::Report(_) => "report",

@@ -300,3 +300,21 @@ async fn the_wait_that_a_channel_asks_for_is_kept() {
         "{waited:?}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_asks_for_no_pause_has_the_growing_waits() {
+    let fake = Fake::default();
+    for _ in 0..4 {
+        fake.answers.lock().push_back(Error::Later {
+            why: "its date is past here".into(),
+            after: Some(Duration::ZERO),
+        });
+    }
+    let (notifications, fake, _) = start(fake);
+    notifications.send(ban(1));
+    notifications.flush(LONG).await;
+    let got = fake.got.lock();
+    assert_eq!(got.len(), 5);
+    let waited = got[4].0 - got[0].0;
+    assert!(waited >= Duration::from_secs(15), "{waited:?}");
+}

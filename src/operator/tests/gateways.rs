@@ -252,6 +252,32 @@ async fn a_gateway_that_refuses_at_first_gets_the_bans_of_a_withdrawn_one_when_i
 }
 
 #[tokio::test(start_paused = true)]
+async fn blocks_of_one_address_do_not_wake_each_other_while_a_former_gateway_fails_to_lift() {
+    let mut world = World::new().await;
+    world.configure(&[]).await;
+    let faulty = world.faulty(SECOND / 100);
+    let connector = Arc::new(Connect(Arc::clone(&faulty)));
+    world
+        .start_with(|settings| settings.connector = Some(connector))
+        .await;
+    for name in ["a", "b"] {
+        world.create(name, "192.0.2.7", "1h").await;
+        world.until(name, "active", 5 * SECOND).await;
+    }
+    // Its answer leaves open whether the ban was lifted.
+    faulty.dead.lock().insert(GATEWAY.to_owned());
+    world.configure(&[("gatewayHost", NEXT)]).await;
+    world
+        .banned_becomes(NEXT, &["192.0.2.7"], 10 * SECOND)
+        .await;
+    tokio::time::sleep(MINUTE).await;
+    let before = world.reconciles();
+    tokio::time::sleep(10 * MINUTE).await;
+    let runs = world.reconciles() - before;
+    assert!(runs < 100, "{runs} runs in ten minutes");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_configured_gateway_is_not_withdrawn() {
     let world = World::configured().await;
     let withdrawn = format!("iptables {GATEWAY}");

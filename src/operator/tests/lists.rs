@@ -143,6 +143,42 @@ async fn an_edit_replaces_the_entries_and_a_deletion_drops_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_that_replaces_one_of_its_name_has_its_own_entries() {
+    let world = World::with_lists(SET).await;
+    world.feed("feed", &[("192.0.2.7", "")]).await;
+    world.set_becomes(&["192.0.2.7"], 5 * SECOND).await;
+    // Both changes come while another list is read. The test itself looks for that list first.
+    let slow = Rule::new().verb("get").resource("blocklists").name("slow");
+    let slow = slow.after(1).times(1).delay(5 * SECOND);
+    let slow = world.server.faults().add(slow);
+    world.feed("slow", &[("192.0.2.9", "")]).await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(slow.hits(), 1);
+    let delete = DeleteParams::default();
+    world.lists().delete("feed", &delete).await.unwrap();
+    world.feed("feed", &[("192.0.2.8", "")]).await;
+    world
+        .set_becomes(&["192.0.2.8", "192.0.2.9"], 10 * SECOND)
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_ended_by_a_clock_that_was_ahead_is_enforced_again() {
+    let world = World::with_lists(SET).await;
+    let entries = [("192.0.2.7", "2026-01-01T01:00:00Z"), ("192.0.2.8", "")];
+    world.feed("feed", &entries).await;
+    world
+        .set_becomes(&["192.0.2.7", "192.0.2.8"], 5 * SECOND)
+        .await;
+    world.clock.jump(SignedDuration::from_hours(2));
+    world.set_becomes(&["192.0.2.8"], 5 * MINUTE).await;
+    world.clock.jump(SignedDuration::from_hours(-2));
+    world
+        .set_becomes(&["192.0.2.7", "192.0.2.8"], 5 * MINUTE)
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_edited_policy_is_applied_to_the_entries_of_lists() {
     let world = World::with_lists(SET).await;
     let entries = [("192.0.2.7", ""), ("198.51.100.7", ""), ("nonsense", "")];

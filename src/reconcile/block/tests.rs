@@ -59,11 +59,15 @@ async fn a_block_that_found_no_room_in_the_queue_is_requested_again_by_the_next_
     let lifted = "192.0.2.7".parse().unwrap();
     let other = Request::namespaced("ns", "other");
     again.try_send(other.clone()).unwrap();
-    reconciler.recheck(&lifted, "ns/lifted");
+    let recheck = || {
+        let overlapping = coverage.lock().recheck(&lifted, "ns/lifted");
+        reconciler.request(overlapping);
+    };
+    recheck();
     let mut next = async || requests.next().await.unwrap().request;
     assert_eq!(next().await, other);
     for _ in 0..2 {
-        reconciler.recheck(&lifted, "ns/lifted");
+        recheck();
     }
     assert_eq!(next().await, Request::namespaced("ns", "range"));
     again.try_send(other).expect("it was requested once");
@@ -109,13 +113,14 @@ fn a_ban_that_is_due_before_the_next_try_to_assert_it_is_requested_when_it_is_du
 
 #[test]
 fn a_gateway_that_refuses_all_assertions_is_called_a_hundred_times_a_second_at_most() {
-    let shown = |priority, at_latest, claims| {
+    let tried = |attempt, priority, at_latest, claims| {
         let wake = Wake::Retry {
             priority: Some(priority),
             at_latest,
         };
-        format!("{:?}", conclude(wake, 10, claims))
+        format!("{:?}", conclude(wake, attempt, claims))
     };
+    let shown = |priority, at_latest, claims| tried(10, priority, at_latest, claims);
     let seconds = Duration::from_secs;
     let after = |time, priority| {
         let outcome = Outcome::requeue_after(time).with_priority(priority);
@@ -124,6 +129,7 @@ fn a_gateway_that_refuses_all_assertions_is_called_a_hundred_times_a_second_at_m
     let low = LOW_PRIORITY;
     let retry = format!("{:?}", Outcome::retry().with_priority(low));
     assert_eq!(shown(low, None, 1_000), retry, "the back-off is longer");
+    assert_eq!(tried(0, low, None, 1_000), retry, "and has to become so");
     assert_eq!(shown(low, None, 10_000), after(seconds(100), low));
     let due = Some(seconds(20));
     assert_eq!(shown(low, due, 10_000), after(seconds(20), low));

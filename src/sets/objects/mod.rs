@@ -236,8 +236,11 @@ impl ObjectEngine {
 
     /// Deletes the policy, if there is one of this engine.
     async fn delete_policy(&self, api: &Api<DynamicObject>) -> Result<(), Error> {
-        let present = api.get_opt(&self.name).await;
-        let present = present.map_err(|error| failed("read", "its policy", &error))?;
+        let present = match api.get_opt(&self.name).await {
+            // An engine without a policy may lack the right to read one.
+            Err(error) if !self.settings.policy && is(&error, 403) => None,
+            present => present.map_err(|error| failed("read", "its policy", &error))?,
+        };
         match present.filter(|present| self.owns(present)) {
             Some(present) => {
                 let version = present.metadata.resource_version;
@@ -268,14 +271,22 @@ impl ObjectEngine {
         )))
     }
 
-    /// Brings the policy in line with the groups. Without groups there is none.
+    /// Brings the policy in line with the groups. Without groups there is none, and none with `policy: false` either: the one
+    /// of earlier settings goes.
     async fn write_policy(&self, state: &mut State) -> Result<(), Error> {
-        let groups = state.shards.0.keys().map(|it| self.group_name(*it));
-        let groups: Vec<String> = groups.collect();
-        if !self.settings.policy || state.named.as_ref() == Some(&groups) {
+        let wanted = self.settings.policy;
+        let groups = state.shards.0.keys().filter(|_| wanted);
+        let groups: Vec<String> = groups.map(|it| self.group_name(*it)).collect();
+        if state.named.as_ref() == Some(&groups) {
             return Ok(());
         }
-        let resource = self.served(self.settings.plugin.policy()).await?;
+        let resource = match self.served(self.settings.plugin.policy()).await {
+            Err(error) if !wanted && error.0.starts_with(ABSENT) => {
+                state.named = Some(groups);
+                return Ok(());
+            }
+            served => served?,
+        };
         let api = Api::all_with(self.client.clone(), &resource);
         if groups.is_empty() {
             self.delete_policy(&api).await?;

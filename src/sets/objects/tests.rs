@@ -321,6 +321,25 @@ async fn a_former_engine_is_emptied_and_another_ones_objects_stay() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_engine_that_is_to_have_no_policy_deletes_the_one_it_had_and_no_other() {
+    let case = Case::new(Plugin::Calico).await;
+    case.apply(&case.engine, FOUR).await.unwrap();
+    let mut edited = case.restarted();
+    edited.settings.policy = false;
+    assert_eq!(edited.snapshot().await.unwrap().unwrap(), set(FOUR));
+    assert!(case.policy().await.is_none());
+    let (api, create) = (
+        case.api(Plugin::Calico.policy()).await,
+        PostParams::default(),
+    );
+    let resource = case.engine.served(Plugin::Calico.policy()).await.unwrap();
+    let own = DynamicObject::new("edge", &resource);
+    api.create(&create, &own).await.unwrap();
+    edited.snapshot().await.unwrap().unwrap();
+    assert!(api.get_opt("edge").await.unwrap().is_some(), "a user's");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_without_the_plugin_is_an_error_that_names_it_and_nothing_to_empty() {
     let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 3);
     let server = ApiServer::builder().clock(clock).start().await.unwrap();

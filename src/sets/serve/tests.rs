@@ -130,16 +130,19 @@ async fn a_request_that_outlasts_its_engine_does_not_bring_back_its_gauge() {
 async fn an_engine_is_served_by_https_to_the_certificates_that_are_named() {
     let files = Files::new("engines");
     let file = |name: &str| MountedFile::alone(files.path.join(name));
-    let surface = Arc::new(Named("bans")) as Arc<dyn Surface>;
-    let mut site = Site::open(loopback(), "/bans", surface);
-    site.serve.tls = Some(Tls {
-        certificate: file("crt"),
-        key: file("key"),
-        clients: Some(file("ca")),
-    });
-    site.serve.client_names = vec!["edge".into()];
+    let site = || {
+        let surface = Arc::new(Named("bans")) as Arc<dyn Surface>;
+        let mut site = Site::open(loopback(), "/bans", surface);
+        site.serve.tls = Some(Tls {
+            certificate: file("crt"),
+            key: file("key"),
+            clients: Some(file("ca")),
+        });
+        site.serve.client_names = vec!["edge".into()];
+        site
+    };
     let mut listeners = Listeners::default();
-    let failed = listeners.apply([site]).await;
+    let failed = listeners.apply([site()]).await;
     assert!(failed.is_empty(), "{failed:?}");
     let port = listeners.addresses()[0].port();
     let get = async |name: Option<&str>| {
@@ -155,4 +158,14 @@ async fn an_engine_is_served_by_https_to_the_certificates_that_are_named() {
         .client(None)
         .get(format!("http://localhost:{port}/bans"));
     assert!(!plain.send().await.is_ok_and(|it| it.status().is_success()));
+    // Files that are not mounted yet.
+    let mut edited = site();
+    edited.serve.tls = Some(Tls {
+        certificate: file("later"),
+        key: file("key"),
+        clients: Some(file("ca")),
+    });
+    let failed = listeners.apply([edited]).await;
+    assert!(failed[0].contains("are served as before"), "{failed:?}");
+    assert_eq!(get(Some("edge")).await, Some(StatusCode::OK));
 }
