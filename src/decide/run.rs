@@ -40,6 +40,7 @@ use crate::api::{EngineStatus, IPBlock, IPBlockStatus, Phase, Standing};
 use crate::target::Target;
 
 use super::coverage::{ClaimChange, Neighbour};
+use super::facts::span;
 use super::plan::{Call, Effect, Failure, Operation, Patch, Plan, Purpose, Report, holds_lift};
 
 /// How often a status write that conflicts is tried before it is left to the next run.
@@ -364,10 +365,12 @@ impl Run {
             ),
         };
         let effect = settled.report.effect;
+        let shown = settled.status.as_ref().or(self.block.status.as_ref());
+        let ends = shown.and_then(IPBlockStatus::expires_at);
         let wake = match (failed.is_some(), settled.wake) {
             (false, Some(wake)) => Wake::After(wake),
             (false, None) => Wake::OnChange,
-            (true, wake) => Wake::Retry {
+            (true, _) => Wake::Retry {
                 priority: Some(match effect {
                     // Nothing was due: it may have stood, and waits for a cap.
                     Effect::LiftFailed if self.holds() => LOW_PRIORITY,
@@ -376,7 +379,9 @@ impl Run {
                     _ => 0,
                 }),
                 // A due ban must not be lifted late because of a call that no longer matters.
-                at_latest: wake.filter(|wake| effect == Effect::KeepFailed && !wake.is_zero()),
+                at_latest: ends
+                    .map(|until| span(now, until))
+                    .filter(|left| effect == Effect::KeepFailed && !left.is_zero()),
             },
         };
         let report = settled.report.some().map(Step::Report);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use reeve_controller::Request;
 use reeve_controller::source::Sender;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::reconciler::{List, ListReconciler};
@@ -16,6 +17,9 @@ use crate::sets::TargetSet;
 /// A replica that begins to lead reads the lists again that it read longer ago: their statuses are from then.
 const RECENT: Duration = Duration::from_secs(60);
 
+/// How often all lists are read because the time went back.
+const REREAD: Duration = Duration::from_secs(300);
+
 // === impl ListReconciler ===
 
 impl ListReconciler {
@@ -25,14 +29,27 @@ impl ListReconciler {
         let mut leading = self.parts.leading.clone();
         let mut braked = self.parts.guard.holds();
         let mut set_back = self.parts.time.set_backs();
+        // When the time went back: lists are read again then, and `None` since.
+        let mut reread: Option<Instant> = None;
+        let mut latest: Option<Instant> = None;
         loop {
+            let due = reread.unwrap_or_else(Instant::now);
             // How long ago lists have to have been read to be read again; `None`: only what an edit is about.
             let (changed, all) = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
                 changed = states.changed() => (changed, None),
                 changed = braked.changed() => (changed, None),
-                changed = set_back.changed() => (changed, Some(Duration::ZERO)),
+                changed = set_back.changed() => {
+                    // Clocks that differ now and then must not have all lists read each time.
+                    let earliest = latest.map(|latest| latest + REREAD);
+                    reread = reread.or(Some(earliest.unwrap_or_else(Instant::now)));
+                    (changed, None)
+                }
+                () = tokio::time::sleep_until(due), if reread.is_some() => {
+                    (reread, latest) = (None, Some(Instant::now()));
+                    (Ok(()), Some(Duration::ZERO))
+                }
                 changed = leading.changed() => (changed, leading.borrow_and_update().then_some(RECENT)),
             };
             if changed.is_err() {

@@ -189,9 +189,11 @@ impl ListReconciler {
             refusals,
         } = evaluated;
         let before = self.known.lock().lists.get(request).cloned();
+        let uid: Option<Box<str>> = list.metadata.uid.as_deref().map(Into::into);
+        let before = before.filter(|before| before.uid == uid);
         let before = before.unwrap_or_default();
         let mut loaded = List {
-            uid: list.metadata.uid.as_deref().map(Into::into),
+            uid,
             generation: list.metadata.generation,
             stale: false,
             read_at: Some(Instant::now()),

@@ -227,7 +227,10 @@ impl BlockReconciler {
                 }
                 if let Some((standing, until)) = claim {
                     let key = block.key();
-                    recorded.add(&standing, until, began);
+                    // One that was lifted shows its ban until another client's finalizer goes.
+                    if !block.is_released() {
+                        recorded.add(&standing, until, began);
+                    }
                     claims.recall(&key, standing, until);
                     claims.attribute(&key, source_of(&block));
                 } else {
@@ -608,8 +611,8 @@ fn pace(claims: usize) -> Duration {
 }
 
 /// What the queue does after a run that was tried `attempt` times before. An active block is requested in front of new
-/// ones by its alarm when its ban ends, so its own wake is behind them. A gateway that refuses every assertion of
-/// `claims` standing bans is called no more often than one that accepts them.
+/// ones by its alarm when its ban ends, so its own wake is behind them. Once the back-off has grown, a gateway that refuses
+/// every assertion of `claims` standing bans is called no more often than one that accepts them.
 fn conclude(wake: Wake, attempt: u32, claims: usize) -> Outcome {
     let (outcome, priority) = match wake {
         Wake::OnChange => return Outcome::done(),

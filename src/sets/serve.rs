@@ -173,11 +173,14 @@ impl Listeners {
             (tls, readers + SPARE)
         };
         let mut failed = Vec::new();
-        // The files may be mounted later than the edit that names them. Until then they are served as before.
+        // The files may be mounted later than the edit that names them. Until then they are served as before, unless that asks
+        // readers for less.
         let mut unread = BTreeSet::new();
         for (address, listener) in &self.running {
             let wanted = sites.get(address).and_then(|sites| settings(sites).0);
-            if let Some(tls) = wanted.filter(|tls| listener.tls.as_ref() != Some(tls))
+            if let (Some(former), Some(tls)) = (&listener.tls, wanted)
+                && *former != tls
+                && (former.clients.is_some() || tls.clients.is_none())
                 && let Err(error) = tls.load().await
             {
                 failed.push(format!(

@@ -168,7 +168,7 @@ fn lifts_are_retried_before_bans_and_assertions_behind_them() {
     for (case, priority, at_latest) in [
         (Case::new("192.0.2.7", "10m"), 0, None),
         (due, DUE_FIRST, None),
-        (asserted, LOW_PRIORITY, Some(RESYNC)),
+        (asserted, LOW_PRIORITY, Some(Duration::from_secs(540))),
     ] {
         let steps = case.decide().perform(now(), |_| Outcome::Failed(refused()));
         let wake = Wake::Retry {

@@ -112,7 +112,7 @@ fn a_ban_that_is_due_before_the_next_try_to_assert_it_is_requested_when_it_is_du
 }
 
 #[test]
-fn a_gateway_that_refuses_all_assertions_is_called_a_hundred_times_a_second_at_most() {
+fn a_gateway_that_refuses_all_assertions_is_called_a_hundred_times_a_second_in_the_end() {
     let tried = |attempt, priority, at_latest, claims| {
         let wake = Wake::Retry {
             priority: Some(priority),

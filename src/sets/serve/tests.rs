@@ -168,4 +168,14 @@ async fn an_engine_is_served_by_https_to_the_certificates_that_are_named() {
     let failed = listeners.apply([edited]).await;
     assert!(failed[0].contains("are served as before"), "{failed:?}");
     assert_eq!(get(Some("edge")).await, Some(StatusCode::OK));
+    // A listener that asks for less than the edit ends.
+    let mut open = site();
+    open.serve.tls.as_mut().unwrap().clients = None;
+    open.serve.client_names.clear();
+    assert!(listeners.apply([open]).await.is_empty());
+    let mut edited = site();
+    edited.serve.tls.as_mut().unwrap().clients = Some(file("later"));
+    let failed = listeners.apply([edited]).await;
+    assert!(failed[0].contains("cannot listen"), "{failed:?}");
+    assert!(listeners.addresses().is_empty());
 }
