@@ -20,7 +20,7 @@ use crate::metrics::Metrics;
 pub const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 
 /// The limit in place of one beyond all time: thirty years.
-const FOREVER: Duration = Duration::from_secs(30 * 365 * 86_400);
+pub(super) const FOREVER: Duration = Duration::from_secs(30 * 365 * 86_400);
 
 /// The reason why a read from the caches failed.
 #[derive(Debug, thiserror::Error)]

@@ -56,13 +56,13 @@ impl<R: RequestKey> OwnWrites<R> {
         let questions = keys.into_iter().filter_map(|key| {
             let unseen = noted.unseen.get(&key)?;
             let once = unseen.held? + LIVE_READ_LIMIT.min(self.limit);
-            let over = unseen.since.checked_add(self.limit);
+            let over = unseen.since + self.limit;
             let lost = unseen.writes.iter().filter(|own| own.is_lost());
             Some(Question {
                 run: unseen.run,
                 writes: lost.cloned().collect(),
                 // Not longer than the key waits.
-                deadline: over.unwrap_or(once).max(once),
+                deadline: over.max(once),
                 key,
             })
         });

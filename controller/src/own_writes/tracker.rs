@@ -29,6 +29,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::asking::{Asking, LIVE_READ_LIMIT};
+use super::cached::FOREVER;
 use super::client::Client;
 use super::effect::{self, Effect, FIRST_LOOK, LAST_LOOK, Standing, Write};
 use crate::cache::{Caches, Store, scope_of};
@@ -169,7 +170,7 @@ impl Own {
 impl<R: RequestKey> OwnWrites<R> {
     pub(crate) fn new(limit: Duration) -> Self {
         Self {
-            limit,
+            limit: limit.min(FOREVER),
             noted: Mutex::default(),
             any: AtomicBool::new(false),
             news: Notify::new(),

@@ -332,6 +332,29 @@ async fn a_server_that_asks_for_rest_is_not_asked_about_lost_writes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lost_write_without_a_limit_is_asked_for_until_the_server_answers() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    fake.put(&path("a"), map("1"));
+    let away = Arc::new(AtomicBool::new(true));
+    let server = Arc::clone(&away);
+    fake.hook(move |_, path| {
+        let lost = path.ends_with("/configmaps/a") && server.load(Ordering::Relaxed);
+        lost.then_some(Fate::Lose)
+    });
+    let builder = Controller::builder("test").for_kind::<ConfigMap>();
+    let builder = builder.own_writes_timeout(Duration::MAX);
+    let controller = builder.complete(patching(&seen)).unwrap();
+    let running = start(&fake, [controller]).await;
+    sleep(Duration::from_secs(600)).await;
+    let before = asked(&fake);
+    assert!((1..600).contains(&before), "{before}");
+    let runs = seen.lock().len();
+    away.store(false, Ordering::Relaxed);
+    eventually("it goes on", || seen.lock().len() > runs).await;
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_write_in_a_cluster_that_is_removed_is_not_asked_for_again_and_again() {
     let (here, there) = (Fake::default(), Fake::default());
     let running = start(&here, []).await;
