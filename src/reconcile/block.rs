@@ -232,6 +232,8 @@ impl BlockReconciler {
                         recorded.add(&standing, until, began);
                     }
                     claims.recall(&key, standing, until);
+                    // The end of a released one is reported already.
+                    claims.report(&key, !block.is_released());
                     claims.attribute(&key, source_of(&block));
                 } else {
                     recorded.add_lifted(&block, began);
