@@ -178,7 +178,7 @@ pub use manager::{Manager, Runnable};
 pub use metrics::Metrics;
 pub use metrics_server::MetricsServer;
 pub use reconcile::{Outcome, Reconciler, Request};
-pub use reeve_informer::{Event, ObjectKey};
+pub use reeve_informer::{Event, ObjectKey, UpdateReason};
 
 pub(crate) use reeve_client::error_chain;
 

@@ -9,18 +9,16 @@
 //!
 //! # What lies between old and new
 //! `old` is the last state that this controller got of the object, `new` is the state now. Other states in between may
-//! be missing:
+//! be missing: a **second list** (reason [`Relist`](UpdateReason::Relist)), after a watch broke and the server had
+//! dropped the events since, shows the last state only. The deletion of an object that had changed meanwhile keeps the
+//! state that the controller got ([`seen`](Event::Deleted::seen)) beside the last one, and a condition is evaluated on
+//! both: that an object left a selector and was deleted is seen.
 //!
-//! * a **second list** (reason [`Relist`](UpdateReason::Relist)), after a watch broke and the server had dropped the
-//!   events since, shows the last state only;
-//! * a controller that is **more than 1,024 events behind** gets those that wait for one object as one
-//!   ([`Policy::Coalesce`](reeve_informer::Policy::Coalesce), which each watch of a controller has): two updates are one
-//!   from the first old to the last new, an addition and an update are an addition of the new, an update and a deletion
-//!   are the deletion, an addition and a deletion are nothing. The deletion keeps the state before the update
-//!   ([`seen`](Event::Deleted::seen)) beside the last one, and a condition is evaluated on both: that an object left a
-//!   selector and was deleted is seen, however far behind the controller is.
+//! A controller that is behind misses nothing else: while more than 1,024 events wait for it, its cache waits, too
+//! ([`Policy::Block`](reeve_informer::Policy::Block)). A reconcile may read an object before the event of it has come, so
+//! the event of each state that the cache had comes later, and names the requests of that state.
 //!
-//! So A → B → A comes as A → A, which no predicate that compares lets through. Nothing is missed: a reconcile acts on
+//! So A → B → A may come as A → A, which no predicate that compares lets through. Nothing is missed: a reconcile acts on
 //! the state, and has seen this one. That is so for every *level-triggered* predicate: one that lets a change through
 //! whenever the two states differ in what the reconcile reads, however many steps were in between. Comparisons
 //! ([`generation_changed`] and its like), conditions on either state ([`labels`], [`object`], [`namespaces`]), and those

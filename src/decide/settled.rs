@@ -185,13 +185,15 @@ impl Plan {
             let ready = status.condition(READY);
             ready.map(|ready| (ready.status, ready.reason.clone()))
         };
-        let known = draft.status.phase == self.base.phase
+        let failing = draft.status.phase == self.base.phase
             && self.base.result == Some(ResultCode::Failed)
-            && ready(&draft.status) == ready(&self.base)
             // A lift that begins to fail is written even if the ban could not be asserted for the same reason before.
             && lifting == self.base.condition(LIFTED).is_some();
+        let known = failing && ready(&draft.status) == ready(&self.base);
         if !known {
-            draft.announce(true, event, message, Some(Notice::Trouble));
+            // Another reason is shown, and is no other trouble: a gateway may fail in two ways in turn.
+            let notice = (!failing).then_some(Notice::Trouble);
+            draft.announce(true, event, message, notice);
         }
         let held = |status: &IPBlockStatus| {
             let held = status.condition(LIFT_HELD);

@@ -60,6 +60,12 @@ impl Queue {
         self.keys.push_front(key);
     }
 
+    /// A block whose call was not sent keeps its turn, and the room that it was called for.
+    pub(super) fn put_back(&mut self, key: Arc<str>) {
+        self.push_first(key);
+        self.unused += 1;
+    }
+
     /// The next block that waits here.
     pub(super) fn call(
         &mut self,

@@ -292,7 +292,7 @@ impl Guard {
         if let Some(waiting) = waiting.get_mut(key).filter(|it| !it.queued) {
             waiting.queued = true;
             let queue = queues.entry((waiting.kind, waiting.scope.clone()));
-            queue.or_default().push_first(Arc::clone(key));
+            queue.or_default().put_back(Arc::clone(key));
         }
     }
 

@@ -32,7 +32,7 @@ use crate::pulled::{self, Sources};
 use crate::reconcile::{
     Announcer, BlockReconciler, Checks, ConfigurationReconciler, Consumers, Dependencies, Engines,
     FIRST_RETRY, Gateways, LONGEST_RETRY, LiftsFirst, Live, Losses, MirrorReconciler, Record,
-    Standby,
+    Standby, is_another_failure,
 };
 use crate::sets::{self, Sets};
 use crate::time::{Time, server_time};
@@ -154,6 +154,7 @@ pub(super) fn assemble(
     let blocks = Controller::builder("ipblock")
         .watches::<IPBlock>(LiftsFirst::new())
         .with_predicate(predicate::resource_version_changed())
+        .with_predicate(predicate::function(|event| !is_another_failure(event)))
         .watches_source(requests)
         .workers(settings.workers)
         .back_off(ItemExponentialFailure::new(FIRST_RETRY, LONGEST_RETRY))

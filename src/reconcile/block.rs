@@ -426,14 +426,13 @@ impl BlockReconciler {
 
     /// Requests the blocks that overlap with a lift, whatever the engine does about overlaps.
     pub(super) fn request(&self, overlapping: Vec<Arc<str>>) {
-        for key in overlapping {
-            let Some(request) = request_named(&key) else {
-                continue;
-            };
-            if self.parts.again.try_send(request).is_err() {
-                // The channel is full: the next lift requests the block again.
-                self.parts.coverage.lock().undelivered(&key);
-            }
+        let mut rest = overlapping;
+        rest.retain(|key| {
+            request_named(key).is_some_and(|request| self.parts.again.try_send(request).is_err())
+        });
+        if !rest.is_empty() {
+            // The channel is full. They wait for room there, where a run must not.
+            self.parts.losses.request(rest);
         }
     }
 

@@ -141,7 +141,8 @@ impl Losses {
         self.request(keys);
     }
 
-    fn request(&self, keys: Vec<Arc<str>>) {
+    /// Requests these blocks as soon as the channel has room.
+    pub(super) fn request(&self, keys: Vec<Arc<str>>) {
         self.doubted.lock().extend(keys);
         self.changed.notify_one();
     }
@@ -173,7 +174,7 @@ impl Checks {
     }
 
     /// Requests the blocks whose bans are in doubt. Waits for room in the channel, so that none is left out.
-    async fn request(&self) {
+    pub(super) async fn request(&self) {
         loop {
             self.losses.changed.notified().await;
             for key in self.losses.take() {

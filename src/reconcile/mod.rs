@@ -38,6 +38,6 @@ pub use live::{Live, State};
 pub(crate) use loss::Checks;
 pub use loss::Losses;
 pub(crate) use mirror::{MirrorReconciler, Standby};
-pub(crate) use priority::{LiftsFirst, alarm};
+pub(crate) use priority::{LiftsFirst, alarm, is_another_failure};
 pub use record::{RECORD, Record};
 pub(crate) use sweep::{Affected, Pages as BlockPages, request_all, request_of};

@@ -1,4 +1,4 @@
-//! Lifts go before bans: the priority of changes, and the alarm at the end of each ban.
+//! Lifts go before bans: which changes request a block, with which priority, and the alarm at the end of each ban.
 //!
 //! A block's own wake waits among all others: after a restart or an edit of the policy every block is queued, at the
 //! lowest priority. A due ban must not stand behind them, nor behind new bans.
@@ -13,7 +13,7 @@ use reeve_controller::{Event, Request};
 use tokio_util::sync::CancellationToken;
 
 use super::sweep::request_named;
-use crate::api::IPBlock;
+use crate::api::{IPBlock, ResultCode};
 use crate::decide::Coverage;
 use crate::decide::run::DUE_FIRST;
 use crate::time::Time;
@@ -58,6 +58,27 @@ fn is_to_be_lifted(block: &IPBlock) -> bool {
     block.spec.unblock == Some(true) || (block.is_deleting() && block.is_held())
 }
 
+/// Whether `event` shows only that a failing run of this block has failed for another reason. The run is repeated after its
+/// back-off. For the event of its own status it would be repeated at once, and without end where two reasons take turns.
+pub(crate) fn is_another_failure(event: &Event<IPBlock>) -> bool {
+    let Event::Updated { old, new, .. } = event else {
+        return false;
+    };
+    let failed = |block: &IPBlock| {
+        let status = block.status.as_ref();
+        let failed = status.filter(|status| status.result == Some(ResultCode::Failed));
+        failed.map(|status| status.phase.clone())
+    };
+    let (before, after) = (&old.metadata, &new.metadata);
+    failed(old).is_some()
+        && failed(old) == failed(new)
+        && old.spec == new.spec
+        && before.uid == after.uid
+        && before.annotations == after.annotations
+        && before.finalizers == after.finalizers
+        && before.deletion_timestamp == after.deletion_timestamp
+}
+
 /// Requests each block in front of the queue at the moment its ban ends, until `stop`.
 pub(crate) async fn alarm(
     coverage: Arc<Mutex<Coverage>>,
@@ -95,10 +116,84 @@ pub(crate) async fn alarm(
 mod tests {
     use jiff::Timestamp;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use reeve_controller::UpdateReason;
     use reeve_workqueue::LOW_PRIORITY;
 
     use super::*;
-    use crate::api::{FINALIZER, IPBlockSpec};
+    use crate::api::{FINALIZER, IPBlockSpec, IPBlockStatus, Phase};
+
+    #[test]
+    fn a_failing_run_is_not_repeated_for_its_own_status() {
+        let with = |result: ResultCode, reason: &str| {
+            let mut block = IPBlock::new("a", IPBlockSpec::default());
+            block.status = Some(IPBlockStatus {
+                result: Some(result),
+                message: Some(reason.to_owned()),
+                ..IPBlockStatus::default()
+            });
+            block
+        };
+        let (refused, failed) = (
+            with(ResultCode::Failed, "refused"),
+            with(ResultCode::Failed, "failed"),
+        );
+        let update = |old: &IPBlock, new: &IPBlock| Event::Updated {
+            old: Arc::new(old.clone()),
+            new: Arc::new(new.clone()),
+            reason: UpdateReason::Changed,
+        };
+        assert!(is_another_failure(&update(&refused, &failed)));
+        let changed = |change: fn(&mut IPBlock)| {
+            let mut block = failed.clone();
+            change(&mut block);
+            block
+        };
+        let time = Time("2026-01-01T00:00:00Z".parse().unwrap());
+        let mut deleted = failed.clone();
+        deleted.metadata.deletion_timestamp = Some(time);
+        for (case, old, new) in [
+            (
+                "another spec",
+                &refused,
+                changed(|it| it.spec.unblock = Some(true)),
+            ),
+            (
+                "another object",
+                &refused,
+                changed(|it| it.metadata.uid = Some("b".into())),
+            ),
+            (
+                "an annotation",
+                &refused,
+                changed(|it| it.metadata.annotations = Some([("a".into(), "b".into())].into())),
+            ),
+            (
+                "no finalizer",
+                &changed(|it| it.metadata.finalizers = Some(vec![FINALIZER.into()])),
+                failed.clone(),
+            ),
+            ("deleted", &refused, deleted),
+            (
+                "another phase",
+                &refused,
+                changed(|it| it.status.as_mut().unwrap().phase = Some(Phase::Expired)),
+            ),
+            ("a success", &refused, with(ResultCode::Success, "")),
+            (
+                "the first failure",
+                &with(ResultCode::Success, ""),
+                failed.clone(),
+            ),
+        ] {
+            assert!(!is_another_failure(&update(old, &new)), "{case}");
+        }
+        let object = Arc::new(failed.clone());
+        let added = Event::Added {
+            object,
+            initial: false,
+        };
+        assert!(!is_another_failure(&added));
+    }
 
     #[test]
     fn what_has_to_be_lifted_is_requested_before_everything_else() {

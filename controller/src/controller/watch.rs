@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use reeve_informer::{Event, HandlerOptions};
+use reeve_informer::{Event, HandlerOptions, Policy};
 use reeve_workqueue::{AddOptions, Queue};
 use tokio_util::sync::CancellationToken;
 
@@ -91,8 +91,12 @@ impl<R: RequestKey> AnyWatch<R> {
                 let (queue, filters) = (target.queue.clone(), Filters::clone(&filters));
                 let (handler, predicates) = (Arc::clone(&handler), Arc::clone(&predicates));
                 let (panics, removed) = (Arc::clone(target.panics), target.removed.clone());
-                // The handler adds keys to the queue and returns.
-                let options = HandlerOptions::new().name(target.name).inline();
+                // The handler adds keys to the queue and returns. It receives every state, because a reconcile may have read
+                // one from the store before its event came: merged with the next, it would wake no owner of its own.
+                let options = HandlerOptions::new()
+                    .name(target.name)
+                    .policy(Policy::Block { bound: 1024 })
+                    .inline();
                 caches.register(interest.clone(), &view, options, move |event| {
                     if !is_allowed(&panics, &filters, &predicates, &event)
                         || enqueue(&queue, &*handler, &event)

@@ -49,13 +49,6 @@ impl Coverage {
         keys
     }
 
-    /// Returns a block again at the next [`recheck`](Self::recheck): its request was not delivered.
-    pub fn undelivered(&mut self, key: &str) {
-        if let Some(claim) = self.claims.get_mut(key) {
-            claim.rechecked = false;
-        }
-    }
-
     /// The recorded claims of other blocks that overlap one of `targets`, each once and in a fixed order.
     #[must_use]
     pub fn neighbours(&self, targets: &[Target], except: &str) -> Vec<Neighbour> {

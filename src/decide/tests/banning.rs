@@ -149,6 +149,8 @@ fn a_failed_ban_is_pending_and_reported_once_a_reason() {
     );
     assert_eq!(status.condition("Ready").unwrap().reason, "GatewayRefused");
     assert_eq!(reasons(&settled), ["BanFailed"]);
+    let notices = |settled: &Settled| settled.announcements[0].notice;
+    assert_eq!(notices(&settled), Some(Notice::Trouble));
     case.block.status = Some(status);
     let plan = case.decide();
     let same = plan.fail(&plan.calls()[0], &refused, now());
@@ -162,10 +164,9 @@ fn a_failed_ban_is_pending_and_reported_once_a_reason() {
         may_have_happened: false,
         ..Failure::default()
     };
-    assert_eq!(
-        reasons(&plan.fail(&plan.calls()[0], &other, now())),
-        ["BanFailed"]
-    );
+    let other = plan.fail(&plan.calls()[0], &other, now());
+    assert_eq!(reasons(&other), ["BanFailed"]);
+    assert_eq!(notices(&other), None, "the trouble is known");
     assert_eq!(reasons(&settle(&plan)), ["Banned"]);
 }
 

@@ -124,6 +124,10 @@ async fn room_that_a_called_block_does_not_use_goes_to_the_next_one_within_secon
         ["ns/a"],
         "its turn is kept"
     );
+    let full = wait();
+    full.uncalled(&"ns/a".into());
+    assert_eq!(names(full.due()), ["ns/a"], "the channel was full");
+    assert!(full.due().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,11 +15,13 @@ pub(super) struct Faulty {
     pub(super) dead: Mutex<BTreeSet<String>>,
     /// Where connections are refused.
     pub(super) refuses: Mutex<BTreeSet<String>>,
+    /// Where one call in two is refused, and the others fail.
+    pub(super) varies: Mutex<BTreeSet<String>>,
     /// The gateways have no list, as XDP.
     pub(super) unlisted: bool,
     /// The targets of a family that a gateway takes.
     pub(super) most: Option<usize>,
-    /// The calls of dead gateways.
+    /// The calls of dead gateways, and of those that vary.
     pub(super) unanswered: AtomicUsize,
 }
 
@@ -51,14 +53,24 @@ impl Connector for Connect {
 impl FaultyEngine {
     async fn answers(&self) -> Result<(), Error> {
         tokio::time::sleep(self.faults.takes).await;
-        if self.faults.refuses.lock().contains(&self.place.endpoint) {
+        let varies = self.faults.varies.lock().contains(&self.place.endpoint);
+        let refused = varies
+            && self
+                .faults
+                .unanswered
+                .fetch_add(1, Ordering::Relaxed)
+                .is_multiple_of(2);
+        if refused || self.faults.refuses.lock().contains(&self.place.endpoint) {
             return Err(Error::NoAnswer {
                 gateway: self.place.endpoint.clone(),
                 cause: outbound::Error::Refused,
             });
         }
-        if self.faults.dead.lock().contains(&self.place.endpoint) {
+        let dead = self.faults.dead.lock().contains(&self.place.endpoint);
+        if dead {
             self.faults.unanswered.fetch_add(1, Ordering::Relaxed);
+        }
+        if dead || varies {
             return Err(Error::Failed {
                 gateway: self.place.endpoint.clone(),
                 detail: "dead".into(),

@@ -1,5 +1,7 @@
 //! The gateways of an operator: those behind a name, the recorded ones, the withdrawn ones.
 
+use std::sync::atomic::Ordering;
+
 use super::faulty::Connect;
 use super::*;
 use crate::reconcile::Record;
@@ -275,6 +277,28 @@ async fn blocks_of_one_address_do_not_wake_each_other_while_a_former_gateway_fai
     tokio::time::sleep(10 * MINUTE).await;
     let runs = world.reconciles() - before;
     assert!(runs < 100, "{runs} runs in ten minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_fails_in_two_ways_in_turn_is_called_after_the_back_off() {
+    let mut world = World::new().await;
+    world.configure(&[]).await;
+    let faulty = world.faulty(SECOND / 100);
+    faulty.varies.lock().insert(GATEWAY.to_owned());
+    let connector = Arc::new(Connect(Arc::clone(&faulty)));
+    world
+        .start_with(|settings| settings.connector = Some(connector))
+        .await;
+    world.create("a", "192.0.2.7", "1h").await;
+    tokio::time::sleep(10 * MINUTE).await;
+    let calls = faulty.unanswered.load(Ordering::Relaxed);
+    assert!((30..80).contains(&calls), "{calls} calls in ten minutes");
+    let message = world.status("a").await.message.unwrap();
+    assert!(message.starts_with("banning failed"), "{message}");
+    faulty.varies.lock().clear();
+    world
+        .banned_becomes(GATEWAY, &["192.0.2.7"], 20 * SECOND)
+        .await;
 }
 
 #[tokio::test(start_paused = true)]

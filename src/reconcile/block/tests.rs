@@ -1,6 +1,7 @@
 //! The reconciler of blocks without an API server.
 
 use futures::StreamExt;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
 use crate::decide::run::DUE_FIRST;
@@ -19,7 +20,7 @@ fn unused_client() -> kube_client::Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_block_that_found_no_room_in_the_queue_is_requested_again_by_the_next_lift() {
+async fn a_block_that_found_no_room_in_the_queue_is_requested_when_there_is_room() {
     let (again, mut requests) = reeve_controller::source::channel::<Request>(1);
     let connector = super::super::Gateways {
         allow_loopback: false,
@@ -28,9 +29,18 @@ async fn a_block_that_found_no_room_in_the_queue_is_requested_again_by_the_next_
     };
     let start = "2026-01-01T00:00:00Z".parse().unwrap();
     let coverage = Arc::<Mutex<Coverage>>::default();
+    let losses = Arc::new(Losses::new(crate::guard::Metrics::default()));
+    let engines = Arc::new(Engines::new(Arc::new(connector)));
+    let checks = super::super::Checks {
+        losses: Arc::clone(&losses),
+        live: Live::new(),
+        engines: Arc::clone(&engines),
+        coverage: Arc::clone(&coverage),
+        again: again.clone(),
+    };
     let reconciler = BlockReconciler::new(Dependencies {
         live: Live::new(),
-        engines: Arc::new(Engines::new(Arc::new(connector))),
+        engines,
         coverage: Arc::clone(&coverage),
         locks: KeyedLocks::new(),
         time: Time::new(reeve_clock::Clock::simulated(start, 1)),
@@ -48,7 +58,7 @@ async fn a_block_that_found_no_room_in_the_queue_is_requested_again_by_the_next_
         })),
         standby: Arc::default(),
         guard: guard::Guard::new(crate::guard::Metrics::default()),
-        losses: Arc::new(Losses::new(crate::guard::Metrics::default())),
+        losses,
         namespace: None,
     });
     let standing = crate::api::Standing {
@@ -59,17 +69,15 @@ async fn a_block_that_found_no_room_in_the_queue_is_requested_again_by_the_next_
     let lifted = "192.0.2.7".parse().unwrap();
     let other = Request::namespaced("ns", "other");
     again.try_send(other.clone()).unwrap();
-    let recheck = || {
+    for _ in 0..2 {
         let overlapping = coverage.lock().recheck(&lifted, "ns/lifted");
         reconciler.request(overlapping);
-    };
-    recheck();
+    }
+    let _checks = AbortOnDropHandle::new(tokio::spawn(async move { checks.request().await }));
     let mut next = async || requests.next().await.unwrap().request;
     assert_eq!(next().await, other);
-    for _ in 0..2 {
-        recheck();
-    }
     assert_eq!(next().await, Request::namespaced("ns", "range"));
+    tokio::time::sleep(Duration::from_secs(1)).await;
     again.try_send(other).expect("it was requested once");
 }
 

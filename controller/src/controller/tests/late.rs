@@ -357,3 +357,37 @@ async fn a_source_that_is_removed_is_dropped() {
     assert!(handle.health().unavailable.is_empty());
     running.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_comes_and_goes_behind_many_others_wakes_what_it_maps_to() {
+    let (fake, seen, others) = (Fake::default(), Seen::default(), Seen::default());
+    for number in 0..20_000 {
+        fake.put(&format!("{OTHERS}/{number}"), json!({"metadata": {}}));
+    }
+    let owned = |owner: &str| json!({"metadata": {"labels": {"owner": owner}}});
+    let (short, moving) = (format!("{OTHERS}/short"), format!("{OTHERS}/moving"));
+    let (running, handle) = running(&fake, &seen, |builder: Configured| builder).await;
+    let filled = Controller::builder("filled")
+        .watches::<Secret>(handler::for_object())
+        .complete(done(&others));
+    running.manager.add_controller(filled.unwrap()).unwrap();
+    eventually("the cache is filled", || others.lock().len() == 20_000).await;
+    seen.lock().clear();
+    let owner = handler::map(|object: &Secret| {
+        let labels = object.metadata.labels.as_ref();
+        let owner = labels.and_then(|labels| labels.get("owner"));
+        owner.map(|owner| Request::namespaced("ns", owner.as_str()))
+    });
+    handle.watch(Watch::new(View::typed(), owner)).unwrap();
+    // The cache is ahead of the new handler, which receives the first objects. A reconcile may read it.
+    for number in 0..3_000 {
+        fake.put(&format!("{OTHERS}/later-{number}"), json!({"metadata": {}}));
+    }
+    fake.put(&short, owned("of-short"));
+    fake.remove(&short);
+    fake.put(&moving, owned("first"));
+    fake.put(&moving, owned("second"));
+    eventually("the owners", || seen.lock().len() == 3).await;
+    assert_eq!(*seen.lock(), ["ns/of-short", "ns/first", "ns/second"]);
+    running.end().await;
+}
