@@ -303,7 +303,7 @@ fn for_each_state<K>(event: &Event<K>, mut visit: impl FnMut(&K)) {
             }
             let same = seen.as_ref().zip(last.as_ref());
             let same = same.is_some_and(|(seen, last)| std::sync::Arc::ptr_eq(seen, last));
-            // An update that changed the owner may have been merged with the deletion.
+            // The server's final state may be newer than the one delivered, and have other owners.
             if let Some(seen) = seen.as_ref().filter(|_| !same) {
                 visit(seen);
             }

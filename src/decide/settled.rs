@@ -185,14 +185,15 @@ impl Plan {
             let ready = status.condition(READY);
             ready.map(|ready| (ready.status, ready.reason.clone()))
         };
-        let failing = draft.status.phase == self.base.phase
+        let known = draft.status.phase == self.base.phase
             && self.base.result == Some(ResultCode::Failed)
+            && ready(&draft.status) == ready(&self.base)
             // A lift that begins to fail is written even if the ban could not be asserted for the same reason before.
             && lifting == self.base.condition(LIFTED).is_some();
-        let known = failing && ready(&draft.status) == ready(&self.base);
         if !known {
-            // Another reason is shown, and is no other trouble: a gateway may fail in two ways in turn.
-            let notice = (!failing).then_some(Notice::Trouble);
+            // The same for another reason is no other trouble: a gateway may fail in two ways in turn.
+            let former = self.base.message.as_deref().unwrap_or_default();
+            let notice = (!former.starts_with(what)).then_some(Notice::Trouble);
             draft.announce(true, event, message, notice);
         }
         let held = |status: &IPBlockStatus| {

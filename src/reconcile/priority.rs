@@ -58,23 +58,27 @@ fn is_to_be_lifted(block: &IPBlock) -> bool {
     block.spec.unblock == Some(true) || (block.is_deleting() && block.is_held())
 }
 
-/// Whether `event` shows only that a failing run of this block has failed for another reason. The run is repeated after its
+/// Whether `event` shows nothing but that a call for this block has failed for another reason. The run is repeated after its
 /// back-off. For the event of its own status it would be repeated at once, and without end where two reasons take turns.
 pub(crate) fn is_another_failure(event: &Event<IPBlock>) -> bool {
     let Event::Updated { old, new, .. } = event else {
         return false;
     };
-    let failed = |block: &IPBlock| {
+    // No call of a block that is over has failed: it is refused.
+    let failing = |block: &IPBlock| {
         let status = block.status.as_ref();
-        let failed = status.filter(|status| status.result == Some(ResultCode::Failed));
+        let failed = status.filter(|it| it.result == Some(ResultCode::Failed) && !it.is_over());
         failed.map(|status| status.phase.clone())
     };
     let (before, after) = (&old.metadata, &new.metadata);
-    failed(old).is_some()
-        && failed(old) == failed(new)
+    failing(old).is_some()
+        && failing(old) == failing(new)
+        && old.status != new.status
         && old.spec == new.spec
         && before.uid == after.uid
         && before.annotations == after.annotations
+        && before.labels == after.labels
+        && before.owner_references == after.owner_references
         && before.finalizers == after.finalizers
         && before.deletion_timestamp == after.deletion_timestamp
 }
@@ -166,6 +170,25 @@ mod tests {
                 "an annotation",
                 &refused,
                 changed(|it| it.metadata.annotations = Some([("a".into(), "b".into())].into())),
+            ),
+            (
+                "a label",
+                &refused,
+                changed(|it| it.metadata.labels = Some([("a".into(), "b".into())].into())),
+            ),
+            (
+                "an owner",
+                &refused,
+                changed(|it| it.metadata.owner_references = Some(vec![])),
+            ),
+            (
+                "a block that is refused",
+                &changed(|it| it.status.as_mut().unwrap().phase = Some(Phase::Failed)),
+                changed(|it| {
+                    let status = it.status.as_mut().unwrap();
+                    status.phase = Some(Phase::Failed);
+                    status.message = Some("too wide".into());
+                }),
             ),
             (
                 "no finalizer",

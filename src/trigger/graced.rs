@@ -40,7 +40,7 @@ impl Graced {
 
     /// Whether an alert for `target` is to be reported. If it is, it counts as reported.
     pub(super) fn pass(&self, target: Target) -> bool {
-        if self.reported.is_recent(&target) {
+        if self.reported.is_recent(&target, AGAIN) {
             return false;
         }
         let (mut recent, now) = (self.recent.lock(), Instant::now());

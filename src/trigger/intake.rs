@@ -111,7 +111,11 @@ impl Intake {
     pub(super) async fn take(&self, wanted: &Wanted) -> Outcome {
         let target = wanted.target;
         let _lock = self.shared.locks.lock(target).await;
-        if !self.lifts && self.debounce.is_recent(&target) && !self.has_ended(wanted) {
+        let ban = || {
+            let settings = Arc::clone(&self.shared.settings.read());
+            duration::parse(&lasting(wanted, &settings)).unwrap_or_default()
+        };
+        if !self.lifts && self.debounce.is_recent(&target, ban()) && !self.has_ended(wanted) {
             self.shared.metrics.debounced.inc();
             return Outcome::Debounced;
         }
@@ -120,12 +124,10 @@ impl Intake {
             Outcome::Created | Outcome::Triggered | Outcome::Extended => {
                 // An alert whose object is not written must not count as seen. Neither must one that changed
                 // nothing: its ban may end within the window, and the next alert has to renew it.
-                let settings = Arc::clone(&self.shared.settings.read());
-                let ban = duration::parse(&lasting(wanted, &settings));
-                self.debounce.remember(target, ban.unwrap_or_default());
+                self.debounce.remember(target, ban());
             }
-            Outcome::LeftAlone
-            | Outcome::Stuck
+            Outcome::LeftAlone => self.debounce.changed_nothing(&target, ban()),
+            Outcome::Stuck
             | Outcome::Debounced
             | Outcome::Lifted
             | Outcome::Rejected(_)

@@ -201,6 +201,21 @@ fn a_failed_assertion_is_tried_again_before_its_interval_and_said_when_it_holds_
 }
 
 #[test]
+fn a_failed_assertion_of_a_block_whose_spec_is_not_followed_is_trouble_of_its_own() {
+    let mut case = Case::active("192.0.2.7", "10m", 60);
+    case.block.spec.duration = Some("soon".into());
+    let settled = settle(&case.decide());
+    let status = settled.status.unwrap();
+    assert_eq!(status.result, Some(ResultCode::Failed));
+    case.block.status = Some(status);
+    case.assert = Assert::Due;
+    let plan = case.decide();
+    let failed = plan.fail(&plan.calls()[0], &refused(), now());
+    assert_eq!(reasons(&failed), ["AssertFailed"]);
+    assert_eq!(failed.announcements[0].notice, Some(Notice::Trouble));
+}
+
+#[test]
 fn a_slow_call_is_shown_as_pending() {
     let plan = Case::new("192.0.2.7", "10m").decide();
     let shown = plan.in_progress(now()).unwrap();

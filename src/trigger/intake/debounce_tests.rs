@@ -69,3 +69,17 @@ async fn a_ban_shorter_than_the_debounce_is_made_again_after_its_end() {
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_ne!(intake.take(&alert).await, Outcome::Debounced);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_longer_alert_prolongs_a_ban_that_was_written_a_moment_ago() {
+    let blocks = Arc::new(InMemory::default());
+    let intake = intake(&blocks);
+    let (short, long) = (
+        wanted("1.2.3.4", Some("1h")),
+        wanted("1.2.3.4", Some("24h")),
+    );
+    assert_eq!(intake.take(&short).await, Outcome::Created);
+    assert_eq!(intake.take(&long).await, Outcome::Extended);
+    assert_eq!(intake.take(&long).await, Outcome::Debounced);
+    assert_eq!(intake.take(&short).await, Outcome::Debounced);
+}
