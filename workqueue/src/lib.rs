@@ -47,7 +47,8 @@
 //! * *A waiting `get` is neither polled nor dropped*: an item it was woken for waits until another worker
 //!   calls the queue, and so do the timers it drives. Any call takes both over.
 //! * *A limiter, a tenant's function, a key's `Eq` or `Clone` panics*: the operation has no effect, and the
-//!   queue is usable; an item whose limiter panicked is settled as done, also when it is dropped. The record of
+//!   queue is usable; an item whose limiter panicked is settled as done, also when it is dropped, and one that waits
+//!   for a token when [`RateLimiter::release`] panics waits for another second. The record of
 //!   another key that an operation drops goes also if the limiter panics; the panic's message is printed, and the
 //!   caller does not see it. Items of a batch that were taken before are settled as [`OnDrop`] configures. An add that
 //!   found the queue locked has returned by then: if its key's `Eq` panics, the panic's message is printed, and the

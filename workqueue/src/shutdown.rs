@@ -117,6 +117,8 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
 
     /// Returns the items that were dropped.
     fn begin_shutdown(&self, drain: Drain) -> Left<T> {
+        // What is due is ready, however much it is.
+        self.0.catch_up();
         self.0.update(false, |core, now, effects| {
             let how = match drain {
                 Drain::Nothing => state::Shutdown::Immediate,

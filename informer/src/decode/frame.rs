@@ -60,7 +60,8 @@ struct BookmarkObject {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct BookmarkMetadata {
-    resource_version: String,
+    #[serde(default)]
+    resource_version: Option<String>,
     #[serde(default)]
     annotations: Option<BTreeMap<String, String>>,
 }
@@ -68,11 +69,23 @@ struct BookmarkMetadata {
 impl<S: ?Sized> From<BookmarkObject> for Frame<S> {
     fn from(object: BookmarkObject) -> Self {
         let annotations = object.metadata.annotations.unwrap_or_default();
+        let end = annotations.get(INITIAL_EVENTS_END);
+        Self::bookmark(
+            object.metadata.resource_version.unwrap_or_default(),
+            end.is_some_and(|value| value == "true"),
+        )
+    }
+}
+
+impl<S: ?Sized> Frame<S> {
+    /// A bookmark. Without a version it marks nothing but the end of the initial events.
+    pub(super) fn bookmark(resource_version: String, initial_events_end: bool) -> Self {
+        if resource_version.is_empty() && !initial_events_end {
+            return Self::Unknown;
+        }
         Self::Bookmark {
-            resource_version: object.metadata.resource_version,
-            initial_events_end: annotations
-                .get(INITIAL_EVENTS_END)
-                .is_some_and(|value| value == "true"),
+            resource_version,
+            initial_events_end,
         }
     }
 }

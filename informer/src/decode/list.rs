@@ -211,7 +211,10 @@ pub(super) fn finish<S: Stored + ?Sized>(
     if kind.as_deref() == Some("Table") {
         return refuse("the server answered with a Table, expected a list of objects");
     }
-    let Some(resource_version) = metadata.resource_version else {
+    // Go leaves an empty version out.
+    let is_list = kind.as_deref().is_some_and(|kind| kind.ends_with("List"));
+    let unversioned = is_list.then(String::new);
+    let Some(resource_version) = metadata.resource_version.or(unversioned) else {
         return refuse("it has no metadata.resourceVersion");
     };
     items.retain(|item| {

@@ -90,16 +90,10 @@ fn bookmark<S: ?Sized>(object: &[u8]) -> Result<Frame<S>, DecodeError> {
         Ok(())
     })
     .map_err(|cause| refused("the watch event", &cause))?;
-    let Some(resource_version) = resource_version else {
-        return Err(DecodeError {
-            what: "the watch event",
-            error: "it is a bookmark without a version".to_owned(),
-        });
-    };
-    Ok(Frame::Bookmark {
-        resource_version,
+    Ok(Frame::bookmark(
+        resource_version.unwrap_or_default(),
         initial_events_end,
-    })
+    ))
 }
 
 /// The identity of the object that an event adds or changes.

@@ -1,5 +1,7 @@
 //! The present state in pages, or all at once.
 
+use std::collections::HashSet;
+
 use tokio::time::Instant;
 
 use super::history::History;
@@ -7,7 +9,7 @@ use super::offers::{Page, Paging};
 use super::pages::Pages;
 use super::phase::Outcome;
 use super::run::{Listed, Reflector, listed_version};
-use crate::decode::{Budget, read_list};
+use crate::decode::{Budget, DecodeError, read_list};
 use crate::metrics::Measurement;
 use crate::object::Stored;
 use reeve_client::ResourceVersion;
@@ -63,7 +65,9 @@ impl<S: Stored + ?Sized> Reflector<S> {
             version: ResourceVersion::from(std::mem::take(&mut page.resource_version)),
         };
         let paginated = page.continue_token.is_some();
+        let mut passed = HashSet::new();
         loop {
+            let last = page.items.last().map(|last| last.key());
             for object in page.items {
                 match self.reuse(history, object) {
                     Ok(object) => listed.objects.push(object),
@@ -75,6 +79,14 @@ impl<S: Stored + ?Sized> Reflector<S> {
             let Some(token) = page.continue_token else {
                 return Ok((listed, paginated));
             };
+            // A server that returns a page again does so without end.
+            if !passed.insert((token.clone(), last)) {
+                let error = DecodeError {
+                    what: "the list",
+                    error: "the server returned the same page twice".to_owned(),
+                };
+                return Err((Page::Later, error.into()));
+            }
             let next = pages.next(token).await;
             page = next.map_err(|error| (Page::Later, error))?;
         }

@@ -16,6 +16,8 @@
 //! | 410, as HTTP status or in the stream; an object in the stream that the server itself cannot read | lists again, after a back-off |
 //! | 429, 5xx, no connection | backs off (at least `Retry-After`) and watches again, without a list |
 //! | a list has no version, or "0", so that the watch after it begins with all objects in any order | takes them all; lists again if the watch ends, or is silent for 90 s, before anything but additions came |
+//! | a page of a list comes again | lists again, after a back-off |
+//! | a bookmark has no version | ignores it |
 //! | the watch is silent for 90 s | opens a second one at the last version, then drops the first |
 //! | an object cannot be read, is of another type, or its type or a transform panics | quarantines it; the others go on |
 //! | a list is older than the known version | refuses it; after three in a row, accepts that the server's history began again |

@@ -167,9 +167,10 @@ impl ReflectorOptions {
     }
 
     /// The silence after which a watch is replaced, lengthened by a random time up to
-    /// [`ReflectorOptions::reconnect_spread`]. Default: 90 s, since servers send a bookmark each minute.
+    /// [`ReflectorOptions::reconnect_spread`]. Default: 90 s, since servers send a bookmark each minute. At least 1 s. A
+    /// shorter time than [`ReflectorOptions::request_interval`] replaces it no more often than that allows.
     pub fn watch_idle(mut self, time: Duration) -> Self {
-        self.watch_idle = time.min(LONGEST);
+        self.watch_idle = time.clamp(Duration::from_secs(1), LONGEST);
         self
     }
 

@@ -230,9 +230,12 @@ impl<S: Stored + ?Sized> Reflector<S> {
         session: &mut Session,
     ) -> Option<End<Opened<S>>> {
         let version = history.version();
-        // Silences are far apart, so this takes a request without waiting.
-        let _ = pace.take();
-        let opening = self.watch(&version);
+        // A line that comes before the request is due makes it needless, and then it is not taken.
+        let opening = async {
+            pace.due().await;
+            pace.ready().await;
+            self.watch(&version).await
+        };
         tokio::pin!(opening);
         loop {
             tokio::select! {

@@ -12,6 +12,9 @@ use crate::timers::{PREFETCHED, Step};
 /// Maximum number of timers moved in one operation, so that the lock is held briefly.
 const SLICE: usize = 256;
 
+/// Nanoseconds after which a limiter that panicked is asked for a token again.
+const RELEASE_AGAIN: u64 = 1_000_000_000;
+
 impl<T: Hash + Eq + Clone + 'static> State<T> {
     /// Whether the passing of time changes anything.
     pub(crate) fn is_timed(&self) -> bool {
@@ -80,7 +83,11 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         let Some(first) = self.token_queue.first() else {
             return;
         };
-        match self.rules.limiter.release(self.instant(at)) {
+        // It is called by whatever operation comes next, which is not the limiter's.
+        let release = AssertUnwindSafe(|| self.rules.limiter.release(self.instant(at)));
+        let released =
+            catch_unwind(release).unwrap_or_else(|_| Err(self.instant(at + RELEASE_AGAIN)));
+        match released {
             Ok(()) => {
                 let now = Now::at(self.rules.origin, at);
                 self.apply(first, Event::TokenGranted, &now, effects);

@@ -235,6 +235,19 @@ async fn a_shutdown_without_a_drain_reports_what_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shutdown_drops_nothing_that_is_due_however_much_it_is() {
+    let queue = Queue::new();
+    for number in 0..1000 {
+        queue.add_after(number, 9 * MS);
+    }
+    queue.add_after(1000, 11 * MS);
+    // Nothing waits for an item, so nothing applies the timers meanwhile.
+    advance(10 * MS).await;
+    let left = queue.shut_down_with(Drain::Nothing, None).await;
+    assert_eq!((left.ready, left.waiting), (1000, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_drain_of_what_is_in_flight_hands_out_nothing_more() {
     let queue = Queue::new();
     queue.add_all(["in flight", "ready"]);

@@ -3,10 +3,11 @@
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use reeve_workqueue::{ItemExponentialFailure, Queue};
-use tokio::time::timeout;
+use reeve_workqueue::{Delay, Failure, ItemExponentialFailure, Queue, RateLimiter};
+use tokio::time::{Instant, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(3600);
@@ -137,4 +138,34 @@ async fn a_panic_while_keys_are_prefetched_affects_no_operation() {
         next = item.done_and_try_get();
     }
     assert_eq!(keys, (0..200).collect::<Vec<_>>());
+}
+
+/// Panics at the first request for a token.
+#[derive(Debug, Default)]
+struct Careless(AtomicBool);
+
+impl RateLimiter<&'static str> for Careless {
+    fn when(&self, _: &Failure<'_, &'static str>) -> Delay {
+        Delay {
+            back_off: Duration::ZERO,
+            at_most: None,
+        }
+    }
+
+    fn release(&self, _: Instant) -> Result<(), Instant> {
+        assert!(self.0.swap(true, Ordering::Relaxed), "on purpose");
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_that_panics_when_it_is_asked_for_a_token_is_asked_again_a_second_later() {
+    let queue = Queue::builder().rate_limiter(Careless::default()).build();
+    let start = Instant::now();
+    queue.add_rate_limited("limited");
+    queue.add("other");
+    assert_eq!(queue.get().await.map(|item| item.forget()), Some(()));
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    let limited = timeout(LONG, queue.get()).await.unwrap().unwrap();
+    assert_eq!((*limited, start.elapsed()), ("limited", SECOND));
 }

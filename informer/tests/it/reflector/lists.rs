@@ -327,6 +327,47 @@ async fn a_list_that_fails_for_an_hour_is_requested_at_most_120_times() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_returns_the_same_page_again_fails_the_list() {
+    let script = Script::default().at_most(10_000).otherwise(|asked| {
+        match (asked.verb(), asked.get("continue")) {
+            ("stream", _) => no_streaming(),
+            // Two tokens that lead to each other, or one that leads to itself.
+            (_, "b") => page("10", "a", &[object("b", "6")]),
+            _ => page("10", "b", &[object("a", "5")]),
+        }
+    });
+    let running = start(&script);
+    seconds(HOUR).await;
+    let asked = script.asked();
+    let first = asked.iter().filter(|it| it.get("continue").is_empty());
+    assert!((60..=120).contains(&first.count()));
+    assert!(asked.len() <= 4 * 120, "{}", asked.len());
+    let failure = running.informer.health().failure.unwrap();
+    assert!(
+        failure.message.contains("the same page twice"),
+        "{failure:?}"
+    );
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_leaves_the_version_of_a_list_out_is_followed() {
+    let body = format!(
+        r#"{{"kind":"ConfigMapList","apiVersion":"v1","metadata":{{}},"items":[{}]}}"#,
+        object("a", "5")
+    );
+    let script = Script::new([
+        no_streaming(),
+        json(200, body),
+        watch([added("a", "5"), added("b", "6")]),
+    ]);
+    let running = start(&script);
+    seconds(60).await;
+    assert_eq!(running.store(), "a@5 b@6");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_store_survives_lists_and_watches_that_fail() {
     let began = Instant::now();
     let script = Script::new([

@@ -401,6 +401,51 @@ async fn watches_that_stay_silent_cost_at_most_an_attempt_in_90_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_short_time_of_silence_costs_at_most_120_requests_an_hour_and_delays_no_later_one() {
+    const DAY: u64 = 24 * HOUR;
+    let began = Instant::now();
+    let script = Script::default().otherwise(move |asked| match asked.verb() {
+        "list" => list("10", &[]),
+        "stream" => no_streaming(),
+        _ => match began.elapsed().as_secs() {
+            ..DAY => watch([]),
+            DAY..86_460 => Answer::Refuse,
+            _ => watch([added("b", "11")]),
+        },
+    });
+    let options = ReflectorOptions::new().watch_idle(Duration::from_secs(20));
+    let running = run(builder(&script).reflector(options).build());
+    seconds(DAY - HOUR).await;
+    let before = script.asked().len();
+    seconds(HOUR).await;
+    let count = script.asked().len() - before;
+    assert!((60..=120).contains(&count), "{count}");
+    seconds(300).await;
+    assert_eq!(running.store(), "b@11");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bookmark_without_a_version_is_ignored() {
+    for versionless in ["null", "\"\""] {
+        let line = format!(
+            r#"{{"type":"BOOKMARK","object":{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"resourceVersion":{versionless}}}}}}}"#
+        );
+        let script = Script::new([
+            no_streaming(),
+            list("10", &[object("a", "5")]),
+            ending([added("b", "11"), Bit::Line(line)]),
+            watch([]),
+        ]);
+        let running = start(&script);
+        seconds(60).await;
+        assert_eq!(running.store(), "a@5 b@11");
+        assert_eq!(script.asked().last().unwrap().get("resourceVersion"), "11");
+        running.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_final_state_of_a_deleted_object_is_the_one_the_server_sent() {
     let script = Script::new([
         no_streaming(),
