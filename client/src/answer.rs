@@ -1,9 +1,10 @@
 //! Decoding of the body of an answer, as an object or as a refusal.
 
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
-use kube_core::response::Status;
+use kube_core::response::{Status, StatusDetails};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -82,11 +83,37 @@ fn short_name<T>() -> &'static str {
     name[..end].rsplit("::").next().unwrap_or(name)
 }
 
+/// The answer of the server.
+pub(crate) struct Reply {
+    pub(crate) code: http::StatusCode,
+    /// Its header.
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) body: Bytes,
+}
+
 /// The error of an answer without success.
-pub(crate) fn refusal(request: String, code: http::StatusCode, body: &[u8]) -> Error {
+pub(crate) fn refusal(request: String, reply: &Reply) -> Error {
+    let mut status = status_of(reply.code, &reply.body);
+    // Priority and fairness refuses in plain text, with the header alone.
+    if let Some(header) = reply.retry_after {
+        let seconds = u32::try_from(header.as_secs()).unwrap_or(u32::MAX);
+        let details = status.details.get_or_insert_with(no_details);
+        details.retry_after_seconds = details.retry_after_seconds.max(seconds);
+    }
     Error::Api {
         request,
-        status: Box::new(status_of(code, body)),
+        status: Box::new(status),
+    }
+}
+
+fn no_details() -> StatusDetails {
+    StatusDetails {
+        name: String::new(),
+        group: String::new(),
+        kind: String::new(),
+        uid: String::new(),
+        causes: Vec::new(),
+        retry_after_seconds: 0,
     }
 }
 
@@ -101,5 +128,39 @@ fn status_of(code: http::StatusCode, body: &[u8]) -> Status {
         }
         _ => Status::failure(code.canonical_reason().unwrap_or("an unknown status"), "")
             .with_code(code.as_u16()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longer_of_the_header_and_the_status_is_waited_for() {
+        let status =
+            r#"{"kind":"Status","reason":"TooManyRequests","details":{"retryAfterSeconds":5}}"#;
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        for (code, header, body, expected) in [
+            (
+                429,
+                seconds(3),
+                "Too many requests, please try again later.",
+                seconds(3),
+            ),
+            (429, seconds(3), status, seconds(5)),
+            (429, seconds(8), status, seconds(8)),
+            (503, None, status, seconds(5)),
+            (500, seconds(1), "<html>", seconds(1)),
+            (404, seconds(1), "<html>", None),
+            (429, seconds(0), "", None),
+        ] {
+            let reply = Reply {
+                code: http::StatusCode::from_u16(code).unwrap(),
+                retry_after: header,
+                body: Bytes::from(body),
+            };
+            let error = refusal("get a".into(), &reply);
+            assert_eq!(error.retry_after(), expected, "{code} {header:?} {body}");
+        }
     }
 }

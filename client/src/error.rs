@@ -188,12 +188,13 @@ impl Error {
         }
     }
 
-    /// The delay that the server requests, if any (429, or 503, with `retryAfterSeconds`).
+    /// The delay that the server requests, if any: the header `Retry-After` of a 429 or a 5xx, or `retryAfterSeconds` of its
+    /// Status if that is longer (client-go: `Request.retry`, which honours the header).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let status = self.status()?;
         let seconds = status.details.as_ref()?.retry_after_seconds;
-        (matches!(status.code, 429 | 503) && seconds > 0)
+        ((status.code == 429 || status.code >= 500) && seconds > 0)
             .then(|| Duration::from_secs(seconds.into()))
     }
 

@@ -1,11 +1,10 @@
 //! The path of every call: settings, gate, observer, interceptors, send within the deadline, and decoding of the answer,
 //! whose size is bounded.
 
-use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
-use crate::answer::{Answer, decode, refusal};
+use crate::answer::{Answer, Reply, decode, refusal};
 use crate::call::{Call, Verb};
 use crate::client::Client;
 use crate::error::Error;
@@ -13,6 +12,7 @@ use crate::gate::Passage;
 use crate::intercept::Next;
 use crate::object::AnyObject;
 use crate::observe::PendingWrite;
+use crate::transport::error::retry_after;
 
 /// Describes a request for messages; most requests need none.
 type Describe<'a> = &'a (dyn Fn() -> String + Sync);
@@ -148,11 +148,11 @@ impl Client {
     /// Sends `call` as it is.
     pub(crate) async fn send(&self, call: &Call) -> Result<Answer, Error> {
         let http = call.http()?;
-        let (code, body) = self.within_deadline(&|| call.describe(), http).await?;
-        if code.is_success() {
-            return Ok(Answer(body));
+        let reply = self.within_deadline(&|| call.describe(), http).await?;
+        if reply.code.is_success() {
+            return Ok(Answer(reply.body));
         }
-        let error = refusal(call.describe(), code, &body);
+        let error = refusal(call.describe(), &reply);
         if error.is_not_served() {
             // The results of discovery for the group are outdated.
             self.known.forget(&call.resource().group);
@@ -165,7 +165,7 @@ impl Client {
         &self,
         request: Describe<'_>,
         http: http::Request<Vec<u8>>,
-    ) -> Result<(http::StatusCode, Bytes), Error> {
+    ) -> Result<Reply, Error> {
         let deadline = self.settings.deadline;
         match tokio::time::timeout(deadline, self.exchange(request, http)).await {
             Ok(answer) => answer,
@@ -180,7 +180,7 @@ impl Client {
         &self,
         request: Describe<'_>,
         http: http::Request<Vec<u8>>,
-    ) -> Result<(http::StatusCode, Bytes), Error> {
+    ) -> Result<Reply, Error> {
         let mut http = http.map(kube_client::client::Body::from);
         let mut passage = self
             .gated
@@ -210,7 +210,8 @@ impl Client {
             }
         }
         let response = answer?;
-        let status = response.status();
+        let code = response.status();
+        let retry_after = retry_after(response.headers());
         self.warnings.log(request, response.headers());
         let body = Limited::new(response.into_body(), self.settings.body_limit)
             .collect()
@@ -224,7 +225,11 @@ impl Client {
                 }
                 transport(kube_client::Error::Service(error))
             })?;
-        Ok((status, body.to_bytes()))
+        Ok(Reply {
+            code,
+            retry_after,
+            body: body.to_bytes(),
+        })
     }
 }
 

@@ -11,11 +11,16 @@ use tower::BoxError;
 
 /// The credential plugin of the kubeconfig failed.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "the credential plugin of the kubeconfig failed ({status}): run it by hand to see its output"
-)]
-struct PluginFailed {
-    status: ExitStatus,
+enum PluginFailed {
+    #[error(
+        "the credential plugin of the kubeconfig failed ({0}): run it by hand to see its output"
+    )]
+    Exit(ExitStatus),
+    /// kube-client's error quotes the output.
+    #[error(
+        "the credential plugin of the kubeconfig printed something else than an ExecCredential: run it by hand to see its output"
+    )]
+    Output,
 }
 
 /// The error, or that of a failed plugin without its details.
@@ -37,7 +42,8 @@ pub(super) fn redacted_start(error: kube_client::Error) -> kube_client::Error {
 fn failed_plugin(error: &(dyn Error + 'static)) -> Option<PluginFailed> {
     let mut chain = std::iter::successors(Some(error), |&error| error.source());
     chain.find_map(|error| match error.downcast_ref() {
-        Some(AuthError::AuthExecRun { out, .. }) => Some(PluginFailed { status: out.status }),
+        Some(AuthError::AuthExecRun { out, .. }) => Some(PluginFailed::Exit(out.status)),
+        Some(AuthError::AuthExecParse(_)) => Some(PluginFailed::Output),
         _ => None,
     })
 }
@@ -60,19 +66,26 @@ mod tests {
         config
     }
 
-    fn check(error: &(dyn Error + 'static)) {
+    fn check(error: &(dyn Error + 'static), expected: &str) {
         let shown = format!("{} {error:?}", crate::error_chain(error));
         assert!(!shown.contains(SECRET), "{shown}");
-        assert!(
-            shown.contains("the credential plugin of the kubeconfig failed (exit status: 3)"),
-            "{shown}"
-        );
+        let expected = format!("the credential plugin of the kubeconfig {expected}");
+        assert!(shown.contains(&expected), "{shown}");
+    }
+
+    #[tokio::test]
+    async fn what_a_plugin_prints_is_not_shown_if_it_cannot_be_read() {
+        let output = format!("warning: [ {{\\napiVersion: 7\\nstatus: {{token: {SECRET}");
+        let script = format!("printf '{output}'");
+        let error = connect(config(&script), &Options::new()).err().unwrap();
+        check(&error, "printed something else than an ExecCredential");
     }
 
     #[tokio::test]
     async fn a_plugin_that_fails_at_the_start_is_shown_without_its_environment_and_output() {
         let script = format!("echo {SECRET}; exit 3");
-        check(&connect(config(&script), &Options::new()).err().unwrap());
+        let error = connect(config(&script), &Options::new()).err().unwrap();
+        check(&error, "failed (exit status: 3)");
     }
 
     #[tokio::test]
@@ -87,7 +100,8 @@ mod tests {
         );
         let client = connect(config(&script), &Options::new()).unwrap();
         std::fs::write(&fails, "").unwrap();
-        check(&client.apiserver_version().await.unwrap_err());
+        let error = client.apiserver_version().await.unwrap_err();
+        check(&error, "failed (exit status: 3)");
         std::fs::remove_file(&fails).unwrap();
     }
 }

@@ -88,7 +88,7 @@ impl Location {
         let place = self.place(offers);
         let wrong = |fault| Error::Kubeconfig {
             place: place.to_string(),
-            fault: Box::new(fault),
+            fault: Box::new(without_text(fault, &place)),
         };
         let read = match &place {
             Place::ServiceAccount => return in_cluster.map_err(no_service_account),
@@ -132,6 +132,21 @@ impl std::fmt::Display for Place {
     }
 }
 
+/// The error of a kubeconfig at `place`. That of its syntax quotes the lines around the fault, which may have a token or a key.
+fn without_text(fault: KubeconfigError, place: &Place) -> KubeconfigError {
+    let KubeconfigError::Parse(error) = fault else {
+        return fault;
+    };
+    let at = error.location();
+    let at = at.map(|at| format!(" (line {}, column {})", at.line(), at.column()));
+    let text = format!(
+        "its YAML is not that of a kubeconfig{}",
+        at.unwrap_or_default()
+    );
+    let error = std::io::Error::new(std::io::ErrorKind::InvalidData, text);
+    KubeconfigError::ReadConfig(error, place.to_string().into())
+}
+
 fn no_service_account(source: InClusterError) -> Error {
     Error::NoCluster {
         in_cluster: Box::new(source),
@@ -164,6 +179,23 @@ mod tests {
             };
             assert_eq!(location.place(offers), expected);
         }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_read_is_shown_without_its_content() {
+        let unique = reeve_clock::Clock::system().random().next_u64();
+        let path = std::env::temp_dir().join(format!("reeve-kubeconfig-{unique:016x}"));
+        let text =
+            "users:\n- name: me\n  user:\n    token: hunter2\n    token: [hunter2\nkind: Config\n";
+        std::fs::write(&path, text).unwrap();
+        let error = Location::new().kubeconfig(&path).load().await.unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        let shown = format!("{error} {error:?}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+        assert!(
+            shown.contains("its YAML is not that of a kubeconfig (line "),
+            "{shown}"
+        );
     }
 
     #[tokio::test]

@@ -230,9 +230,9 @@ async fn fetch<T: DeserializeOwned>(client: &Client, path: &str, accept: &str) -
             request: request.clone(),
             message: error.to_string(),
         })?;
-    let (code, body) = client.within_deadline(&|| request.clone(), http).await?;
-    if !code.is_success() {
-        return Err(refusal(request, code, &body));
+    let reply = client.within_deadline(&|| request.clone(), http).await?;
+    if !reply.code.is_success() {
+        return Err(refusal(request, &reply));
     }
-    decode(|| request, &body)
+    decode(|| request, &reply.body)
 }

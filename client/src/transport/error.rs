@@ -155,7 +155,7 @@ impl Error {
 }
 
 /// `Retry-After` in seconds; the API server never sends the date form.
-pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers
         .get(http::header::RETRY_AFTER)?
         .to_str()

@@ -7,7 +7,7 @@
 //! Answers are JSON, or protobuf where a request accepts it: [`Encoding`].
 
 mod encoding;
-mod error;
+pub(crate) mod error;
 mod lines;
 mod request;
 

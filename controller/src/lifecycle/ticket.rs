@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use futures::future::join_all;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
@@ -256,12 +257,13 @@ impl Board {
 
     /// Removes the watches in these caches from every controller, and returns when none of their handlers runs.
     pub(crate) async fn leave_caches(&self, caches: &Caches) {
-        for ticket in self.tickets() {
-            let inspect = ticket.inspect.lock().clone();
-            if let Some(inspect) = inspect {
-                inspect.leave_caches(caches).await;
-            }
-        }
+        let tickets = self.tickets().into_iter();
+        let inspections = tickets.filter_map(|ticket| ticket.inspect.lock().clone());
+        // All have lost their watches before the first wait, which the caller may give up.
+        let leaving: Vec<_> = inspections
+            .map(|inspect| inspect.leave_caches(caches))
+            .collect();
+        join_all(leaving).await;
     }
 
     /// Checks that every controller can follow the kinds it needs and reads its sources.

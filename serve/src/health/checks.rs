@@ -216,9 +216,12 @@ impl Check {
         match self {
             Self::Immediate(check) => check(),
             Self::Asynchronous { run, last } => {
-                let verdict = in_time(run).await;
-                last.lock().clone_from(&verdict);
-                verdict
+                let mut recorded = Recorded {
+                    last,
+                    verdict: Err("it had not ended when its request was given up".to_owned()),
+                };
+                recorded.verdict = in_time(run).await;
+                recorded.verdict.clone()
             }
             Self::Either { run, .. } => in_time(run).await,
         }
@@ -230,6 +233,20 @@ impl Check {
             Self::Asynchronous { last, .. } => last.lock().clone(),
             Self::Either { known, .. } => known(),
         }
+    }
+}
+
+/// Records the verdict of a check when dropped, also when a probe gives its request up before.
+struct Recorded<'a> {
+    last: &'a Mutex<Verdict>,
+    verdict: Verdict,
+}
+
+// === impl Recorded ===
+
+impl Drop for Recorded<'_> {
+    fn drop(&mut self) {
+        self.last.lock().clone_from(&self.verdict);
     }
 }
 

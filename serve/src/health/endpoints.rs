@@ -140,6 +140,11 @@ mod tests {
         assert_eq!(asked(&health, "/readyz").await, (500, failed.into()));
         let last = [("gateway".to_owned(), "no answer in 5s".to_owned())];
         assert_eq!(health.ready().failures(), last);
+        let probe = asked(&health, "/readyz/gateway");
+        let gone = tokio::time::timeout(Duration::from_secs(1), probe).await;
+        assert!(gone.is_err(), "the probe does not wait so long");
+        let reason = "it had not ended when its request was given up".to_owned();
+        assert_eq!(health.ready().failures(), [("gateway".to_owned(), reason)]);
         *delay.lock() = Duration::ZERO;
         let refused = "internal server error: connection refused\n";
         assert_eq!(

@@ -7,6 +7,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
+use reeve_clock::LONGEST;
 use reeve_serve::certificates::CertificateDer;
 
 /// A certificate is valid from this time before its issue on, for API servers whose clock is behind.
@@ -77,5 +78,16 @@ fn valid(params: &mut CertificateParams, now: Timestamp, life: Duration) {
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     let now = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or(0));
     params.not_before = epoch + now.saturating_sub(BACKDATE);
-    params.not_after = epoch + (now + life);
+    params.not_after = epoch + (now + life.min(LONGEST));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_life_without_an_end_is_cut() {
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        assert!(authority("test", now, Duration::MAX).is_ok());
+    }
 }

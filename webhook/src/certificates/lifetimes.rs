@@ -6,9 +6,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lifetimes {
-    /// The life of an authority. Default: ten years.
+    /// The life of an authority. Default: ten years. At most thirty.
     pub authority: Duration,
-    /// The life of a leaf. Default: one year.
+    /// The life of a leaf. Default: one year. At most thirty.
     pub leaf: Duration,
     /// The time between the moment at which every configuration has an authority and the first leaf that it signs: API servers
     /// must have seen the configuration. Default: 30 s.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use reeve_client::{Client, ObjectKey};
-use reeve_clock::Clock;
+use reeve_clock::{Clock, LONGEST};
 use reeve_serve::certificates::Certificates;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -142,9 +142,9 @@ impl Rotation {
     }
 
     /// Sets the interval of the looks. Default: [`LOOK_EVERY`]. A look is a request for the Secret and one for each
-    /// configuration, of each replica; a shorter interval repairs sooner.
+    /// configuration, of each replica; a shorter interval repairs sooner. At least a second.
     pub fn every(mut self, interval: Duration) -> Self {
-        self.interval = interval;
+        self.interval = interval.clamp(Duration::from_secs(1), LONGEST);
         self
     }
 
