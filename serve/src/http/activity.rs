@@ -161,7 +161,12 @@ impl Activity {
     }
 
     fn write_blocked(&self, blocked: bool) {
-        self.times.lock().blocked = blocked.then(Instant::now);
+        let (mut times, now) = (self.times.lock(), Instant::now());
+        times.blocked = blocked.then_some(now);
+        if !blocked {
+            // A whole answer has ended its request when it was handed over, and its peer still reads it.
+            times.idle = now;
+        }
     }
 
     /// Returns when the peer takes longer than the limits allow, or has cancelled too many requests.

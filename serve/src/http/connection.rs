@@ -426,6 +426,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_slowly_gets_a_whole_answer_to_its_end() {
+        const LENGTH: usize = 65_536;
+        let handler: Handler = Arc::new(|_| {
+            let body = Body::whole(vec![b'x'; LENGTH]);
+            std::future::ready(Answer::new(body)).boxed()
+        });
+        let (mut stream, _stop, serving) = connected_to(handler, Protocol::Http1);
+        stream.write_all(HELLO.as_bytes()).await.unwrap();
+        let (mut received, mut buffer) = (0, [0; 8192]);
+        while received < LENGTH {
+            sleep(Duration::from_secs(80)).await;
+            let length = stream.read(&mut buffer).await.unwrap();
+            assert!(length > 0, "it ends after {received} bytes");
+            received += length;
+        }
+        let idle = Instant::now();
+        serving.await.unwrap();
+        let idle = idle.elapsed().as_secs();
+        assert!((80..=91).contains(&idle), "{idle}");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_handler_that_hangs_up_closes_the_connection_without_a_byte() {
         let handler: Handler = Arc::new(|_| std::future::ready(hang_up()).boxed());
         let (mut stream, _stop, serving) = connected_to(handler, Protocol::Http1);
