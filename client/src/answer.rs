@@ -83,6 +83,9 @@ fn short_name<T>() -> &'static str {
     name[..end].rsplit("::").next().unwrap_or(name)
 }
 
+/// The longest header that is honoured: a proxy before a server that is down may name an hour.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
+
 /// The answer of the server.
 pub(crate) struct Reply {
     pub(crate) code: http::StatusCode,
@@ -96,7 +99,8 @@ pub(crate) fn refusal(request: String, reply: &Reply) -> Error {
     let mut status = status_of(reply.code, &reply.body);
     // Priority and fairness refuses in plain text, with the header alone.
     if let Some(header) = reply.retry_after {
-        let seconds = u32::try_from(header.as_secs()).unwrap_or(u32::MAX);
+        let seconds = header.min(LONGEST_RETRY_AFTER).as_secs();
+        let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
         let details = status.details.get_or_insert_with(no_details);
         details.retry_after_seconds = details.retry_after_seconds.max(seconds);
     }
@@ -153,6 +157,7 @@ mod tests {
             (500, seconds(1), "<html>", seconds(1)),
             (404, seconds(1), "<html>", None),
             (429, seconds(0), "", None),
+            (502, seconds(3600), "<html>", seconds(60)),
         ] {
             let reply = Reply {
                 code: http::StatusCode::from_u16(code).unwrap(),

@@ -188,8 +188,8 @@ impl Error {
         }
     }
 
-    /// The delay that the server requests, if any: the header `Retry-After` of a 429 or a 5xx, or `retryAfterSeconds` of its
-    /// Status if that is longer (client-go: `Request.retry`, which honours the header).
+    /// The delay that the server requests, if any: the header `Retry-After` of a 429 or a 5xx, up to a minute, or
+    /// `retryAfterSeconds` of its Status if that is longer (client-go: `Request.retry`, which honours the header).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let status = self.status()?;

@@ -13,6 +13,7 @@ use reeve_controller::{Event, Request};
 use tokio_util::sync::CancellationToken;
 
 use super::sweep::request_named;
+use crate::api::condition::LIFTED;
 use crate::api::{IPBlock, ResultCode};
 use crate::decide::Coverage;
 use crate::decide::run::DUE_FIRST;
@@ -64,10 +65,13 @@ pub(crate) fn is_another_failure(event: &Event<IPBlock>) -> bool {
     let Event::Updated { old, new, .. } = event else {
         return false;
     };
-    // No call of a block that is over has failed: it is refused.
+    // A block that is over was refused, unless the lift of what stands for it fails.
     let failing = |block: &IPBlock| {
         let status = block.status.as_ref();
-        let failed = status.filter(|it| it.result == Some(ResultCode::Failed) && !it.is_over());
+        let failed = status.filter(|it| {
+            let calls = !it.is_over() || it.condition(LIFTED).is_some();
+            calls && it.result == Some(ResultCode::Failed)
+        });
         failed.map(|status| status.phase.clone())
     };
     let (before, after) = (&old.metadata, &new.metadata);
@@ -124,7 +128,7 @@ mod tests {
     use reeve_workqueue::LOW_PRIORITY;
 
     use super::*;
-    use crate::api::{FINALIZER, IPBlockSpec, IPBlockStatus, Phase};
+    use crate::api::{Condition, ConditionStatus, FINALIZER, IPBlockSpec, IPBlockStatus, Phase};
 
     #[test]
     fn a_failing_run_is_not_repeated_for_its_own_status() {
@@ -210,6 +214,22 @@ mod tests {
         ] {
             assert!(!is_another_failure(&update(old, &new)), "{case}");
         }
+        let lifting = |message: &str| {
+            let mut block = with(ResultCode::Failed, message);
+            let status = block.status.as_mut().unwrap();
+            status.phase = Some(Phase::Failed);
+            status.conditions = vec![Condition {
+                kind: LIFTED.to_owned(),
+                status: ConditionStatus::False,
+                reason: "GatewayFailed".to_owned(),
+                message: message.to_owned(),
+                last_transition_time: "2026-01-01T00:00:00Z".to_owned(),
+                observed_generation: None,
+            }];
+            block
+        };
+        let failing_lift = update(&lifting("refused"), &lifting("failed"));
+        assert!(is_another_failure(&failing_lift), "what stands is lifted");
         let object = Arc::new(failed.clone());
         let added = Event::Added {
             object,

@@ -126,7 +126,6 @@ async fn steps<'de, T>(
     let mut list = ListHead::default();
     reader.enter(b'{')?;
     let mut fields = Fields::new(reader);
-    let mut had_items = false;
     while let Some(field) = fields.next_key::<Field>()? {
         match field {
             Field::Kind => list.kind = fields.next_value()?,
@@ -135,7 +134,7 @@ async fn steps<'de, T>(
                 list.metadata = metadata.unwrap_or_default();
             }
             Field::Items => {
-                if std::mem::replace(&mut had_items, true) {
+                if std::mem::replace(&mut list.has_items, true) {
                     return Err(Error::duplicate_field("items"));
                 }
                 let reader = fields.reader();
@@ -197,7 +196,11 @@ impl<S: Stored + ?Sized> Alone<'_, S> {
 }
 
 pub(super) fn finish<S: Stored + ?Sized>(
-    ListHead { kind, metadata }: ListHead,
+    ListHead {
+        kind,
+        metadata,
+        has_items,
+    }: ListHead,
     mut items: Vec<Arc<S>>,
     mut undecodable: Vec<Undecodable>,
 ) -> Result<ListPage<S>, DecodeError> {
@@ -211,8 +214,8 @@ pub(super) fn finish<S: Stored + ?Sized>(
     if kind.as_deref() == Some("Table") {
         return refuse("the server answered with a Table, expected a list of objects");
     }
-    // Go leaves an empty version out.
-    let is_list = kind.as_deref().is_some_and(|kind| kind.ends_with("List"));
+    // Go leaves an empty version out, and never the items.
+    let is_list = has_items && kind.as_deref().is_some_and(|kind| kind.ends_with("List"));
     let unversioned = is_list.then(String::new);
     let Some(resource_version) = metadata.resource_version.or(unversioned) else {
         return refuse("it has no metadata.resourceVersion");
@@ -274,6 +277,8 @@ fn token_of_json(body: &[u8]) -> Option<String> {
 pub(super) struct ListHead {
     pub(super) kind: Option<String>,
     pub(super) metadata: ListMetadata,
+    /// JSON only: it has the field `items`.
+    pub(super) has_items: bool,
 }
 
 #[derive(Deserialize)]

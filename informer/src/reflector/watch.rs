@@ -312,7 +312,7 @@ impl<S: Stored + ?Sized> Reflector<S> {
                 resource_version, ..
             } => {
                 let version = ResourceVersion::from(resource_version);
-                if history.bookmark(&version)? {
+                if !version.is_empty() && history.bookmark(&version)? {
                     self.fifo.bookmark(version);
                     self.proceed(session);
                 }

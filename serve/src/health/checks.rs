@@ -24,6 +24,13 @@ type Immediate = Arc<dyn Fn() -> Verdict + Send + Sync>;
 /// Takes time for a verdict.
 type Asynchronous = Arc<dyn Fn() -> BoxFuture<'static, Verdict> + Send + Sync>;
 
+/// The verdict of the last run, and how many runs have ended.
+#[derive(Default)]
+struct Last {
+    verdict: Option<String>,
+    ended: u64,
+}
+
 /// A check.
 #[derive(Clone)]
 enum Check {
@@ -31,7 +38,7 @@ enum Check {
     /// The last result is kept.
     Asynchronous {
         run: Asynchronous,
-        last: Arc<Mutex<Verdict>>,
+        last: Arc<Mutex<Last>>,
     },
     /// What is known at once, and what a run finds.
     Either {
@@ -69,7 +76,7 @@ impl Checks {
     {
         let check = Check::Asynchronous {
             run: Arc::new(move || check().boxed()),
-            last: Arc::new(Mutex::new(Ok(()))),
+            last: Arc::default(),
         };
         self.0.write().insert(name.into(), check);
     }
@@ -216,12 +223,13 @@ impl Check {
         match self {
             Self::Immediate(check) => check(),
             Self::Asynchronous { run, last } => {
-                let mut recorded = Recorded {
+                let run_of = RunOf {
                     last,
-                    verdict: Err("it had not ended when its request was given up".to_owned()),
+                    ended: last.lock().ended,
                 };
-                recorded.verdict = in_time(run).await;
-                recorded.verdict.clone()
+                let verdict = in_time(run).await;
+                run_of.has(verdict.clone().err());
+                verdict
             }
             Self::Either { run, .. } => in_time(run).await,
         }
@@ -230,23 +238,36 @@ impl Check {
     fn last(&self) -> Verdict {
         match self {
             Self::Immediate(check) => check(),
-            Self::Asynchronous { last, .. } => last.lock().clone(),
+            Self::Asynchronous { last, .. } => last.lock().verdict.clone().map_or(Ok(()), Err),
             Self::Either { known, .. } => known(),
         }
     }
 }
 
-/// Records the verdict of a check when dropped, also when a probe gives its request up before.
-struct Recorded<'a> {
-    last: &'a Mutex<Verdict>,
-    verdict: Verdict,
+/// A run of a check. Dropped before it has a verdict, because a probe gave its request up, it counts as failed, unless
+/// another run has ended meanwhile.
+struct RunOf<'a> {
+    last: &'a Mutex<Last>,
+    /// The runs that had ended when it began.
+    ended: u64,
 }
 
-// === impl Recorded ===
+// === impl RunOf ===
 
-impl Drop for Recorded<'_> {
+impl RunOf<'_> {
+    fn has(&self, verdict: Option<String>) {
+        let mut last = self.last.lock();
+        last.verdict = verdict;
+        last.ended += 1;
+    }
+}
+
+impl Drop for RunOf<'_> {
     fn drop(&mut self) {
-        self.last.lock().clone_from(&self.verdict);
+        let mut last = self.last.lock();
+        if last.ended == self.ended {
+            last.verdict = Some("it had not ended when its request was given up".to_owned());
+        }
     }
 }
 
