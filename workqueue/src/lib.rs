@@ -32,7 +32,7 @@
 //! | After shutdown adds are refused (and counted), what waits is dropped, what is ready is handed out. | client-go: `ShutDown` |
 //! | A drain waits for all ready items, and for items that were added again while in flight. | client-go's intent; it returns early when nothing is in flight |
 //! | An unsettled item that is dropped is settled as [`OnDrop`] configures. | ours |
-//! | Slots of finished keys are freed in groups: up to 64 remain for a moment while others are ready or in flight. An idle queue keeps none. | ours |
+//! | Slots of finished keys are freed in groups: up to 64 remain for a moment while others are ready or in flight. An idle queue keeps none; with a minimum interval, those of the last keys until the next hand-out. | ours |
 //! | An item that has been ready for longer than [`Builder::ageing`] gets every second hand-out, whatever its priority. | ours |
 //! | Within one priority, tenants with items take turns if [`Builder::fair_by`] is set. | ours |
 //! | A key rests for [`Builder::min_interval`] after a hand-out; an add meanwhile waits for the rest. | ours |
