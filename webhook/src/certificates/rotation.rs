@@ -142,9 +142,9 @@ impl Rotation {
     }
 
     /// Sets the interval of the looks. Default: [`LOOK_EVERY`]. A look is a request for the Secret and one for each
-    /// configuration, of each replica; a shorter interval repairs sooner. At least a second.
+    /// configuration, of each replica; a shorter interval repairs sooner. At least 100 ms.
     pub fn every(mut self, interval: Duration) -> Self {
-        self.interval = interval.clamp(Duration::from_secs(1), LONGEST);
+        self.interval = interval.clamp(Duration::from_millis(100), LONGEST);
         self
     }
 
