@@ -65,6 +65,7 @@ mod names;
 mod openapi;
 mod ownership;
 mod patch;
+mod ports;
 #[cfg(feature = "program")]
 mod process;
 // For the binary, and for the tool that writes its completions and manual page.
@@ -101,6 +102,7 @@ mod yaml;
 pub use builder::{Builder, StartError};
 pub use http::body::Body;
 pub use identity::IdentityError;
+pub use ports::free_port;
 pub use restore::RestoreError;
 pub use serve::{ServeError, Serving};
 pub use server::ApiServer;

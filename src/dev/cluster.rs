@@ -92,9 +92,8 @@ impl Cluster {
             .listen(loopback(last_gateway))
             .or_else(|_| gateway.listen(loopback(0)))
             .map_err(|source| listen("the simulated gateway", source))?;
-        let trigger = free_port(last_trigger)
-            .or_else(|_| free_port(0))
-            .map_err(|source| listen("the trigger", source))?;
+        let trigger =
+            trigger_address(last_trigger).map_err(|source| listen("the trigger", source))?;
         directory.remember([
             serving.local_addr().port(),
             gateway_address.port(),
@@ -304,9 +303,12 @@ fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-/// A port that was free a moment ago: the configuration has to name one.
-fn free_port(wanted: u16) -> io::Result<SocketAddr> {
-    std::net::TcpListener::bind(loopback(wanted))?.local_addr()
+/// The address of the trigger: the configuration has to name a port.
+fn trigger_address(last: u16) -> io::Result<SocketAddr> {
+    if last != 0 && std::net::TcpListener::bind(loopback(last)).is_ok() {
+        return Ok(loopback(last));
+    }
+    Ok(loopback(reeve_apiserver::free_port()?))
 }
 
 fn connect(serving: &Serving) -> Result<Client, Error> {

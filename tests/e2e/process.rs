@@ -143,23 +143,9 @@ pub(crate) fn print_if_panicking(name: &str, log: &str) {
     }
 }
 
-/// A loopback port without a listener. It lies below the range that the system takes the ports of connections
-/// from: one of those could take it before the program under test does.
+/// A loopback port without a listener.
 pub(crate) fn free_port() -> u16 {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    const FIRST: u32 = 20_000;
-    const COUNT: u32 = 12_000;
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Suites that run at the same time start at different places.
-    let start = std::process::id().wrapping_mul(101);
-    for _ in 0..COUNT {
-        let next = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = u16::try_from(FIRST + next % COUNT).expect("below 65536");
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-    panic!("a free port from {FIRST} on");
+    reeve_apiserver::free_port().expect("a port")
 }
 
 /// `GET` of a loopback address: status and body, or `None` without a listener.

@@ -68,11 +68,19 @@ stop_all() {
 
 free_ports() {
     python3 - "$1" << 'END'
-import socket, sys
-sockets = [socket.socket() for _ in range(int(sys.argv[1]))]
-for one in sockets:
-    one.bind(("127.0.0.1", 0))
-print(*[one.getsockname()[1] for one in sockets])
+import random, socket, sys
+# Below the range of connections, one of which could take the port before the program listens.
+free = []
+while len(free) < int(sys.argv[1]):
+    port = random.randrange(20000, 30000)
+    with socket.socket() as one:
+        try:
+            one.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+    if port not in free:
+        free.append(port)
+print(*free)
 END
 }
 

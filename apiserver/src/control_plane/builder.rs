@@ -9,6 +9,7 @@ use super::error::{ASSETS_VARIABLE, Error};
 use super::plane::ControlPlane;
 use super::process::Process;
 use super::reset;
+use crate::ports::free_port;
 
 /// The options of a control plane. Made by [`ControlPlane::builder`].
 #[derive(Clone, Debug, Default)]
@@ -222,19 +223,14 @@ fn assets_of_environment() -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// Ports that were free a moment ago.
 fn free_ports() -> Result<[u16; 3], Error> {
     let prepare = |source| Error::Prepare {
         what: "free loopback ports".to_owned(),
         source,
     };
-    let mut listeners = Vec::new();
     let mut ports = [0; 3];
     for port in &mut ports {
-        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).map_err(prepare)?;
-        *port = listener.local_addr().map_err(prepare)?.port();
-        // Held until all are chosen, so that they differ.
-        listeners.push(listener);
+        *port = free_port().map_err(prepare)?;
     }
     Ok(ports)
 }

@@ -3,7 +3,6 @@
 #![cfg(unix)]
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -245,8 +244,7 @@ fn base64(text: &str) -> String {
 }
 
 fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
+    reeve_apiserver::free_port().expect("a port")
 }
 
 async fn get(client: &Client, path: &str) -> Result<String, u16> {

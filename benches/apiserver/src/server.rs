@@ -185,8 +185,8 @@ async fn drop_in(programs: &Programs, directory: &Path) -> Result<PathBuf> {
 async fn pair(assets: &Path, directory: &Path) -> Result<Started> {
     let file = |name: &str| directory.join(name).display().to_string();
     let tls = credentials::make(directory)?;
-    let ports = free_ports(2)?;
-    let (etcd_url, secure) = (format!("http://127.0.0.1:{}", ports[0]), ports[1]);
+    let (etcd_port, secure) = (free_port()?, free_port()?);
+    let etcd_url = format!("http://127.0.0.1:{etcd_port}");
     let start = Instant::now();
     let mut etcd = Process::start(
         &assets.join("etcd"),
@@ -199,7 +199,7 @@ async fn pair(assets: &Path, directory: &Path) -> Result<Started> {
         ],
         &directory.join("etcd.log"),
     )?;
-    let health = ([127, 0, 0, 1], ports[0]).into();
+    let health = ([127, 0, 0, 1], etcd_port).into();
     until(&mut etcd, || is_healthy(health)).await?;
     let mut apiserver = Process::start(
         &assets.join("kube-apiserver"),
@@ -236,9 +236,7 @@ async fn pair(assets: &Path, directory: &Path) -> Result<Started> {
 
 /// `reeve-apiserver` with `arguments`.
 async fn ours(programs: &Programs, directory: &Path, arguments: &[&str]) -> Result<Started> {
-    let [port] = free_ports(1)?[..] else {
-        return Err(Error::setup("no free port"));
-    };
+    let port = free_port()?;
     let kubeconfig = directory.join("kubeconfig");
     let mut all: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
     all.push(format!("--listen=127.0.0.1:{port}"));
@@ -335,17 +333,8 @@ fn data(directory: &Path) -> PathBuf {
     directory.join("data")
 }
 
-/// Ports that were free a moment ago.
-fn free_ports(count: usize) -> Result<Vec<u16>> {
-    let listeners: Vec<std::net::TcpListener> = (0..count)
-        .map(|_| std::net::TcpListener::bind(("127.0.0.1", 0)))
-        .collect::<std::io::Result<_>>()
-        .map_err(Error::io("free ports"))?;
-    listeners
-        .iter()
-        .map(|listener| Ok(listener.local_addr()?.port()))
-        .collect::<std::io::Result<_>>()
-        .map_err(Error::io("free ports"))
+fn free_port() -> Result<u16> {
+    reeve_apiserver::free_port().map_err(Error::io("a free port"))
 }
 
 /// The ends of the logs, for the error of a server that did not start.

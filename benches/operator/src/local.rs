@@ -135,7 +135,7 @@ pub(crate) fn loopback(port: u16) -> SocketAddr {
 }
 
 pub(crate) fn free() -> Result<SocketAddr> {
-    Ok(std::net::TcpListener::bind(loopback(0))?.local_addr()?)
+    Ok(loopback(reeve_apiserver::free_port()?))
 }
 
 pub(crate) fn setup(error: impl std::fmt::Display) -> Error {

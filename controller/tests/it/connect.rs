@@ -70,8 +70,8 @@ async fn a_new_token_and_a_new_authority_of_the_cluster_are_used_within_minutes(
         std::fs::write(&authority, serving.certificate_authority().unwrap()).unwrap();
         std::fs::write(&token, secret).unwrap();
     };
-    let serving = server.serve_tls(([127, 0, 0, 1], 0).into()).await.unwrap();
-    let address = serving.local_addr();
+    let address = ([127, 0, 0, 1], reeve_apiserver::free_port().unwrap()).into();
+    let serving = server.serve_tls(address).await.unwrap();
     mount(&serving, "first");
     // The result of `Config::incluster` for the files of a Pod.
     let mut config = Config::new(serving.url().parse().unwrap());

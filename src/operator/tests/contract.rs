@@ -184,9 +184,8 @@ async fn a_standby_takes_alerts_and_calls_no_engine() {
     let lease: Lease = serde_json::from_value(lease).unwrap();
     let leases: Api<Lease> = Api::namespaced(world.server.client(), "default");
     leases.create(&PostParams::default(), &lease).await.unwrap();
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
+    let address =
+        std::net::SocketAddr::from(([127, 0, 0, 1], reeve_apiserver::free_port().unwrap()));
     let trigger = format!("[{{name: grafana, addr: '{address}', path: /p, insecure: true}}]");
     world.configure(&[("trigger", &trigger)]).await;
     world

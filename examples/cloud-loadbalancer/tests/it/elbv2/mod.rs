@@ -4,7 +4,7 @@ mod killed;
 mod provider;
 mod proxy;
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cloud_loadbalancer::provider::elbv2::{Elbv2, Keys, Place, Source};
-use reeve_apiserver::assets;
+use reeve_apiserver::{assets, free_port};
 use reeve_clock::Clock;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
@@ -54,10 +54,7 @@ impl Moto {
     async fn start() -> Option<Arc<Self>> {
         let remedy = "examples/cloud-loadbalancer/tests/moto/build.sh sets it";
         let python: PathBuf = assets::program("REEVE_MOTO_PYTHON", remedy)?;
-        // The port is free again when moto binds it: no other process of this machine takes a port that was just given.
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port().unwrap()));
         let process = Command::new(python)
             .args(["-m", "moto.server", "-H", "127.0.0.1", "-p"])
             .arg(address.port().to_string())

@@ -6,7 +6,7 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use reeve_apiserver::control_plane::ControlPlane;
-use reeve_apiserver::{ApiServer, Serving, assets};
+use reeve_apiserver::{ApiServer, Serving, assets, free_port};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -286,10 +286,7 @@ impl World {
             self.file(&format!("{name}.log")),
             self.file(&format!("{name}.jsonl")),
         );
-        // A port that was freed a moment ago; another process does not take it at once.
-        let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port().unwrap()));
         let child = program()
             .arg("run")
             .arg("--config")

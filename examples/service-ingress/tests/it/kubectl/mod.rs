@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use http::Request;
-use reeve_apiserver::{ApiServer, assets};
+use reeve_apiserver::{ApiServer, assets, free_port};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
@@ -218,10 +218,7 @@ impl World {
     async fn start(&self, form: &str, kubeconfig: &Path) -> Program {
         let log = self.directory.0.join(format!("{form}.log"));
         let file = std::fs::File::create(&log).unwrap();
-        // A port that was freed a moment ago; another process does not take it at once.
-        let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let health = free.local_addr().unwrap();
-        drop(free);
+        let health = SocketAddr::from(([127, 0, 0, 1], free_port().unwrap()));
         let child = Command::new(env!("CARGO_BIN_EXE_service-ingress"))
             .arg("-kubeconfig")
             .arg(kubeconfig)
