@@ -8,6 +8,11 @@
 //! * connecting is bounded (10 s, with TLS 15 s), TCP keepalive and, on Linux, `TCP_USER_TIMEOUT` find a peer that is gone
 //!   within 45 s;
 //! * `NO_PROXY` is matched against the cluster's address. kube-client 5.0 matches it against the proxy's own;
+//! * a credential plugin (`exec`) runs once for all requests, at the first one and before its credentials end. A run that
+//!   asks nothing ends after 60 s. kube-client runs it while the client is made, and a plugin that hangs keeps a
+//!   thread and a process for each request that was given up;
+//! * a client certificate in files is read again each minute, and one of a plugin is renewed before its end. New
+//!   connections use the new one, and requests under way end on theirs. kube-client reads a certificate once;
 //! * each request carries the program's `User-Agent`;
 //! * a program in which two providers of cryptography are compiled does not panic: the provider of the feature
 //!   `aws-lc-rs` or `ring` is installed for the process, unless the program has installed one;
@@ -47,11 +52,17 @@
 mod credentials;
 mod cryptography;
 mod error;
+mod files;
+mod identity;
 pub mod location;
 mod options;
+mod pair;
+mod plugin;
 mod proxy;
 mod service;
 mod template;
+#[cfg(all(test, unix))]
+mod tests;
 mod trace;
 
 use kube_client::Config;

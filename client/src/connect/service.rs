@@ -1,20 +1,24 @@
 //! The layers of a request: headers, credentials, TLS, and the TCP connection with its time-outs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderValue, Request, Response, Uri};
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kube_client::Config;
 use kube_client::client::{Body, ConfigExt};
+use reeve_clock::Clock;
 use tokio::net::TcpStream;
 use tower::timeout::Timeout;
 use tower::util::{BoxCloneSyncService, MapFuture, MapResponse};
 use tower::{BoxError, Service, ServiceBuilder};
 
 use super::credentials::{redacted, redacted_start};
+use super::identity::{Connections, Source};
 use super::proxy::{Environment, proxy_for};
 use super::{Error, Options};
 
@@ -62,13 +66,13 @@ where
         &Environment::read(),
     );
     match proxy {
-        None => stack(&config, tcp(), seal),
+        None => stack(config, tcp(), seal),
         Some(proxy) if proxy.uri().scheme_str() == Some("http") => {
             let mut tunnel = Tunnel::new(proxy.uri().clone(), tcp());
             if let Some(auth) = proxy.basic_auth() {
                 tunnel = tunnel.with_auth(auth.clone());
             }
-            stack(&config, tunnel, seal)
+            stack(config, tunnel, seal)
         }
         Some(proxy) => Err(Error::Proxy {
             proxy: Box::new(proxy.uri().clone()),
@@ -102,7 +106,7 @@ fn discarding(stream: TokioIo<TcpStream>) -> TokioIo<TcpStream> {
 }
 
 fn stack<C, B, E>(
-    config: &Config,
+    mut config: Config,
     connector: C,
     seal: impl Fn(Request<Body>) -> Result<Request<B>, E> + Clone + Send + Sync + 'static,
 ) -> Result<Connected, Error>
@@ -121,34 +125,57 @@ where
     B::Error: Into<BoxError>,
     E: Into<BoxError> + Send + 'static,
 {
+    let url = config.cluster_url.clone();
     let unusable = |source: kube_client::Error| Error::Configuration {
-        url: Box::new(config.cluster_url.clone()),
+        url: Box::new(url.clone()),
         source: Box::new(redacted_start(source)),
     };
-    let https = config
-        .rustls_https_connector_with_connector(connector)
-        .map_err(unusable)?;
-    let http: hyper_util::client::legacy::Client<_, B> =
-        hyper_util::client::legacy::Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(Duration::from_secs(90))
-            .build(MapFuture::new(
-                Timeout::new(https, HANDSHAKE_TIMEOUT),
-                Box::pin,
-            ));
+    let source = Source::take(&mut config.auth_info, &Clock::system())
+        .map_err(|error| unusable(kube_client::Error::Service(error.into())))?;
+    let (base, headers) = (config.base_uri_layer(), config.extra_headers_layer());
+    let (auth, headers) = (
+        config.auth_layer().map_err(unusable)?,
+        headers.map_err(unusable)?,
+    );
+    let connections = Connections::new(source.first_pair(), move |pair| {
+        let mut config = config.clone();
+        if let Some(pair) = pair {
+            pair.set(&mut config.auth_info);
+        }
+        let https = config.rustls_https_connector_with_connector(connector.clone())?;
+        let http: hyper_util::client::legacy::Client<_, B> =
+            hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(Duration::from_secs(90))
+                .build(MapFuture::new(
+                    Timeout::new(https, HANDSHAKE_TIMEOUT),
+                    Box::pin,
+                ));
+        Ok(http)
+    });
+    let connections = Arc::new(connections.map_err(unusable)?);
     let service = ServiceBuilder::new()
         .map_err(redacted)
-        .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer().map_err(unusable)?)
-        .layer(config.extra_headers_layer().map_err(unusable)?)
-        .map_err(BoxError::from)
-        .service(tower::service_fn(move |request| {
-            let sent = seal(request).map(|request| http.request(request));
+        .layer(base)
+        .option_layer(auth)
+        .layer(headers)
+        .service(tower::service_fn(move |mut request: Request<Body>| {
+            let (source, connections) = (source.clone(), Arc::clone(&connections));
+            let seal = seal.clone();
             async move {
-                match sent {
-                    Ok(answer) => answer.await.map_err(BoxError::from),
-                    Err(refused) => Err(refused.into()),
+                let identity = source.identity().await?;
+                if let Some(token) = &identity.token {
+                    // As with client-go, a header of the caller stays.
+                    let header = request.headers_mut().entry(AUTHORIZATION);
+                    header.or_insert_with(|| token.clone());
                 }
+                let connections = connections.of(&identity)?;
+                let request = seal(request).map_err(Into::<BoxError>::into)?;
+                let answer = connections.request(request).await?;
+                if answer.status() == StatusCode::UNAUTHORIZED {
+                    source.rejected(identity.number);
+                }
+                Ok::<_, BoxError>(answer)
             }
         }));
     Ok(BoxCloneSyncService::new(service))

@@ -1,0 +1,338 @@
+//! Credentials that change: of a plugin, and of certificates in files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_client::Config;
+use kube_client::config::{AuthInfo, ExecConfig};
+use reeve_apiserver::rbac::User;
+use reeve_apiserver::{ApiServer, Serving};
+use reeve_clock::Clock;
+use serde_json::{Value, json};
+use tokio::time::{advance, pause, resume, sleep, timeout};
+
+use super::plugin::{Failed, Plugin};
+use super::{Options, connect};
+
+const VERSION: &str = "client.authentication.k8s.io/v1";
+/// What takes longer than this has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder of one test.
+struct Folder(PathBuf);
+
+// === impl Folder ===
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("reeve-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// A plugin that counts its runs in the file `runs` and prints the file `answer`.
+    fn plugin(&self) -> ExecConfig {
+        self.plugin_of("echo run >> runs; cat answer")
+    }
+
+    fn plugin_of(&self, script: &str) -> ExecConfig {
+        let script = format!("cd {}; {script}", self.0.display());
+        exec(&script)
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        std::fs::write(self.0.join(name), text).unwrap();
+    }
+
+    fn answer(&self, status: &Value) {
+        let answer = json!({"apiVersion": VERSION, "kind": "ExecCredential", "status": status});
+        self.write("answer", answer.to_string());
+    }
+
+    fn runs(&self) -> usize {
+        let runs = std::fs::read_to_string(self.0.join("runs")).unwrap_or_default();
+        runs.lines().count()
+    }
+
+    async fn until(&self, name: &str) -> String {
+        let there = async {
+            loop {
+                match std::fs::read_to_string(self.0.join(name)) {
+                    Ok(text) if text.ends_with('\n') => return text.trim().to_owned(),
+                    _ => sleep(Duration::from_millis(5)).await,
+                }
+            }
+        };
+        timeout(PATIENCE, there).await.unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn exec(script: &str) -> ExecConfig {
+    let exec = json!({"apiVersion": VERSION, "command": "sh", "args": ["-c", script],
+        "interactiveMode": "Never"});
+    serde_json::from_value(exec).unwrap()
+}
+
+fn plugin(exec: ExecConfig) -> Plugin {
+    let start = "2026-01-01T00:00:00Z".parse().unwrap();
+    Plugin::new(exec, Clock::simulated(start, 1))
+}
+
+async fn token(plugin: &Plugin) -> Result<String, Failed> {
+    let credential = timeout(PATIENCE, plugin.credential()).await.unwrap()?;
+    Ok(credential.token.unwrap().to_str().unwrap().to_owned())
+}
+
+/// Lets the clocks go on, without waiting.
+async fn pass(time: Duration) {
+    pause();
+    advance(time).await;
+    resume();
+}
+
+#[tokio::test]
+async fn a_plugin_that_hangs_is_ended_after_a_minute() {
+    let folder = Folder::new("hangs");
+    let plugin = Arc::new(plugin(folder.plugin_of("echo $$ > pid; exec sleep 1000")));
+    let asked = Arc::clone(&plugin);
+    let asked = tokio::spawn(async move { asked.credential().await.err() });
+    let process = PathBuf::from("/proc").join(folder.until("pid").await);
+    let linux = Path::new("/proc/self").exists();
+    assert!(process.exists() || !linux);
+    pass(Duration::from_secs(60)).await;
+    let failed = timeout(PATIENCE, asked).await.unwrap().unwrap().unwrap();
+    assert_eq!(
+        failed.to_string(),
+        "the credential plugin of the kubeconfig did not end within 60 s"
+    );
+    let gone = async {
+        while process.exists() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, gone).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_process_ends_with_the_client() {
+    let folder = Folder::new("dropped");
+    let plugin = plugin(folder.plugin_of("echo $$ > pid; exec sleep 1000"));
+    let asked = timeout(Duration::ZERO, plugin.credential()).await;
+    assert!(asked.is_err());
+    let process = PathBuf::from("/proc").join(folder.until("pid").await);
+    drop(plugin);
+    let gone = async {
+        while process.exists() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, gone).await.unwrap();
+}
+
+#[tokio::test]
+async fn requests_share_a_run_which_goes_on_without_the_first() {
+    let folder = Folder::new("shared");
+    let script = "echo run >> runs; while [ ! -e answer ]; do sleep 0.01; done; cat answer";
+    let plugin = plugin(folder.plugin_of(script));
+    let first = timeout(Duration::ZERO, plugin.credential()).await;
+    assert!(first.is_err());
+    folder.until("runs").await;
+    let answer = async {
+        folder.answer(&json!({"token": "a"}));
+    };
+    let (one, other, ()) = tokio::join!(token(&plugin), token(&plugin), answer);
+    assert_eq!(
+        (one.unwrap(), other.unwrap()),
+        ("Bearer a".into(), "Bearer a".into())
+    );
+    assert_eq!(token(&plugin).await.unwrap(), "Bearer a");
+    assert_eq!(folder.runs(), 1);
+}
+
+#[tokio::test]
+async fn credentials_are_renewed_before_their_end_and_used_until_then() {
+    let folder = Folder::new("renewed");
+    let plugin = plugin(folder.plugin());
+    let hour = Duration::from_secs(3600);
+    folder.answer(&json!({"token": "a", "expirationTimestamp": "2026-01-01T01:00:00Z"}));
+    assert_eq!(token(&plugin).await.unwrap(), "Bearer a");
+    folder.answer(&json!({"token": "b", "expirationTimestamp": "2026-01-01T02:00:00Z"}));
+    pass(hour - Duration::from_secs(70)).await;
+    assert_eq!(token(&plugin).await.unwrap(), "Bearer a");
+    assert_eq!(folder.runs(), 1);
+    pass(Duration::from_secs(20)).await;
+    // The run begins, and the request does not wait for it.
+    assert_eq!(token(&plugin).await.unwrap(), "Bearer a");
+    plugin.idle().await;
+    assert_eq!(token(&plugin).await.unwrap(), "Bearer b");
+    assert_eq!(folder.runs(), 2);
+
+    // The plugin fails: what it returned is used to its end, and no longer.
+    std::fs::remove_file(folder.0.join("answer")).unwrap();
+    pass(hour).await;
+    for _ in 0..3 {
+        assert_eq!(token(&plugin).await.unwrap(), "Bearer b");
+        plugin.idle().await;
+        pass(Duration::from_secs(2)).await;
+    }
+    assert_eq!(folder.runs(), 5);
+    pass(Duration::from_secs(60)).await;
+    let failed = token(&plugin).await.unwrap_err().to_string();
+    assert!(failed.contains("failed (exit status: 1)"), "{failed}");
+    // The next run begins a second later.
+    let runs = folder.runs();
+    assert!(token(&plugin).await.is_err());
+    assert_eq!(folder.runs(), runs);
+    pass(Duration::from_secs(1)).await;
+    folder.answer(&json!({"token": "c"}));
+    assert_eq!(token(&plugin).await.unwrap(), "Bearer c");
+}
+
+#[tokio::test]
+async fn credentials_that_have_ended_start_a_process_each_ten_seconds_at_most() {
+    let folder = Folder::new("ended");
+    let plugin = plugin(folder.plugin());
+    folder.answer(&json!({"token": "a", "expirationTimestamp": "2025-01-01T00:00:00Z"}));
+    for runs in 1..4 {
+        for _ in 0..5 {
+            assert_eq!(token(&plugin).await.unwrap(), "Bearer a");
+        }
+        assert_eq!(folder.runs(), runs);
+        pass(Duration::from_secs(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_that_is_missing_is_named_with_the_hint_of_the_kubeconfig() {
+    let mut exec = exec("");
+    exec.command = Some("reeve-no-such-plugin".into());
+    exec.install_hint = Some("install it with brew".into());
+    let failed = token(&plugin(exec)).await.unwrap_err();
+    assert_eq!(
+        failed.to_string(),
+        "the credential plugin reeve-no-such-plugin of the kubeconfig could not be started: No such file or directory (os error 2); install it with brew"
+    );
+}
+
+/// The user of the next request, or the code of its refusal.
+async fn user(client: &kube_client::Client, server: &ApiServer) -> Result<String, u16> {
+    match timeout(PATIENCE, client.apiserver_version()).await.unwrap() {
+        Ok(_) => Ok(server.requests().all().pop().unwrap().user),
+        Err(kube_client::Error::Api(status)) => Err(status.code),
+        Err(error) => panic!("{}", crate::error_chain(&error)),
+    }
+}
+
+async fn served(server: &ApiServer) -> (Serving, Config) {
+    let serving = server.serve_tls(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let kubeconfig = kube_client::config::Kubeconfig::from_yaml(&serving.kubeconfig()).unwrap();
+    let options = kube_client::config::KubeConfigOptions::default();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .unwrap();
+    config.auth_info = AuthInfo::default();
+    (serving, config)
+}
+
+#[tokio::test]
+async fn a_token_that_the_server_does_not_accept_is_asked_for_again() {
+    let folder = Folder::new("rejected");
+    let server = ApiServer::builder().token("good", User::new("jane", [""; 0]));
+    let server = server.start().await.unwrap();
+    let (_serving, mut config) = served(&server).await;
+    config.auth_info.exec = Some(folder.plugin());
+    let client = connect(config, &Options::new()).unwrap();
+    folder.answer(&json!({"token": "bad"}));
+    assert_eq!(user(&client, &server).await, Err(401));
+    folder.answer(&json!({"token": "good"}));
+    assert_eq!(user(&client, &server).await, Err(401));
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(user(&client, &server).await.as_deref(), Ok("jane"));
+    assert_eq!(folder.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_new_certificate_of_a_plugin_opens_new_connections() {
+    let folder = Folder::new("certificates");
+    let server = ApiServer::builder().rbac().start().await.unwrap();
+    let (serving, mut config) = served(&server).await;
+    let answer = |name: &str| {
+        let pair = serving
+            .user_certificate(name, Some("system:masters"))
+            .unwrap()
+            .unwrap();
+        folder.answer(&json!({"clientCertificateData": pair.certificate(),
+            "clientKeyData": pair.key(), "expirationTimestamp": "2020-01-01T00:00:00Z"}));
+    };
+    config.auth_info.exec = Some(folder.plugin());
+    let client = connect(config, &Options::new()).unwrap();
+    answer("one");
+    assert_eq!(user(&client, &server).await.as_deref(), Ok("one"));
+    answer("two");
+    assert_eq!(user(&client, &server).await.as_deref(), Ok("one"));
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(user(&client, &server).await.as_deref(), Ok("two"));
+}
+
+#[tokio::test]
+async fn a_first_certificate_that_cannot_be_used_is_an_error() {
+    let folder = Folder::new("unusable");
+    let server = ApiServer::builder().rbac().start().await.unwrap();
+    let (_serving, mut config) = served(&server).await;
+    config.auth_info.exec = Some(folder.plugin());
+    folder.answer(&json!({"clientCertificateData": "hunter2", "clientKeyData": "hunter2"}));
+    let client = connect(config, &Options::new()).unwrap();
+    let error = client.apiserver_version().await.unwrap_err();
+    let shown = format!("{} {error:?}", crate::error_chain(&error));
+    assert!(shown.contains("identity PEM is missing"), "{shown}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_certificate_in_files_is_read_again() {
+    let folder = Folder::new("files");
+    let server = ApiServer::builder().rbac().start().await.unwrap();
+    let (serving, mut config) = served(&server).await;
+    let mount = |name: &str| {
+        let pair = serving
+            .user_certificate(name, Some("system:masters"))
+            .unwrap()
+            .unwrap();
+        folder.write("tls.crt", pair.certificate());
+        folder.write("tls.key", pair.key());
+    };
+    let path = |name: &str| Some(folder.0.join(name).display().to_string());
+    config.auth_info.client_certificate = path("tls.crt");
+    config.auth_info.client_key = path("tls.key");
+    let missing = connect(config.clone(), &Options::new()).err().unwrap();
+    let missing = missing.to_string();
+    assert!(missing.contains("could not read "), "{missing}");
+    assert!(missing.contains("tls.crt: No such file"), "{missing}");
+    mount("one");
+    let client = connect(config, &Options::new()).unwrap();
+    assert_eq!(user(&client, &server).await.as_deref(), Ok("one"));
+    mount("two");
+    assert_eq!(user(&client, &server).await.as_deref(), Ok("one"));
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(user(&client, &server).await.as_deref(), Ok("two"));
+
+    // A key that does not belong to the certificate, and then no file: the former certificate stays.
+    let other = serving.user_certificate("three", None).unwrap().unwrap();
+    folder.write("tls.key", other.key());
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(user(&client, &server).await.as_deref(), Ok("two"));
+    std::fs::remove_file(folder.0.join("tls.key")).unwrap();
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(user(&client, &server).await.as_deref(), Ok("two"));
+    mount("four");
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(user(&client, &server).await.as_deref(), Ok("four"));
+}
