@@ -1,7 +1,9 @@
-//! Errors of kube-client's credential commands, without what the command got and printed.
+//! Errors of kube-client without the secrets that they quote. Errors of requests get into logs, spans, readiness and debug
+//! pages.
 //!
-//! They are those of `auth-provider` of a kubeconfig, with the command line and the output. Tokens and client secrets are
-//! in both. Errors of requests get into logs, spans, readiness and debug pages.
+//! * The error of a credential command (`auth-provider` of a kubeconfig) has the command line and the output. Tokens and
+//!   client secrets are in both.
+//! * That of a certificate or a key has the line that is not PEM. A key without its line ends is one such line.
 
 use std::error::Error;
 
@@ -10,28 +12,32 @@ use tower::BoxError;
 
 use super::plugin::PluginError;
 
-/// The error, or that of a failed plugin without its details.
+/// A certificate or a key in the configuration is not PEM.
+#[derive(Debug, thiserror::Error)]
+#[error("the client certificate or its key is not PEM")]
+struct NoPem;
+
+/// The error, or one without its secrets in place of it.
 pub(super) fn redacted(error: BoxError) -> BoxError {
-    match failed_plugin(&*error) {
-        Some(plugin) => plugin.into(),
-        None => error,
-    }
+    without_secrets(&*error).unwrap_or(error)
 }
 
 /// As [`redacted`], for an error of kube-client.
 pub(super) fn redacted_start(error: kube_client::Error) -> kube_client::Error {
-    match failed_plugin(&error) {
-        Some(plugin) => kube_client::Error::Service(plugin.into()),
-        None => error,
-    }
+    without_secrets(&error).map_or(error, kube_client::Error::Service)
 }
 
-fn failed_plugin(error: &(dyn Error + 'static)) -> Option<PluginError> {
+fn without_secrets(error: &(dyn Error + 'static)) -> Option<BoxError> {
     let mut chain = std::iter::successors(Some(error), |&error| error.source());
-    chain.find_map(|error| match error.downcast_ref() {
-        Some(AuthError::AuthExecRun { out, .. }) => Some(PluginError::Exit(out.status)),
-        Some(AuthError::AuthExecParse(_)) => Some(PluginError::Output),
-        _ => None,
+    chain.find_map(|error| {
+        if error.is::<rustls::pki_types::pem::Error>() {
+            return Some(NoPem.into());
+        }
+        match error.downcast_ref()? {
+            AuthError::AuthExecRun { out, .. } => Some(PluginError::Exit(out.status).into()),
+            AuthError::AuthExecParse(_) => Some(PluginError::Output.into()),
+            _ => None,
+        }
     })
 }
 

@@ -40,6 +40,9 @@ struct State {
     rejected: bool,
 }
 
+/// A reading that has begun. It ends when this is dropped, also by a runtime that stops before it.
+struct Reading(Arc<Files>);
+
 // === impl Files ===
 
 impl Files {
@@ -73,11 +76,11 @@ impl Files {
     /// The certificate of the next request, and its number. One request at a time waits for the files.
     pub(super) async fn pair(self: &Arc<Self>) -> (Arc<Pair>, u64) {
         if self.state.lock().begin() {
-            let files = Arc::clone(self);
+            let reading = Reading(Arc::clone(self));
             // It ends also if the request does not wait for it.
             let _ = tokio::task::spawn_blocking(move || {
-                let read = files.places.read();
-                files.state.lock().end(read);
+                let read = reading.0.places.read();
+                reading.0.state.lock().end(read);
             })
             .await;
         }
@@ -109,7 +112,6 @@ impl State {
     }
 
     fn end(&mut self, read: Result<Pair, Unreadable>) {
-        self.reading = false;
         self.rejected = false;
         self.read = Instant::now();
         match read {
@@ -122,6 +124,14 @@ impl State {
                 tracing::warn!(%error, "the former client certificate is used");
             }
         }
+    }
+}
+
+// === impl Reading ===
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.state.lock().reading = false;
     }
 }
 

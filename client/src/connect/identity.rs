@@ -2,15 +2,21 @@
 //! reads again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderValue;
 use kube_client::config::AuthInfo;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
+use tokio::time::Instant;
 
+use super::credentials::redacted_start;
 use super::files::{Files, Unreadable};
 use super::pair::Pair;
 use super::plugin::{Failed, Plugin};
+
+/// A certificate that could not be used is tried again after this time: a file of the configuration may be missing.
+const AGAIN: Duration = Duration::from_secs(60);
 
 /// Where the credentials come from.
 #[derive(Clone)]
@@ -43,6 +49,8 @@ struct Last<S> {
     number: u64,
     pair: Option<Arc<Pair>>,
     connections: S,
+    /// The number of the certificate that could not be used, and the time until which the former one stays.
+    unusable: Option<(u64, Instant)>,
 }
 
 // === impl Source ===
@@ -68,10 +76,11 @@ impl Source {
         })
     }
 
-    /// The credentials of the next request.
-    pub(super) async fn identity(&self) -> Result<Identity, Failed> {
+    /// The credentials of the next request. A plugin is not asked for one that `has_own`: client-go's rule.
+    pub(super) async fn identity(&self, has_own: bool) -> Result<Identity, Failed> {
         Ok(match self {
             Self::Fixed => Identity::default(),
+            Self::Plugin(_) if has_own => Identity::default(),
             Self::Files(files) => {
                 let (pair, number) = files.pair().await;
                 Identity {
@@ -125,32 +134,42 @@ impl<S: Clone> Connections<S> {
                 number,
                 pair,
                 connections,
+                unusable: None,
             }),
         })
     }
 
-    /// The connections of a request. A certificate that cannot be used leaves a former one in use.
+    /// The connections of a request. A certificate that cannot be used leaves a former one in use, and is tried again
+    /// after a minute.
     ///
     /// # Errors
     /// When the first certificate cannot be used.
     pub(super) fn of(&self, identity: &Identity) -> Result<S, kube_client::Error> {
         let mut last = self.last.lock();
-        if identity.number > last.number {
-            if identity.pair != last.pair {
-                match (self.make)(identity.pair.as_deref()) {
-                    Ok(connections) => {
-                        last.connections = connections;
-                        last.pair.clone_from(&identity.pair);
-                    }
-                    Err(error) if last.pair.is_some() => {
-                        let error = crate::error_chain(&error).to_string();
-                        tracing::warn!(error, "the new client certificate cannot be used");
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            last.number = identity.number;
+        let last = &mut *last;
+        if identity.number <= last.number {
+            return Ok(last.connections.clone());
         }
+        let now = Instant::now();
+        let unusable = last.unusable;
+        if unusable.is_some_and(|(number, until)| number == identity.number && now < until) {
+            return Ok(last.connections.clone());
+        }
+        if identity.pair != last.pair {
+            match (self.make)(identity.pair.as_deref()) {
+                Ok(connections) => last.connections = connections,
+                Err(error) if last.pair.is_some() => {
+                    let error = redacted_start(error);
+                    let error = crate::error_chain(&error).to_string();
+                    tracing::warn!(error, "the new client certificate cannot be used");
+                    last.unusable = Some((identity.number, now + AGAIN));
+                    return Ok(last.connections.clone());
+                }
+                Err(error) => return Err(error),
+            }
+            last.pair.clone_from(&identity.pair);
+        }
+        last.number = identity.number;
         Ok(last.connections.clone())
     }
 }

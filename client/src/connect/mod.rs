@@ -9,7 +9,7 @@
 //!   within 45 s;
 //! * `NO_PROXY` is matched against the cluster's address. kube-client 5.0 matches it against the proxy's own;
 //! * a credential plugin (`exec`) runs once for all requests, at the first one and before its credentials end. A run that
-//!   asks nothing ends after 60 s. kube-client runs it while the client is made, and a plugin that hangs keeps a
+//!   asks nothing ends after three minutes. kube-client runs it while the client is made, and a plugin that hangs keeps a
 //!   thread and a process for each request that was given up;
 //! * a client certificate in files is read again each minute, and one of a plugin is renewed before its end. New
 //!   connections use the new one, and requests under way end on theirs. kube-client reads a certificate once;

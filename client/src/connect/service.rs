@@ -163,13 +163,14 @@ where
             let (source, connections) = (source.clone(), Arc::clone(&connections));
             let seal = seal.clone();
             async move {
-                let identity = source.identity().await?;
+                let has_own = request.headers().contains_key(AUTHORIZATION);
+                let identity = source.identity(has_own).await?;
                 if let Some(token) = &identity.token {
-                    // As with client-go, a header of the caller stays.
-                    let header = request.headers_mut().entry(AUTHORIZATION);
-                    header.or_insert_with(|| token.clone());
+                    request.headers_mut().insert(AUTHORIZATION, token.clone());
                 }
-                let connections = connections.of(&identity)?;
+                // The next request asks for another certificate.
+                let connections = connections.of(&identity);
+                let connections = connections.inspect_err(|_| source.rejected(identity.number))?;
                 let request = seal(request).map_err(Into::<BoxError>::into)?;
                 let answer = connections.request(request).await?;
                 if answer.status() == StatusCode::UNAUTHORIZED {

@@ -1,12 +1,14 @@
 //! The activity of a connection, and its begin: the input of its time-outs.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http_body::{Frame, SizeHint};
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
@@ -16,6 +18,9 @@ use super::{Body, Limits};
 
 /// The first bytes of an HTTP/2 connection (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The bytes of an HTTP/2 answer that are handed over at once: the largest frame of most peers.
+const PIECE: usize = 16 * 1024;
 
 /// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +50,10 @@ struct Times {
     idle: Instant,
     /// The time since which the peer takes no byte of what is to be written; `None` while nothing waits to be written.
     blocked: Option<Instant>,
+    /// The answers of HTTP/2 with a piece for which the peer gives no window, and the times since which they wait.
+    unread: BTreeMap<u64, Instant>,
+    /// The number of the last answer of HTTP/2.
+    answers: u64,
     /// Requests that were cancelled before they were answered, less those that were answered.
     given_up: u32,
 }
@@ -53,6 +62,8 @@ struct Times {
 pub(super) struct Flight {
     activity: Arc<Activity>,
     answered: bool,
+    /// The number of the answer, for HTTP/2. Its connection's writes do not show whether this one answer is read.
+    answer: Option<u64>,
 }
 
 /// The reason why a connection is closed.
@@ -75,7 +86,9 @@ pub(super) struct Recorded<IO> {
 /// A body that keeps its request in work until the last piece.
 pub(super) struct Tracked {
     body: Body,
-    _flight: Option<Flight>,
+    /// The rest of a piece that is larger than [`PIECE`].
+    rest: Bytes,
+    flight: Option<Flight>,
 }
 
 // === impl Times ===
@@ -104,7 +117,8 @@ impl Times {
         let header = self.header().map(|since| since + limits.header_timeout);
         let due = header.map_or(idle, |header| header.min(idle));
         let due = (self.in_flight == 0).then_some(due);
-        let unread = self.blocked.map(|since| since + limits.idle);
+        let unread = self.blocked.iter().chain(self.unread.values()).min();
+        let unread = unread.map(|&since| since + limits.idle);
         [due, unread].into_iter().flatten().min()
     }
 
@@ -136,6 +150,8 @@ impl Activity {
                 reading: Some(now),
                 idle: now,
                 blocked: None,
+                unread: BTreeMap::new(),
+                answers: 0,
                 given_up: 0,
             }),
             given_up: Notify::new(),
@@ -149,7 +165,15 @@ impl Activity {
         Flight {
             activity: Arc::clone(self),
             answered: false,
+            answer: None,
         }
+    }
+
+    /// The number of the next answer, if the connection has many at once.
+    fn answer(&self) -> Option<u64> {
+        let mut times = self.times.lock();
+        times.answers += 1;
+        (times.protocol == Protocol::Http2).then_some(times.answers)
     }
 
     fn read(&self, bytes: &[u8]) {
@@ -198,14 +222,31 @@ impl Activity {
 // === impl Flight ===
 
 impl Flight {
-    /// The handler has answered with `body`. A whole body ends the request here; pieces keep it in work, since a
-    /// connection that streams is not idle.
+    /// The handler has answered with `body`. With HTTP/1 a whole body ends the request here; pieces keep it in work,
+    /// since a connection that streams is not idle. With HTTP/2 every body does.
     pub(super) fn answered(mut self, body: Body) -> Tracked {
         self.answered = true;
-        let flight = (!body.is_whole()).then_some(self);
+        self.answer = self.activity.answer();
+        let flight = (self.answer.is_some() || !body.is_whole()).then_some(self);
         Tracked {
             body,
-            _flight: flight,
+            rest: Bytes::new(),
+            flight,
+        }
+    }
+
+    /// A piece of the answer was handed over, and waits for the peer to take it.
+    fn handed(&self) {
+        if let Some(answer) = self.answer {
+            let mut times = self.activity.times.lock();
+            times.unread.insert(answer, Instant::now());
+        }
+    }
+
+    /// The peer took the piece that was handed over.
+    fn taken(&self) {
+        if let Some(answer) = self.answer {
+            self.activity.times.lock().unread.remove(&answer);
         }
     }
 
@@ -219,6 +260,9 @@ impl Drop for Flight {
     fn drop(&mut self) {
         let mut times = self.activity.times.lock();
         times.in_flight -= 1;
+        if let Some(answer) = self.answer {
+            times.unread.remove(&answer);
+        }
         times.idle = Instant::now();
         times.given_up = if self.answered {
             times.given_up.saturating_sub(1)
@@ -301,23 +345,57 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Recorded<IO> {
 
 // === impl Tracked ===
 
+impl Tracked {
+    /// The next piece. Those of HTTP/2 are small: a request ends when its last piece is handed over.
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let small = self
+            .flight
+            .as_ref()
+            .is_some_and(|flight| flight.answer.is_some());
+        if self.rest.is_empty() {
+            match Pin::new(&mut self.body).poll_frame(context) {
+                Poll::Ready(Some(Ok(frame))) if small => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(other) => return Poll::Ready(Some(Ok(other))),
+                },
+                polled => return polled,
+            }
+        }
+        let length = self.rest.len().min(PIECE);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))))
+    }
+}
+
 impl http_body::Body for Tracked {
-    type Data = bytes::Bytes;
+    type Data = Bytes;
     type Error = io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<bytes::Bytes>>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if let Some(flight) = &self.flight {
+            flight.taken();
+        }
+        let polled = self.poll_piece(context);
+        if let (Some(flight), Poll::Ready(Some(Ok(_)))) = (&self.flight, &polled) {
+            flight.handed();
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (rest, body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(body.lower().saturating_add(rest));
+        if let Some(upper) = body.upper() {
+            hint.set_upper(upper.saturating_add(rest));
+        }
+        hint
     }
 }
 

@@ -264,7 +264,16 @@ mod tests {
         handler: Handler,
         protocol: Protocol,
     ) -> (DuplexStream, CancellationToken, JoinHandle<()>) {
-        let (near, far) = duplex(4096);
+        connected_over(4096, handler, protocol)
+    }
+
+    /// A connection that takes `buffer` bytes that are not read.
+    fn connected_over(
+        buffer: usize,
+        handler: Handler,
+        protocol: Protocol,
+    ) -> (DuplexStream, CancellationToken, JoinHandle<()>) {
+        let (near, far) = duplex(buffer);
         let stop = CancellationToken::new();
         let peer = Peer(([127, 0, 0, 1], 1).into());
         let connection = Connection {
@@ -445,6 +454,96 @@ mod tests {
         serving.await.unwrap();
         let idle = idle.elapsed().as_secs();
         assert!((80..=91).contains(&idle), "{idle}");
+    }
+
+    /// The body of the answer to a request over HTTP/2, and whether its connection was closed. The client has a window of
+    /// 16 KiB, which grows with what it reads.
+    async fn http2(
+        handler: Handler,
+    ) -> (hyper::body::Incoming, JoinHandle<()>, AbortOnDropHandle<()>) {
+        use hyper_util::rt::TokioExecutor;
+
+        // The window alone holds up the answer.
+        let (stream, stop, serving) = connected_over(1 << 20, handler, Protocol::Http2);
+        let (mut sender, connection) =
+            hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+                .initial_stream_window_size(16 * 1024)
+                .handshake(TokioIo::new(stream))
+                .await
+                .unwrap();
+        let client = AbortOnDropHandle::new(tokio::spawn(async move {
+            let _ = connection.await;
+            drop(stop);
+        }));
+        let request =
+            http::Request::get("http://x/").body(http_body_util::Empty::<bytes::Bytes>::new());
+        let answer = sender.send_request(request.unwrap()).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        // Without the sender, the client would close the connection.
+        let client = AbortOnDropHandle::new(tokio::spawn(async move {
+            let _ = client.await;
+            drop(sender);
+        }));
+        (answer.into_body(), serving, client)
+    }
+
+    fn answers_with(body: fn() -> Body) -> Handler {
+        Arc::new(move |_| std::future::ready(Answer::new(body())).boxed())
+    }
+
+    fn endless() -> Body {
+        let pieces =
+            futures::stream::repeat_with(|| Ok(http_body::Frame::data(vec![b'x'; 1024].into())));
+        Body::pieces(UnsyncBoxBody::new(StreamBody::new(pieces)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_http2_client_that_reads_nothing_of_an_answer_is_cut_off_after_the_idle_time() {
+        for body in [endless, || Body::whole(vec![b'x'; 1 << 20])] {
+            let (_body, serving, _client) = http2(answers_with(body)).await;
+            let begin = Instant::now();
+            serving.await.unwrap();
+            let took = begin.elapsed().as_secs();
+            assert!((90..=91).contains(&took), "{took}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_http2_client_that_reads_slowly_gets_a_whole_answer_to_its_end() {
+        use http_body_util::BodyExt;
+
+        const LENGTH: usize = 200_000;
+        let (mut body, serving, _client) =
+            http2(answers_with(|| Body::whole(vec![b'x'; LENGTH]))).await;
+        let begin = Instant::now();
+        let mut received = 0;
+        while let Some(frame) = body.frame().await {
+            received += frame.unwrap().into_data().unwrap().len();
+            sleep(Duration::from_secs(20)).await;
+        }
+        assert_eq!(received, LENGTH);
+        assert!(begin.elapsed() > Duration::from_secs(200));
+        serving.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_http2_stream_whose_source_is_quiet_is_not_cut_off() {
+        use http_body_util::BodyExt;
+
+        let (body, serving, _client) = http2(answers_with(|| {
+            let pieces = futures::stream::unfold(0, |piece| async move {
+                sleep(Duration::from_secs(1000)).await;
+                (piece < 3).then(|| (Ok(http_body::Frame::data("piece".into())), piece + 1))
+            });
+            Body::pieces(UnsyncBoxBody::new(StreamBody::new(pieces)))
+        }))
+        .await;
+        let begin = Instant::now();
+        let everything = body.collect().await.unwrap().to_bytes();
+        assert_eq!(everything, "piece".repeat(3));
+        assert_eq!(begin.elapsed().as_secs(), 4000);
+        serving.await.unwrap();
+        assert_eq!(begin.elapsed().as_secs(), 4090);
     }
 
     #[tokio::test(start_paused = true)]

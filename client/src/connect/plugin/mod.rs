@@ -2,12 +2,12 @@
 //!
 //! The rules are client-go's, from `plugin/pkg/client/auth/exec`: a plugin runs at the first request, again when its
 //! credentials end, and again after an answer of 401. Differences:
-//! * a run that asks nothing ends after 60 s, and what it prints is bounded;
+//! * a run that asks nothing ends after three minutes, and what it prints is bounded;
 //! * all requests share one run, which does not end with the request that began it;
 //! * credentials are renewed a minute before their end, or in the last tenth of their life if that is shorter. Requests
 //!   go on with the old ones meanwhile, also when the plugin fails;
-//! * the next run begins 10 s after one that succeeded, or 1 s after one that failed. Meanwhile all requests get its
-//!   result.
+//! * the next run begins 10 s after one that succeeded, at the end of its credentials if that comes first, or 1 s after
+//!   one that failed. Meanwhile all requests get its result.
 
 mod error;
 mod output;
@@ -191,10 +191,6 @@ impl State {
         }
         let failure = self.pause.as_ref().and_then(|pause| pause.failure.clone());
         match (&self.credential, failure) {
-            // The plugin did not find better ones than those that the server does not accept.
-            (Some(credential), Some(_)) if !credential.is_over(now) => {
-                Step::Use(credential.clone())
-            }
             (_, Some(failure)) => Step::Fail(failure),
             (Some(credential), None) => Step::Use(credential.clone()),
             (None, None) => Step::Fail(Arc::new(PluginError::Lost).into()),
@@ -216,11 +212,17 @@ impl State {
         let (pause, failure) = match outcome {
             Ok(output) => {
                 self.number += 1;
-                self.credential = Some(self.next(output, then));
-                (PAUSE, None)
+                let credential = self.next(output, then);
+                let pause = credential.pause(then);
+                self.credential = Some(credential);
+                (pause, None)
             }
             Err(error) => {
                 tracing::warn!(%error, "no new credentials");
+                if let Some(former) = &mut self.credential {
+                    // There are no better ones. The next 401 starts the plugin again.
+                    former.rejected = false;
+                }
                 (PAUSE_AFTER_FAILURE, Some(Arc::new(error).into()))
             }
         };
@@ -256,6 +258,14 @@ impl State {
 impl Credential {
     fn is_over(&self, now: Timestamp) -> bool {
         self.expires.is_some_and(|expires| now >= expires)
+    }
+
+    /// The time until the next run may begin, from `now` on, when they were returned.
+    fn pause(&self, now: Timestamp) -> Duration {
+        let left = self.expires.map(|expires| expires.duration_since(now));
+        let left = left.filter(SignedDuration::is_positive);
+        let left = left.map(SignedDuration::unsigned_abs);
+        left.map_or(PAUSE, |left| left.clamp(PAUSE_AFTER_FAILURE, PAUSE))
     }
 
     fn is_due(&self, now: Timestamp) -> bool {

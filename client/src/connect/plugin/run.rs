@@ -13,21 +13,29 @@ use tokio::time::timeout;
 use super::error::PluginError;
 
 /// The longest run of a plugin that asks nothing. client-go has no limit.
-pub(super) const LONGEST_RUN: Duration = Duration::from_secs(60);
+pub(super) const LONGEST_RUN: Duration = Duration::from_secs(180);
 
 /// The longest output.
 pub(super) const LONGEST_OUTPUT: u64 = 1 << 20;
 
-/// Runs the plugin, and returns what it printed. A run that is dropped ends the process.
+/// Runs the plugin, and returns what it printed. A run that is dropped ends the process, and on Unix those that it
+/// started, if it asks nothing.
 pub(super) async fn run(exec: &ExecConfig) -> Result<Vec<u8>, PluginError> {
     let interactive = interactive(exec, std::io::stdin().is_terminal())?;
     let mut command = command(exec, interactive)?;
+    #[cfg(unix)]
+    if !interactive {
+        // One at a terminal stays in the group that may read from it.
+        command.process_group(0);
+    }
     let mut child = command.spawn().map_err(|fault| PluginError::Start {
         command: exec.command.clone().unwrap_or_default(),
         fault,
         hint: exec.install_hint.clone(),
     })?;
     let stdout = child.stdout.take();
+    #[cfg(unix)]
+    let mut group = group::Group::of(&child, interactive);
     let ended = async {
         let mut output = Vec::new();
         if let Some(stdout) = stdout {
@@ -39,6 +47,8 @@ pub(super) async fn run(exec: &ExecConfig) -> Result<Vec<u8>, PluginError> {
             return Err(PluginError::Long);
         }
         let status = child.wait().await.map_err(PluginError::Read)?;
+        #[cfg(unix)]
+        group.ended();
         if status.success() {
             Ok(output)
         } else {
@@ -51,6 +61,38 @@ pub(super) async fn run(exec: &ExecConfig) -> Result<Vec<u8>, PluginError> {
     timeout(LONGEST_RUN, ended)
         .await
         .unwrap_or(Err(PluginError::Hangs))
+}
+
+#[cfg(unix)]
+mod group {
+    use rustix::process::{Pid, Signal, kill_process_group};
+
+    /// The processes of a run: a plugin may be a wrapper of the program that hangs.
+    pub(super) struct Group(Option<Pid>);
+
+    // === impl Group ===
+
+    impl Group {
+        pub(super) fn of(child: &tokio::process::Child, interactive: bool) -> Self {
+            let leader = child.id().filter(|_| !interactive);
+            let leader = leader.and_then(|id| i32::try_from(id).ok());
+            Self(leader.and_then(Pid::from_raw))
+        }
+
+        /// The leader was waited for, so its number may be that of another process.
+        pub(super) fn ended(&mut self) {
+            self.0 = None;
+        }
+    }
+
+    impl Drop for Group {
+        fn drop(&mut self) {
+            if let Some(leader) = self.0 {
+                // An error is a group that has ended.
+                let _ = kill_process_group(leader, Signal::KILL);
+            }
+        }
+    }
 }
 
 /// Whether the plugin may ask a person: client-go's rule.
