@@ -151,11 +151,11 @@ impl<K: Kernel, S: Source> Agent<K, S> {
         let unchanged = received
             .as_ref()
             .is_ok_and(|received| received.answer == Answer::Unchanged);
-        let taken = received.and_then(|received| {
+        let taken = {
             let mut enforcer = self.enforcer.lock();
             enforcer.set_operator(addresses);
-            Ok(enforcer.take(received)?)
-        });
+            received.and_then(|received| Ok(enforcer.take(received)?))
+        };
         match taken {
             Ok(changed) => {
                 if self.failures > 0 {

@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -142,8 +142,8 @@ struct RunArguments {
     #[arg(long, default_value = "1m", value_name = "TIME", value_parser = time_within(0, 86_400))]
     brake_pause: Duration,
 
-    /// Where /metrics, /healthz and /readyz are served.
-    #[arg(long, default_value = "0.0.0.0:9478", value_name = "ADDRESS:PORT")]
+    /// Where /metrics, /healthz and /readyz are served. `[::]` is IPv4, too, and `0.0.0.0` on a node without IPv6.
+    #[arg(long, default_value = "[::]:9478", value_name = "ADDRESS:PORT")]
     bind_address: SocketAddr,
 
     /// Remove the table at SIGTERM, for an uninstallation. A restart then leaves the node without bans for its time.
@@ -284,18 +284,19 @@ async fn run(arguments: RunArguments) -> Result<(), String> {
     );
     let health = agent.health().handler();
     let scrape = handler(move || metrics.scrape(&registry));
-    let server = MetricsServer::at(arguments.bind_address)
+    let address = without_v6(arguments.bind_address);
+    let server = MetricsServer::at(address)
         .handler("/healthz", Arc::clone(&health))
         .handler("/readyz", health)
         .bind(Parts::new(scrape, clock))
         .await
-        .map_err(|error| format!("cannot serve {}: {error}", arguments.bind_address))?;
+        .map_err(|error| format!("cannot serve {address}: {error}"))?;
     let stop = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        list = %arguments.list_url,
+        list = %without_secrets(&arguments.list_url),
         node = arguments.node_name,
         table = arguments.table.table,
         serving = server.local_addr().ok().map(tracing::field::display),
@@ -323,6 +324,25 @@ async fn run(arguments: RunArguments) -> Result<(), String> {
         );
     }
     Ok(())
+}
+
+/// `0.0.0.0` in place of `[::]` on a node whose kernel has no IPv6.
+fn without_v6(address: SocketAddr) -> SocketAddr {
+    let any = address.ip() == Ipv6Addr::UNSPECIFIED;
+    if any && std::net::TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_err() {
+        return SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
+    }
+    address
+}
+
+/// A URL without its user, password and query, for the log.
+fn without_secrets(url: &Url) -> String {
+    let port = url
+        .port()
+        .map(|port| format!(":{port}"))
+        .unwrap_or_default();
+    let host = url.host_str().unwrap_or_default();
+    format!("{}://{host}{port}{}", url.scheme(), url.path())
 }
 
 /// The largest answer, in bytes, so that a list takes a bounded amount of memory: twice as many entries as are enforced, and

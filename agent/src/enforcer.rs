@@ -111,10 +111,12 @@ impl<K: Kernel> Enforcer<K> {
         self.list.version()
     }
 
-    /// The addresses of the operator. An empty list keeps those before.
+    /// The addresses of the operator. An empty list keeps those before. The next look makes new ones free, also while the
+    /// operator does not answer: a ban of its address may be why.
     pub fn set_operator(&mut self, addresses: Vec<IpAddr>) {
-        if !addresses.is_empty() {
+        if !addresses.is_empty() && addresses != self.operator {
             self.operator = addresses;
+            self.behind = true;
         }
     }
 
@@ -169,7 +171,9 @@ impl<K: Kernel> Enforcer<K> {
                     if as_before && outcome.restored.is_none() {
                         outcome.drift = outcome.changed;
                     }
-                    self.generation = Some(self.kernel.standing()?.generation);
+                    // An own change hides one that another program made meanwhile: the next look compares again.
+                    let generation = self.kernel.standing()?.generation;
+                    self.generation = Some(generation).filter(|_| outcome.changed == 0);
                     self.compared = Some(Instant::now());
                     self.behind = false;
                     return Ok(outcome);
@@ -193,8 +197,10 @@ impl<K: Kernel> Enforcer<K> {
         let observed = match (standing.layout, self.kernel.observe()) {
             (Layout::Missing, _) => Observed::default(),
             // The sets may be what is damaged.
-            (Layout::Damaged { .. }, observed) if rebuild == Rebuild::Table => {
-                observed.unwrap_or_default()
+            (Layout::Damaged { .. }, Err(error))
+                if rebuild == Rebuild::Table && error.is_missing() =>
+            {
+                Observed::default()
             }
             (Layout::Damaged { .. } | Layout::Intact { .. }, observed) => observed?,
         };
@@ -206,7 +212,7 @@ impl<K: Kernel> Enforcer<K> {
             ..Outcome::default()
         };
         let wanted = match self.answered {
-            None => observed.clone(),
+            None => free(&observed, &guard),
             Some(answered) => {
                 let mut desired = self.list.desired(&guard);
                 outcome.refused = std::mem::take(&mut desired.refused);
@@ -233,6 +239,9 @@ impl<K: Kernel> Enforcer<K> {
             let refused = applied.as_ref().is_err_and(|error| !error.is_stale());
             self.thorough = refused && rebuild != Rebuild::Nothing;
             applied?;
+        }
+        if outcome.held == 0 {
+            self.brake.applied();
         }
         Ok(outcome)
     }
@@ -263,5 +272,26 @@ impl<K: Kernel> Enforcer<K> {
             v4: with_kept(&wanted.v4, &v4),
             v6: with_kept(&wanted.v6, &v6),
         }
+    }
+}
+
+/// What the kernel has, without the elements that must not be banned: one may keep the list from this node.
+fn free(observed: &Observed, guard: &Guard) -> Observed {
+    let of = |family: Family| -> Vec<Timed> {
+        let elements = observed.of(family).iter().copied();
+        let (free, refused): (Vec<Timed>, Vec<Timed>) =
+            elements.partition(|timed| guard.refuses(family, timed.span).is_none());
+        for timed in refused {
+            tracing::warn!(
+                first = %family.address(timed.span.first),
+                last = %family.address(timed.span.last),
+                "this node ends a ban of an address that is never banned"
+            );
+        }
+        free
+    };
+    Observed {
+        v4: of(Family::V4),
+        v6: of(Family::V6),
     }
 }

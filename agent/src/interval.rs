@@ -92,13 +92,16 @@ impl Left {
     /// A ban without end.
     pub const INDEFINITE: Self = Self(u64::MAX);
 
-    /// The longest time that is passed to the kernel: thirty years.
+    /// The longest time that is passed to the kernel, in milliseconds: thirty years.
     const LONGEST: u64 = reeve_clock::LONGEST.as_secs() * 1000;
 
-    /// A time, limited to thirty years.
+    /// A time. One of more than thirty years is without end until less of it is left.
     #[must_use]
     pub fn of(time: Duration) -> Self {
-        Self(u64::try_from(time.as_millis()).map_or(Self::LONGEST, |time| time.min(Self::LONGEST)))
+        let millis = u64::try_from(time.as_millis()).ok();
+        millis
+            .filter(|millis| *millis <= Self::LONGEST)
+            .map_or(Self::INDEFINITE, Self)
     }
 
     /// The time, or `None` for a ban without end.
@@ -289,7 +292,14 @@ mod tests {
         assert_eq!(millis(0).rounded_up(), millis(1000));
         assert_eq!(millis(2000).rounded_up(), millis(2000));
         assert_eq!(Left::INDEFINITE.rounded_up(), Left::INDEFINITE);
-        assert_eq!(Left::of(Duration::MAX).time(), Some(reeve_clock::LONGEST));
+        assert_eq!(
+            Left::of(reeve_clock::LONGEST).time(),
+            Some(reeve_clock::LONGEST)
+        );
+        // The kernel has no such time, and one of thirty years would be set again and again.
+        let longer = reeve_clock::LONGEST + Duration::from_secs(1);
+        assert_eq!(Left::of(longer), Left::INDEFINITE);
+        assert_eq!(Left::of(Duration::MAX), Left::INDEFINITE);
         assert!(Left::INDEFINITE.exceeds(millis(1), Duration::MAX / 2));
         assert!(!Left::INDEFINITE.exceeds(Left::INDEFINITE, Duration::ZERO));
     }

@@ -33,8 +33,8 @@ pub(crate) struct Group<'a> {
 #[derive(Debug)]
 pub struct Brake {
     settings: BrakeSettings,
-    /// When an answer first lifted too much.
-    since: Option<Instant>,
+    /// When an answer first lifted too much, and how many elements it lifted.
+    since: Option<(Instant, usize)>,
 }
 
 /// When the brake holds.
@@ -211,11 +211,20 @@ impl Brake {
             self.since = None;
             return false;
         }
-        let since = *self.since.get_or_insert(answered);
+        // An answer that lifts clearly more than the first one confirms nothing.
+        let (since, _) = match self.since {
+            Some((since, first)) if lifted <= first + first / 10 => (since, first),
+            _ => *self.since.insert((answered, lifted)),
+        };
         answered < since + pause
     }
 
-    /// Whether an answer is held back, or has just been released.
+    /// The elements that were not held back are lifted: what a later answer lifts is confirmed for itself.
+    pub fn applied(&mut self) {
+        self.since = None;
+    }
+
+    /// Whether an answer is held back.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.since.is_some()
@@ -335,6 +344,21 @@ mod tests {
         assert!(!brake.holds(0, 101, first + Duration::from_secs(30)));
         assert!(!brake.is_on());
         assert!(brake.holds(101, 101, first + Duration::from_secs(61)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_lifts_more_is_confirmed_for_itself() {
+        let mut brake = brake();
+        let first = Instant::now();
+        let later = |seconds| first + Duration::from_secs(seconds);
+        assert!(brake.holds(60, 101, first));
+        // A feed that shrinks a little meanwhile is confirmed.
+        assert!(brake.holds(63, 101, later(30)));
+        assert!(brake.holds(101, 101, later(61)), "all in place of a part");
+        assert!(!brake.holds(101, 101, later(121)));
+        brake.applied();
+        assert!(!brake.is_on());
+        assert!(brake.holds(101, 101, later(122)), "the next one");
     }
 
     #[tokio::test(start_paused = true)]

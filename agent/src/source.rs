@@ -16,11 +16,12 @@ use std::time::{Duration, SystemTime};
 use futures::future::BoxFuture;
 use http::header::{AUTHORIZATION, DATE, IF_NONE_MATCH, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use jiff::Timestamp;
 use jiff::fmt::rfc2822;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use tokio::time::Instant;
 use url::Url;
 
 use crate::list::{self, Answer, Ask, Received, Report};
@@ -242,7 +243,7 @@ impl Http {
             .send()
             .await
             .map_err(connect)?;
-        let date = response.headers().get(DATE).and_then(date);
+        let (date, heard) = (response.headers().get(DATE).and_then(date), Instant::now());
         let answer = match response.status() {
             StatusCode::OK => {
                 let mut body = Vec::new();
@@ -257,6 +258,9 @@ impl Http {
             StatusCode::NOT_MODIFIED if ask.version.is_some() => Answer::Unchanged,
             status => return Err(refused(status)),
         };
+        // The body may have come slowly.
+        let passed = SignedDuration::try_from(heard.elapsed()).unwrap_or(SignedDuration::ZERO);
+        let date = date.and_then(|date| date.checked_add(passed).ok());
         Ok(Received { answer, date })
     }
 }

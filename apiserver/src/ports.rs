@@ -8,20 +8,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const FIRST: u16 = 20_000;
 /// How many ports are tried. Ports of `NodePort` Services begin after them.
 const COUNT: u16 = 10_000;
-/// The distance between the first tries of two processes that follow each other.
-const STRIDE: u32 = 101;
+/// Spreads the numbers of processes over the ports.
+const SPREAD: u32 = 0x9E37_79B1;
 
 /// A loopback port without a listener, for a program that takes its port as an argument.
 ///
 /// The port lies below the range from which the system takes the ports of connections. A port of that range, which a
 /// listener on port 0 gets, can be taken by a connection before the program listens. Calls of one process return
-/// different ports, and processes that run at the same time start at different places.
+/// different ports. Processes that run at the same time begin at different places of the range, mostly far from each other.
 ///
 /// # Errors
 /// When no port can be listened on.
 pub fn free_port() -> io::Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let start = std::process::id().wrapping_mul(STRIDE);
+    let start = std::process::id().wrapping_mul(SPREAD) >> 8;
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
     for _ in 0..COUNT {
         let next = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));

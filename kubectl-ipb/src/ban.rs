@@ -1,5 +1,7 @@
 //! `kubectl ipb ban`.
 
+use std::time::Duration;
+
 use ipblock_operator::api::{ALERT_ANNOTATION, ALERTS, IPBlock, RESOLVED};
 use ipblock_operator::target::object_name;
 use ipblock_operator::why::moment;
@@ -14,6 +16,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::print::{note, out};
 use crate::request::{Change, Wanted, outcome};
+use crate::rules::Known;
 
 /// How often a write that conflicts is tried.
 const ATTEMPTS: usize = 5;
@@ -25,6 +28,8 @@ pub(crate) struct How {
     pub(crate) extend: bool,
     /// The server stores nothing.
     pub(crate) dry_run: bool,
+    /// `maxDuration`, which no extension goes beyond: the operator would refuse it.
+    pub(crate) most: Option<Duration>,
 }
 
 /// What was written.
@@ -70,6 +75,10 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Ban) -> Result<Ex
     let how = How {
         extend: arguments.extend,
         dry_run: arguments.dry_run,
+        most: match arguments.extend {
+            true => Known::read(cluster).await.most(),
+            false => None,
+        },
     };
     let other = match arguments.force {
         true => None,
@@ -200,7 +209,7 @@ async fn change(
         if present.is_deleting() {
             return Err(Error::Deleting(shown));
         }
-        let change = wanted.change(&present, how.extend, cluster.now());
+        let change = wanted.change(&present, how, cluster.now());
         let (spec, annotations) = match &change {
             // The ban of an alert is one that was asked for by hand, too: the end of the alert does not lift it.
             Change::None(_) if present.annotation(ALERTS).is_some() => {

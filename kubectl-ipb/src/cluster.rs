@@ -130,12 +130,20 @@ impl Cluster {
     /// namespace only gets that one, and a note.
     pub(crate) async fn fold_everywhere<T: Default>(
         &self,
-        mut add: impl FnMut(&mut T, IPBlock),
+        add: impl FnMut(&mut T, IPBlock),
     ) -> Result<(T, Scope), Error> {
         if let Some(namespace) = &self.chosen {
             let scope = Scope::One(namespace.clone());
             return Ok((self.fold(&scope, None, add).await?, scope));
         }
+        self.fold_all(add).await
+    }
+
+    /// As [`Cluster::fold_everywhere`], of all namespaces also with `-n`.
+    pub(crate) async fn fold_all<T: Default>(
+        &self,
+        mut add: impl FnMut(&mut T, IPBlock),
+    ) -> Result<(T, Scope), Error> {
         match self.fold(&Scope::All, None, &mut add).await {
             Err(error) if error.is_forbidden() => {
                 let scope = Scope::One(self.namespace.clone());

@@ -83,6 +83,21 @@ fn missing(right: &Option<String>) -> String {
 // === impl Error ===
 
 impl Error {
+    /// The error of the client, if it is one.
+    pub(crate) fn client(&self) -> Option<&ClientError> {
+        match self {
+            Self::Server { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Whether a write of another object would fail for the same reason: the kind is not there, or the API server does
+    /// not answer.
+    pub(crate) fn ends_all(&self) -> bool {
+        let outage = self.client().is_some_and(ClientError::is_outage);
+        matches!(self, Self::NoKind) || outage
+    }
+
     /// Whether the server refused the request for want of a right.
     pub(crate) fn is_forbidden(&self) -> bool {
         matches!(self, Self::Server { error, .. } if is_forbidden(error))

@@ -9,6 +9,7 @@
 //!    `import/read.rs` for files, `ipblock_operator::why` for questions);
 //! 3. `print.rs` aligns columns and writes the formats of `-o`.
 
+mod again;
 mod already;
 mod ban;
 mod check;

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use ipblock_operator::api::{IPBlock, IPBlockSpec, IPBlockStatus, Phase, RESOLVED};
+use ipblock_operator::api::{IPBlock, IPBlockSpec, IPBlockStatus, Phase, RESOLVED, condition};
 use ipblock_operator::duration;
 use ipblock_operator::target::Target;
 use ipblock_operator::why::moment;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+
+use crate::ban::How;
 
 /// A ban that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +53,8 @@ impl Wanted {
     }
 
     /// What the ban changes about `block`, which is about the same target and not in deletion. With `extend` it lasts
-    /// from now on for its whole length.
-    pub(crate) fn change(&self, block: &IPBlock, extend: bool, now: Timestamp) -> Change {
+    /// from now on for its whole length, and at most `maxDuration` in all.
+    pub(crate) fn change(&self, block: &IPBlock, how: How, now: Timestamp) -> Change {
         let status = block.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_ref());
         if block.spec.unblock == Some(true) {
@@ -67,9 +69,9 @@ impl Wanted {
             Some(Phase::Active) => {
                 let end = status.and_then(IPBlockStatus::expires_at);
                 let began = status.and_then(IPBlockStatus::blocked_at);
-                self.prolong(began, end, extend, now)
+                self.prolong(began, end, how, now)
             }
-            None | Some(Phase::Pending) => self.before(block, extend),
+            None | Some(Phase::Pending) => self.before(block, how.extend),
             Some(_) => Change::Trigger(self.trigger()),
         }
     }
@@ -100,7 +102,7 @@ impl Wanted {
         &self,
         began: Option<Timestamp>,
         end: Option<Timestamp>,
-        extend: bool,
+        how: How,
         now: Timestamp,
     ) -> Change {
         let target = self.target;
@@ -117,18 +119,33 @@ impl Wanted {
         if !longer {
             return Change::None(present);
         }
-        if !extend {
+        if !how.extend {
             return Change::None(format!("{present}; --extend prolongs it"));
         }
-        let Some(length) = self.length else {
-            return Change::Extend(json!({ "duration": null }), None);
-        };
         // The duration counts from the start of the ban.
         let passed = began.map(|began| now.duration_since(began));
         let passed = passed.and_then(|passed| Duration::try_from(passed).ok());
-        let total = passed.unwrap_or_default().saturating_add(length);
-        let until = wanted.and_then(Result::ok);
-        Change::Extend(json!({ "duration": duration::display(total) }), until)
+        let total = self
+            .length
+            .map(|length| passed.unwrap_or_default().saturating_add(length));
+        let cut = how
+            .most
+            .filter(|most| total.is_none_or(|total| total > *most));
+        let (Some(most), Some(began)) = (cut, began) else {
+            let until = wanted.and_then(Result::ok);
+            let text = total.map(duration::display);
+            return Change::Extend(json!({ "duration": text }), until);
+        };
+        // The operator refuses a longer one.
+        let longest = began.checked_add(most).unwrap_or(Timestamp::MAX);
+        if longest <= end {
+            let most = duration::display(most);
+            return Change::None(format!("{present}, as long as maxDuration ({most}) allows"));
+        }
+        Change::Extend(
+            json!({ "duration": duration::display(most) }),
+            Some(longest),
+        )
     }
 
     /// A ban that is requested and does not stand yet.
@@ -167,7 +184,11 @@ pub(crate) fn outcome(block: &IPBlock) -> Option<Result<String, String>> {
     }
     let message = || status.message.clone().unwrap_or_default();
     match status.phase.as_ref()? {
-        Phase::Active => Some(Ok(message())),
+        // A spec that the operator refuses leaves the ban as it was.
+        Phase::Active => Some(match status.condition(condition::READY) {
+            Some(ready) if ready.reason == "InvalidSpec" => Err(ready.message.clone()),
+            _ => Ok(message()),
+        }),
         Phase::Skipped | Phase::Failed | Phase::Expired => Some(Err(message())),
         Phase::Pending | Phase::Other(_) => None,
     }
@@ -179,6 +200,13 @@ mod tests {
 
     fn now() -> Timestamp {
         "2026-01-01T12:00:00Z".parse().unwrap()
+    }
+
+    fn how(extend: bool) -> How {
+        How {
+            extend,
+            ..How::default()
+        }
     }
 
     fn wanted(length: Option<u64>) -> Wanted {
@@ -235,14 +263,40 @@ mod tests {
             ),
             (None, true, Change::Extend(json!({"duration": null}), None)),
         ] {
-            let given = wanted(minutes).change(&stands(), extend, now());
+            let given = wanted(minutes).change(&stands(), how(extend), now());
             assert_eq!(given, expected, "{minutes:?} {extend}");
         }
-        let endless = wanted(None).change(&block(Some(Phase::Active), None), true, now());
+        let endless = wanted(None).change(&block(Some(Phase::Active), None), how(true), now());
         assert_eq!(
             endless,
             Change::None("192.0.2.7 is banned without end already".into())
         );
+    }
+
+    #[test]
+    fn no_extension_goes_beyond_the_longest_ban_of_the_operator() {
+        let stands = || block(Some(Phase::Active), Some("2026-01-01T12:10:00Z"));
+        let within = |most: u64| How {
+            most: Some(Duration::from_secs(60 * most)),
+            ..how(true)
+        };
+        for length in [Some(60), None] {
+            // It began 20 minutes ago.
+            let given = wanted(length).change(&stands(), within(45), now());
+            let until = "2026-01-01T12:25:00Z".parse().unwrap();
+            assert_eq!(
+                given,
+                Change::Extend(json!({"duration": "45m"}), Some(until))
+            );
+            let given = wanted(length).change(&stands(), within(30), now());
+            let Change::None(why) = given else {
+                panic!("{given:?}");
+            };
+            assert!(
+                why.ends_with("already, as long as maxDuration (30m) allows"),
+                "{why}"
+            );
+        }
     }
 
     #[test]
@@ -254,7 +308,7 @@ mod tests {
             block(Some(Phase::Skipped), None),
             block(Some(Phase::Active), Some("2026-01-01T11:59:00Z")),
         ] {
-            let given = wanted(Some(60)).change(&present, false, now());
+            let given = wanted(Some(60)).change(&present, how(false), now());
             assert_eq!(given, Change::Trigger(spec.clone()), "{present:?}");
         }
         // The end of an alert cut the ban of 30 minutes to the 20 that have passed.
@@ -264,12 +318,12 @@ mod tests {
         let at = (RESOLVED.to_owned(), "2026-01-01T12:00:00Z".to_owned());
         waiting.metadata.annotations = Some([at].into());
         for present in [resolved, waiting] {
-            let given = wanted(Some(60)).change(&present, false, now());
+            let given = wanted(Some(60)).change(&present, how(false), now());
             assert_eq!(given, Change::Trigger(spec.clone()), "{present:?}");
         }
         let mut unblocked = block(Some(Phase::Active), Some("2026-01-01T12:10:00Z"));
         unblocked.spec.unblock = Some(true);
-        let given = wanted(None).change(&unblocked, false, now());
+        let given = wanted(None).change(&unblocked, how(false), now());
         assert!(matches!(given, Change::Trigger(spec) if spec["duration"].is_null()));
     }
 
@@ -280,13 +334,13 @@ mod tests {
             (Some(60), false, "--extend makes it longer"),
         ] {
             let Change::None(why) =
-                wanted(minutes).change(&block(Some(Phase::Pending), None), extend, now())
+                wanted(minutes).change(&block(Some(Phase::Pending), None), how(extend), now())
             else {
                 panic!("{minutes:?} {extend}");
             };
             assert!(why.contains(part), "{why}");
         }
-        let given = wanted(Some(60)).change(&block(None, None), true, now());
+        let given = wanted(Some(60)).change(&block(None, None), how(true), now());
         assert_eq!(given, Change::Extend(json!({"duration": "1h"}), None));
     }
 
@@ -300,6 +354,13 @@ mod tests {
         assert_eq!(outcome(&block), None);
         block.status.as_mut().unwrap().observed_generation = Some(2);
         assert_eq!(outcome(&block), Some(Ok("banned".into())));
+        let refused = json!({"type": condition::READY, "status": "False", "reason": "InvalidSpec",
+            "message": "too long", "lastTransitionTime": "2026-01-01T12:00:00Z"});
+        let refused = serde_json::from_value(refused).unwrap();
+        let status = block.status.as_mut().unwrap();
+        status.conditions = vec![refused];
+        assert_eq!(outcome(&block), Some(Err("too long".into())));
+        block.status.as_mut().unwrap().conditions.clear();
         block.spec.trigger = Some(true);
         assert_eq!(outcome(&block), None);
         block.spec.trigger = Some(false);

@@ -1,6 +1,7 @@
 //! The operator's rules, as far as the user may read them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ipblock_operator::config::{self, CONFIG_MAP, Config, keys};
 use ipblock_operator::mounted::Directory;
@@ -57,6 +58,11 @@ impl Known {
         }
         known.texts = Some(texts);
         known
+    }
+
+    /// `maxDuration`, as far as it is known.
+    pub(crate) fn most(&self) -> Option<Duration> {
+        self.config.as_ref().and_then(|config| config.max_duration)
     }
 
     /// The rules for an answer.

@@ -52,18 +52,22 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Unban) -> Result<
     let (target, plan) = match arguments.what.parse::<Target>() {
         Ok(target) => {
             let found = overlapping(cluster, target).await?;
-            (target, plan(target, found, arguments.overlapping))
+            let lifts = |one: &Found| {
+                let namespace = one.entry.namespace.as_str();
+                cluster
+                    .chosen
+                    .as_deref()
+                    .is_none_or(|chosen| chosen == namespace)
+                    && (one.entry.target == target || arguments.overlapping)
+            };
+            (target, plan(target, found, lifts))
         }
         Err(_) => {
             let block = named(cluster, &arguments.what).await?;
-            let target = block.entry.target;
-            let mut plan = Plan::default();
-            if stands(&block.entry) {
-                plan.lift.push(block);
-            } else {
-                plan.over.push(block);
-            }
-            (target, plan)
+            let (target, key) = (block.entry.target, block.key());
+            let mut found = others(cluster, &block).await?;
+            found.push(block);
+            (target, plan(target, found, |one| one.key() == key))
         }
     };
     let listed = lists::search(cluster, &target).await;
@@ -103,10 +107,27 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Unban) -> Result<
     })
 }
 
-/// Every block that overlaps `target`.
+/// Every other block that overlaps the target of `block`. Without the right to list blocks there is a note, and none.
+async fn others(cluster: &Cluster, block: &Found) -> Result<Vec<Found>, Error> {
+    match overlapping(cluster, block.entry.target).await {
+        Ok(mut found) => {
+            found.retain(|one| one.key() != block.key());
+            Ok(found)
+        }
+        Err(error) if error.is_forbidden() => {
+            note(
+                "note: other blocks are not looked at; the right to list ipblocks.ops.yiiong.top is missing",
+            );
+            Ok(Vec::new())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Every block that overlaps `target`, of all namespaces: what is left banned is said.
 async fn overlapping(cluster: &Cluster, target: Target) -> Result<Vec<Found>, Error> {
     let (found, _) = cluster
-        .fold_everywhere(|found: &mut Vec<Found>, block| {
+        .fold_all(|found: &mut Vec<Found>, block| {
             if let Some(one) = read(&block).filter(|one| one.entry.target.overlaps(&target)) {
                 found.push(one);
             }
@@ -153,12 +174,12 @@ fn stands(entry: &Entry) -> bool {
     !entry.deleting && (entry.is_active() || entry.is_pending())
 }
 
-/// Splits what was found.
-fn plan(target: Target, found: Vec<Found>, all: bool) -> Plan {
+/// Splits what was found: `lifts` is true for what is lifted.
+fn plan(target: Target, found: Vec<Found>, lifts: impl Fn(&Found) -> bool) -> Plan {
     let mut plan = Plan::default();
     for one in found {
         let exact = one.entry.target == target;
-        match (stands(&one.entry), exact || all) {
+        match (stands(&one.entry), lifts(&one)) {
             (true, true) => plan.lift.push(one),
             // A block that is being deleted is lifted already.
             (true, false) => plan.stays.push(one),
@@ -183,11 +204,11 @@ fn nothing(target: Target, plan: &Plan, listed: &Listed, cluster: &Cluster) -> E
     }
     for found in &plan.stays {
         let entry = &found.entry;
-        text.push_str(&format!(
-            "; {} bans {}, lift that or use --overlapping",
-            entry.key(),
-            entry.target
-        ));
+        let how = match entry.target == target {
+            true => format!("kubectl ipb unban {} -n {}", entry.name, entry.namespace),
+            false => "lift that or use --overlapping".to_owned(),
+        };
+        text.push_str(&format!("; {} bans {}, {how}", entry.key(), entry.target));
     }
     for fact in listed.facts.iter().chain(&listed.parts) {
         text.push_str(&format!("; {fact}; {LISTED}"));

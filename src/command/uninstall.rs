@@ -51,7 +51,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     own: OwnNamespace,
 
-    /// Release the blocks of this namespace only; unset, of every namespace.
+    /// Release the blocks of this namespace only; unset, of every namespace. Set engines are emptied, and the lease and
+    /// the record deleted, without it or with --scale-down.
     #[arg(long, value_name = "NAMESPACE")]
     watch_namespace: Option<String>,
 
@@ -154,6 +155,8 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     if left > 0 {
         return Err(Error::Left { left, all });
     }
+    // One that watches a namespace goes as a whole, too, if its Deployment ends.
+    let goes = arguments.watch_namespace.is_none() || arguments.scale_down.is_some();
     let namespace = arguments.watch_namespace.as_deref();
     match lists::end(&client, namespace, arguments.bans).await {
         Ok(lists::Ended { deleted, left: 0 }) => tracing::info!(deleted, "no BlockList is left"),
@@ -165,7 +168,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
         // They hold up nothing, so the command does not fail.
         Err(error) => tracing::warn!(%error, "could not read the BlockLists"),
     }
-    if arguments.watch_namespace.is_none() {
+    if goes {
         if arguments.bans == Bans::Lift {
             empty_engines(kube, &record).await?;
         }
@@ -179,7 +182,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     Ok(())
 }
 
-/// Empties the set engines that keep objects. Their sets are those of all namespaces.
+/// Empties the set engines that keep objects. Their sets are those of all namespaces that the operator watched.
 async fn empty_engines(client: kube_client::Client, record: &Record) -> Result<(), Error> {
     for keeper in record.keepers() {
         let cleared = sets::clear(client.clone(), &keeper).await;

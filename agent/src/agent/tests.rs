@@ -143,16 +143,50 @@ async fn before_the_first_list_the_bans_of_an_earlier_run_stay() {
     let kernel = Memory::default();
     kernel.outside(|state| {
         state.table = true;
-        let span = Span { first: 7, last: 7 };
-        state.elements.push((Family::V4, span, None));
+        let (family, span) = Span::of("192.0.2.9/32".parse().unwrap());
+        state.elements.push((family, span, None));
     });
     let test = Test::start(kernel, Operator::default());
     seconds(20).await;
-    assert_eq!(test.kernel.targets(), ["0.0.0.7"]);
+    assert_eq!(test.kernel.targets(), ["192.0.2.9"]);
     assert!(!test.ready());
     test.operator.set(&[("192.0.2.7", None)]);
     seconds(31).await;
     assert_eq!(test.kernel.targets(), ["192.0.2.7"]);
+    test.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ban_that_keeps_the_list_from_the_node_ends_without_one() {
+    let kernel = Memory::default();
+    kernel.outside(|state| {
+        state.table = true;
+        for target in ["192.0.2.7/32", "198.51.100.100/30", "198.51.100.200/32"] {
+            let (family, span) = Span::of(target.parse().unwrap());
+            state.elements.push((family, span, None));
+        }
+    });
+    // The operator's address is in the range, and the node's is banned.
+    let test = Test::start(kernel, Operator::default());
+    seconds(5).await;
+    assert_eq!(test.kernel.targets(), ["192.0.2.7"]);
+    test.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_that_moves_to_a_banned_address_is_reached_again() {
+    let operator = Operator::default();
+    operator.set(&[("192.0.2.0/24", None), ("203.0.113.9", None)]);
+    let test = Test::start(Memory::default(), operator);
+    seconds(1).await;
+    assert_eq!(test.kernel.targets().len(), 2);
+    {
+        let mut script = test.operator.0.lock();
+        script.up = false;
+        script.address = Some("192.0.2.8".parse().unwrap());
+    }
+    seconds(60).await;
+    assert_eq!(test.kernel.targets(), ["203.0.113.9"]);
     test.stop().await;
 }
 

@@ -44,6 +44,28 @@ fn times_have_a_unit_and_limits() {
 }
 
 #[test]
+fn the_log_shows_the_list_without_its_secrets() {
+    let shown = |url: &str| without_secrets(&url.parse().unwrap());
+    assert_eq!(
+        shown("https://me:hunter2@operator:8093/bans?token=hunter2"),
+        "https://operator:8093/bans"
+    );
+    assert_eq!(
+        shown("http://[2001:db8::1]/bans"),
+        "http://[2001:db8::1]/bans"
+    );
+}
+
+#[test]
+fn an_address_without_ipv6_is_that_of_ipv4_alone() {
+    let given: SocketAddr = "127.0.0.1:9478".parse().unwrap();
+    assert_eq!(without_v6(given), given);
+    let any = parsed(&[]).unwrap().bind_address;
+    assert_eq!(any, "[::]:9478".parse().unwrap());
+    assert_eq!(without_v6(any).port(), 9478);
+}
+
+#[test]
 fn the_hook_ingress_needs_a_device_and_prerouting_has_none() {
     let hook = |flags: &[&str]| parsed(flags).unwrap().table.hook();
     assert_eq!(hook(&[]), Ok(Hook::Prerouting { priority: -300 }));

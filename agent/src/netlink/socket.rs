@@ -236,16 +236,23 @@ impl Socket {
 
 /// The end of an answer: an acknowledgement, the end of a dump, or an error.
 fn outcome(message: &Message<'_>, names: fn(u16) -> &'static str) -> Option<Result<(), Error>> {
-    if message.kind == DONE {
-        return Some(Ok(()));
-    }
-    if message.kind != ERROR {
-        return None;
-    }
     let number = message
         .body
         .first_chunk::<4>()
         .map(|bytes| i32::from_ne_bytes(*bytes));
+    if message.kind == DONE {
+        // A dump that fails midway ends with its error.
+        return Some(match number {
+            Some(number) if number < 0 => Err(Error::Refused {
+                message: "a dump",
+                cause: io::Error::from_raw_os_error(number.saturating_neg()),
+            }),
+            _ => Ok(()),
+        });
+    }
+    if message.kind != ERROR {
+        return None;
+    }
     let refused = message
         .body
         .get(8..10)

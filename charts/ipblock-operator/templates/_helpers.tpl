@@ -89,6 +89,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- dict "list" ($ports | uniq | sortAlpha) | toJson }}
 {{- end }}
 
+{{/* The ports of config.gatewayHost and config.formerGateways (`engine host:port` a line) as {"list": [6080]}. */}}
+{{- define "ipblock-operator.gatewayPorts" -}}
+{{- $ports := list }}
+{{- with .Values.config.gatewayHost | default "" | toString }}
+{{- $ports = append $ports (include "ipblock-operator.urlPort" . | int) }}
+{{- end }}
+{{- range .Values.config.formerGateways | default "" | toString | splitList "\n" }}
+{{- with regexReplaceAll "#.*$" . "" | trim }}
+{{- $ports = append $ports (include "ipblock-operator.urlPort" (regexSplit "\\s+" . -1 | last) | int) }}
+{{- end }}
+{{- end }}
+{{- dict "list" ($ports | uniq) | toJson }}
+{{- end }}
+
 {{/* The port of a URL or of host:port. */}}
 {{- define "ipblock-operator.urlPort" -}}
 {{- $authority := regexReplaceAll "^[a-z]+://" (toString .) "" | splitList "/" | first }}

@@ -140,32 +140,42 @@ impl<S: Clone> Connections<S> {
     }
 
     /// The connections of a request. A certificate that cannot be used leaves a former one in use, and is tried again
-    /// after a minute.
+    /// after a minute. `unusable` is called for each time that it was tried.
     ///
     /// # Errors
     /// When the first certificate cannot be used.
-    pub(super) fn of(&self, identity: &Identity) -> Result<S, kube_client::Error> {
+    pub(super) fn of(
+        &self,
+        identity: &Identity,
+        unusable: impl FnOnce(),
+    ) -> Result<S, kube_client::Error> {
         let mut last = self.last.lock();
         let last = &mut *last;
         if identity.number <= last.number {
             return Ok(last.connections.clone());
         }
         let now = Instant::now();
-        let unusable = last.unusable;
-        if unusable.is_some_and(|(number, until)| number == identity.number && now < until) {
+        if last
+            .unusable
+            .is_some_and(|(number, until)| number == identity.number && now < until)
+        {
             return Ok(last.connections.clone());
         }
         if identity.pair != last.pair {
             match (self.make)(identity.pair.as_deref()) {
                 Ok(connections) => last.connections = connections,
                 Err(error) if last.pair.is_some() => {
+                    unusable();
                     let error = redacted_start(error);
                     let error = crate::error_chain(&error).to_string();
                     tracing::warn!(error, "the new client certificate cannot be used");
                     last.unusable = Some((identity.number, now + AGAIN));
                     return Ok(last.connections.clone());
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    unusable();
+                    return Err(error);
+                }
             }
             last.pair.clone_from(&identity.pair);
         }

@@ -169,8 +169,8 @@ where
                     request.headers_mut().insert(AUTHORIZATION, token.clone());
                 }
                 // The next request asks for another certificate.
-                let connections = connections.of(&identity);
-                let connections = connections.inspect_err(|_| source.rejected(identity.number))?;
+                let rejected = || source.rejected(identity.number);
+                let connections = connections.of(&identity, rejected)?;
                 let request = seal(request).map_err(Into::<BoxError>::into)?;
                 let answer = connections.request(request).await?;
                 if answer.status() == StatusCode::UNAUTHORIZED {

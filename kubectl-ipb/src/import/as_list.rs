@@ -15,6 +15,7 @@ use serde_json::json;
 use super::Gathered;
 use super::place::{Ban, Plan, Present, plan, targets};
 use super::read::Item;
+use crate::again::again;
 use crate::cluster::Cluster;
 use crate::command::{self, Length};
 use crate::error::{Error, is_forbidden};
@@ -74,8 +75,8 @@ pub(super) async fn run(
         )));
     }
     let written = write(cluster, arguments, name, &lists, &plan).await;
+    gathered.summary.print_refused();
     if written.is_ok() {
-        gathered.summary.print_refused();
         out(&line(&plan, &gathered, arguments.dry_run))?;
     }
     written?;
@@ -153,7 +154,11 @@ async fn write(
     }
     for (number, entries) in &plan.creates {
         let list = object(cluster, name, *number, entries, &arguments.source);
-        let created = api.create_with(&list, options.clone()).await;
+        let created = again(
+            async || api.create_with(&list, options.clone()).await,
+            unsent,
+        )
+        .await;
         created.map_err(|error| taken(error, cluster, &list_name(name, *number)))?;
     }
     for (number, entries) in &plan.changes {
@@ -163,7 +168,11 @@ async fn write(
             "spec": {"entries": entries, "source": arguments.source},
         }));
         let key = cluster.key(&list_name(name, *number));
-        let patched = api.patch_with(&key, options.clone(), patch).await;
+        let patched = again(
+            async || api.patch_with(&key, options.clone(), patch.clone()).await,
+            unsent,
+        )
+        .await;
         patched.map_err(|error| changed(error, "patch", cluster, &key))?;
     }
     for number in &plan.deletes {
@@ -176,10 +185,15 @@ async fn write(
             ..DeleteParams::default()
         };
         let key = cluster.key(&list_name(name, *number));
-        let deleted = api.delete(&key, &params).await;
+        let deleted = again(async || api.delete(&key, &params).await, unsent).await;
         deleted.map_err(|error| changed(error, "delete", cluster, &key))?;
     }
     Ok(())
+}
+
+/// The error of a write that has certainly not been made, so that it may be made again.
+fn unsent(error: &ClientError) -> Option<&ClientError> {
+    Some(error).filter(|error| !error.is_ambiguous())
 }
 
 fn object(

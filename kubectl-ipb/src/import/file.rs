@@ -8,7 +8,7 @@ use crate::error::Error;
 /// The largest file, in MiB: more than a million addresses.
 const LIMIT: u64 = 64;
 
-/// The text of the file at `path`; `-` is the standard input.
+/// The text of the file at `path` without a byte order mark; `-` is the standard input.
 pub(crate) fn read(path: &str) -> Result<String, Error> {
     let bytes = if path == "-" {
         take(io::stdin().lock())
@@ -17,10 +17,16 @@ pub(crate) fn read(path: &str) -> Result<String, Error> {
     };
     let file = || path.into();
     match bytes {
-        Ok(Some(bytes)) => String::from_utf8(bytes).map_err(|_| Error::Format {
-            file: file(),
-            problem: "the file is not UTF-8 text".to_owned(),
-        }),
+        Ok(Some(bytes)) => match String::from_utf8(bytes) {
+            Ok(text) => Ok(match text.strip_prefix('\u{feff}') {
+                Some(rest) => rest.to_owned(),
+                None => text,
+            }),
+            Err(_) => Err(Error::Format {
+                file: file(),
+                problem: "the file is not UTF-8 text".to_owned(),
+            }),
+        },
         Ok(None) => Err(Error::TooLarge {
             file: file(),
             limit: LIMIT,

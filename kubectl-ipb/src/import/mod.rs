@@ -13,9 +13,14 @@ mod table;
 pub(crate) use read::plain;
 pub(crate) use table::value;
 
+use std::collections::HashMap;
+use std::time::Duration;
+
 use futures::StreamExt as _;
 use futures::stream;
+use ipblock_operator::target::Target;
 
+use crate::again::again;
 use crate::ban::{How, Written, put};
 use crate::cluster::Cluster;
 use crate::command::{self, Length};
@@ -41,7 +46,7 @@ struct Summary {
     unchanged: usize,
     /// Repeats of an address earlier in the file.
     repeated: usize,
-    /// Blocks whose ban is over, in what kubectl printed.
+    /// Entries whose ban is over.
     over: usize,
     refused: Vec<(usize, String)>,
     /// Entries that were not written because the import ended early.
@@ -57,6 +62,8 @@ struct Gathered {
     wanted: Vec<(usize, Item)>,
     /// Those that a rule of the operator refuses.
     ruled: Vec<Item>,
+    /// `maxDuration`, as far as it is known.
+    most: Option<Duration>,
     /// What became of the others.
     summary: Summary,
 }
@@ -123,11 +130,19 @@ async fn gather(cluster: &Cluster, arguments: &command::Import) -> Result<Gather
     };
     let known = Known::read(cluster).await;
     let rules = known.rules();
+    gathered.most = known.most();
     for unknown in &rules.unknown {
         note(&format!("note: {unknown}"));
     }
     let summary = &mut gathered.summary;
-    let mut seen = std::collections::HashSet::new();
+    let longest = |item: &Item| {
+        item.length
+            .unwrap_or(arguments.length)
+            .0
+            .unwrap_or(Duration::MAX)
+    };
+    // By their targets: their places in `wanted`, or that a rule refuses them.
+    let mut seen: HashMap<Target, Option<usize>> = HashMap::new();
     for Entry { line, item } in entries {
         let item = match item {
             Ok(Some(item)) => item,
@@ -140,12 +155,22 @@ async fn gather(cluster: &Cluster, arguments: &command::Import) -> Result<Gather
                 continue;
             }
         };
-        if !seen.insert(item.target) {
+        if let Some(&place) = seen.get(&item.target) {
             summary.repeated += 1;
-        } else if let Some(refused) = rules.refusal(&item.target) {
+            // Of several entries of one address, the one that lasts longest counts.
+            let first = place.and_then(|place| gathered.wanted.get_mut(place));
+            if let Some((_, first)) = first.filter(|(_, first)| longest(&item) > longest(first)) {
+                *first = item;
+            }
+            continue;
+        }
+        let place = gathered.wanted.len();
+        if let Some(refused) = rules.refusal(&item.target) {
             summary.refused.push((line, refused.message));
+            seen.insert(item.target, None);
             gathered.ruled.push(item);
         } else {
+            seen.insert(item.target, Some(place));
             gathered.wanted.push((line, item));
         }
     }
@@ -162,12 +187,14 @@ async fn as_blocks(
         all,
         wanted,
         ruled: _,
+        most,
         mut summary,
     } = gathered;
     let by = cluster.user().await;
     let how = How {
         extend: arguments.extend,
         dry_run: arguments.dry_run,
+        most,
     };
     summary.left = wanted.len();
     let mut forbidden = Some(0);
@@ -175,7 +202,10 @@ async fn as_blocks(
     let wanted = wanted.into_iter();
     let wanted = wanted.map(|(line, item)| (line, ban_of(item, arguments, by.as_deref())));
     let mut writes = stream::iter(wanted)
-        .map(|(line, wanted)| async move { (line, put(cluster, &wanted, how).await) })
+        .map(|(line, wanted)| async move {
+            let written = again(async || put(cluster, &wanted, how).await, Error::client).await;
+            (line, written)
+        })
         .buffer_unordered(usize::from(arguments.concurrency));
     while let Some((line, written)) = writes.next().await {
         summary.left -= 1;
@@ -191,7 +221,7 @@ async fn as_blocks(
             Ok(Written::Extended(..)) => summary.extended += 1,
             Ok(Written::Unchanged(..)) => summary.unchanged += 1,
             // Every further entry would fail for the same reason.
-            Err(error @ Error::NoKind) => {
+            Err(error) if error.ends_all() => {
                 summary.left += 1;
                 ended = Some(error);
             }

@@ -15,7 +15,7 @@ use crate::command::{Length, lasting};
 pub(super) struct Entry {
     /// Its line; in JSON its number.
     pub(super) line: usize,
-    /// The ban it asks for, or why it is none. `None`: a block whose ban is over.
+    /// The ban it asks for, or why it is none. `None`: a ban that is over.
     pub(super) item: Result<Option<Item>, String>,
 }
 
@@ -47,6 +47,14 @@ struct Fields {
     tags: Vec<String>,
 }
 
+/// When a ban ends, as far as the file says.
+#[derive(Clone, Copy, Debug, Default)]
+struct End {
+    length: Option<Length>,
+    /// If the file names it.
+    until: Option<Timestamp>,
+}
+
 /// The names of a field in CSV and JSON: ours, and those of CrowdSec.
 const NAMES: &[(&str, &[&str])] = &[
     ("ip", &["ip", "value", "address"]),
@@ -62,7 +70,6 @@ const COLUMNS: [&str; 3] = ["ip", "duration", "reason"];
 
 /// The entries of `text`.
 pub(super) fn read(text: &str, format: Format, now: Timestamp) -> Result<Vec<Entry>, String> {
-    let text = text.trim_start_matches('\u{feff}');
     match format {
         Format::Auto => read(text, looks_like(text), now),
         Format::Plain => Ok(plain(text)
@@ -72,8 +79,7 @@ pub(super) fn read(text: &str, format: Format, now: Timestamp) -> Result<Vec<Ent
                     ip: Some(entry.to_owned()),
                     ..Fields::default()
                 }
-                .item(now)
-                .map(Some),
+                .item(now),
             })
             .collect()),
         Format::Csv => csv(text, now),
@@ -138,7 +144,7 @@ fn row((line, record): &Record, columns: &[Option<&str>], now: Timestamp) -> Ent
     }
     Entry {
         line: *line,
-        item: fields.item(now).map(Some),
+        item: fields.item(now),
     }
 }
 
@@ -178,7 +184,7 @@ fn member(element: &Value, now: Timestamp) -> Result<Option<Item>, String> {
     if let Some(text) = element.as_str() {
         let mut fields = Fields::default();
         fields.set("ip", text);
-        return fields.item(now).map(Some);
+        return fields.item(now);
     }
     if is_over(element, now) {
         return Ok(None);
@@ -190,6 +196,12 @@ fn member(element: &Value, now: Timestamp) -> Result<Option<Item>, String> {
     for (name, value) in object {
         match (field_of(name), value) {
             (Some(field), Value::String(text)) => fields.set(field, text),
+            // A number of seconds, or of nanoseconds, or a time: it is not guessed.
+            (Some(field @ ("duration" | "until")), Value::Number(number)) => {
+                return Err(format!(
+                    "{field} is the number {number}: write it as a text, 24h or 2026-01-31T12:00:00Z"
+                ));
+            }
             (None, Value::Array(tags)) if name == "tags" => {
                 let tags = tags.iter().filter_map(Value::as_str);
                 fields.tags = tags.map(str::to_owned).collect();
@@ -209,7 +221,7 @@ fn member(element: &Value, now: Timestamp) -> Result<Option<Item>, String> {
             None => {}
         }
     }
-    fields.item(now).map(Some)
+    fields.item(now)
 }
 
 /// Whether an element is an IPBlock with a status that does not ban, and will not.
@@ -247,7 +259,8 @@ impl Fields {
         }
     }
 
-    fn item(mut self, now: Timestamp) -> Result<Item, String> {
+    /// `None`: its time is over.
+    fn item(mut self, now: Timestamp) -> Result<Option<Item>, String> {
         let ip = self.ip.take().ok_or("it has no address")?;
         // CrowdSec writes the scope before the value: Ip:192.0.2.7.
         let (scope, raw) = match ip.split_once(':') {
@@ -268,33 +281,43 @@ impl Fields {
             return Err(format!("{} is not a ban", Quoted::new(kind)));
         }
         let target = raw.parse::<Target>().map_err(|error| error.to_string())?;
-        let (length, until) = self.end(now)?;
-        Ok(Item {
+        let Some(End { length, until }) = self.end(now)? else {
+            return Ok(None);
+        };
+        Ok(Some(Item {
             target,
             raw: raw.to_owned(),
             length,
             until,
             reason: self.reason,
             tags: self.tags,
-        })
+        }))
     }
 
-    /// The length of the ban, and its end if that is what the file names.
-    fn end(&self, now: Timestamp) -> Result<(Option<Length>, Option<Timestamp>), String> {
+    /// The length of the ban, and its end if the file names one, which counts then: a length was written some time ago.
+    /// `None`: it is over.
+    fn end(&self, now: Timestamp) -> Result<Option<End>, String> {
         match (&self.duration, &self.until) {
-            (Some(text), _) if text.starts_with('-') => Err("its time is over".to_owned()),
-            (Some(text), _) => Ok((Some(lasting(text)?), None)),
-            (None, Some(until)) => {
+            (_, Some(until)) => {
                 let end: Timestamp = until
                     .parse()
                     .map_err(|_| format!("{} is not a time (RFC 3339)", Quoted::new(until)))?;
                 let left = std::time::Duration::try_from(end.duration_since(now));
                 let left = left.ok().filter(|left| !left.is_zero());
-                let left = left.ok_or("its time is over")?;
-                let whole = std::time::Duration::from_secs(duration::whole_seconds(left));
-                Ok((Some(Length(Some(whole))), Some(end)))
+                Ok(left.map(|left| {
+                    let whole = std::time::Duration::from_secs(duration::whole_seconds(left));
+                    End {
+                        length: Some(Length(Some(whole))),
+                        until: Some(end),
+                    }
+                }))
             }
-            (None, None) => Ok((None, None)),
+            (Some(text), None) if text.starts_with('-') => Ok(None),
+            (Some(text), None) => Ok(Some(End {
+                length: Some(lasting(text)?),
+                until: None,
+            })),
+            (None, None) => Ok(Some(End::default())),
         }
     }
 }

@@ -60,7 +60,27 @@ fn csv_has_the_columns_that_its_first_line_names_or_ours() {
     let named = "reason,ip,until\n\"a, b\",192.0.2.7,2026-01-01T12:30:00Z\nx,192.0.2.8,2025-01-01T00:00:00Z\n";
     assert_eq!(
         shown(named, Format::Auto),
-        ["2 192.0.2.7 30m a, b", "3 ! its time is over"]
+        ["2 192.0.2.7 30m a, b", "3 over"]
+    );
+}
+
+#[test]
+fn the_end_that_an_export_names_counts_and_not_the_time_that_was_left_then() {
+    let export = r#"{"bans": [{"ip": "192.0.2.7", "duration": "3h", "until": "2026-01-01T12:30:00Z"},
+        {"ip": "192.0.2.8", "duration": "3h", "until": "2026-01-01T11:30:00Z"},
+        {"ip": "192.0.2.9", "duration": 86400}]}"#;
+    assert_eq!(
+        shown(export, Format::Auto),
+        [
+            "1 192.0.2.7 30m",
+            "2 over",
+            "3 ! duration is the number 86400: write it as a text, 24h or 2026-01-31T12:00:00Z"
+        ]
+    );
+    let csv = "ip,duration,until\n192.0.2.7,3h,2026-01-01T12:30:00Z\n192.0.2.8,1h,\n";
+    assert_eq!(
+        shown(csv, Format::Auto),
+        ["2 192.0.2.7 30m", "3 192.0.2.8 1h"]
     );
 }
 
@@ -79,7 +99,7 @@ fn decisions_of_crowdsec_are_read_as_its_tool_prints_them() {
             "3 198.51.100.0/24 2h manual",
             "4 ! \"captcha\" is not a ban",
             "5 ! the scope \"Country\" is neither Ip nor Range",
-            "6 ! its time is over",
+            "6 over",
         ]
     );
     let alerts = r#"[{"id": 3, "scenario": "of the alert", "decisions": [
@@ -189,5 +209,6 @@ fn the_time_that_is_left_is_rounded_up_and_the_end_stays_as_it_is_named() {
     };
     let one = Length(Some(Duration::from_secs(1)));
     let named = "2026-01-01T12:00:00.2Z".parse().unwrap();
-    assert_eq!(fields.end(now()), Ok((Some(one), Some(named))));
+    let end = fields.end(now()).unwrap().unwrap();
+    assert_eq!((end.length, end.until), (Some(one), Some(named)));
 }

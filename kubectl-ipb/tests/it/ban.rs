@@ -162,6 +162,43 @@ async fn a_ban_by_hand_on_top_of_an_alerts_ban_is_not_lifted_with_the_alert() {
 }
 
 #[tokio::test]
+async fn an_unban_of_one_block_or_namespace_reports_what_keeps_the_address_banned() {
+    let world = World::new().await;
+    let own = name("192.0.2.7");
+    for line in [
+        "ban 192.0.2.7 --wait",
+        "ban 192.0.2.7 -n web --force --wait",
+    ] {
+        world.ok(line).await;
+    }
+    // By its name, and of another namespace.
+    for (line, stays) in [
+        (format!("unban {own} --wait"), format!("web/{own}")),
+        (
+            "unban 192.0.2.7 -n default --wait".to_owned(),
+            format!("web/{own}"),
+        ),
+    ] {
+        world.ok("ban 192.0.2.7 --force --wait").await;
+        let lifted = world.ipb(&line).await;
+        assert_eq!(lifted.code, Some(1), "{lifted:?}");
+        let text = format!("ipblock.ops.yiiong.top/{own} unbanned\n");
+        assert_eq!(lifted.text, text, "{lifted:?}");
+        let note = format!("192.0.2.7 stays banned by {stays} (192.0.2.7) until");
+        assert!(lifted.errors.contains(&note), "{lifted:?}");
+    }
+    // Nothing to lift in this namespace: the command that lifts the other one is named.
+    world
+        .refused(
+            "unban 192.0.2.7 -n default",
+            &format!("web/{own} bans 192.0.2.7, kubectl ipb unban {own} -n web"),
+        )
+        .await;
+    let lifted = world.ipb(&format!("unban {own} -n web --wait")).await;
+    assert_eq!(lifted.code, Some(0), "{lifted:?}");
+}
+
+#[tokio::test]
 async fn an_unban_lifts_the_other_blocks_though_one_is_refused() {
     let world = World::new().await;
     world.ok("ban 192.0.2.7 --wait").await;

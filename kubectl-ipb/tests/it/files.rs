@@ -128,9 +128,9 @@ async fn many_entries_are_imported_at_once_and_what_is_exported_can_be_imported(
     }
     let csv = world.ok("export --address 192.0.2.7 -o csv").await;
     let (head, row) = csv.split_once('\n').unwrap();
-    assert_eq!(head, "ip,duration,reason,source,by");
+    assert_eq!(head, "ip,duration,until,reason,source,by");
     assert!(
-        row.starts_with("192.0.2.7,forever,\"a, \"\"b\"\"\",manual,"),
+        row.starts_with("192.0.2.7,forever,,\"a, \"\"b\"\"\",manual,"),
         "{row}"
     );
     for format in ["plain", "csv", "json"] {

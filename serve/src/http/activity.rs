@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use super::driven::{Begun, Cut};
 use super::{Body, Limits};
 
 /// The first bytes of an HTTP/2 connection (RFC 9113, 3.4).
@@ -34,6 +35,8 @@ pub(super) enum Protocol {
 /// The state of a connection.
 pub(super) struct Activity {
     times: Mutex<Times>,
+    /// Where the means to end a request of HTTP/2 is put as it begins.
+    begun: Begun,
     /// Notified when the peer gave up another request.
     given_up: Notify,
 }
@@ -51,9 +54,9 @@ struct Times {
     /// The time since which the peer takes no byte of what is to be written; `None` while nothing waits to be written.
     blocked: Option<Instant>,
     /// The answers of HTTP/2 with a piece for which the peer gives no window, and the times since which they wait.
-    unread: BTreeMap<u64, Instant>,
-    /// The number of the last answer of HTTP/2.
-    answers: u64,
+    unread: BTreeMap<u64, (Instant, Arc<Cut>)>,
+    /// The number of the last request of HTTP/2.
+    streams: u64,
     /// Requests that were cancelled before they were answered, less those that were answered.
     given_up: u32,
 }
@@ -62,8 +65,14 @@ struct Times {
 pub(super) struct Flight {
     activity: Arc<Activity>,
     answered: bool,
-    /// The number of the answer, for HTTP/2. Its connection's writes do not show whether this one answer is read.
-    answer: Option<u64>,
+    /// For HTTP/2. Its connection's writes do not show whether this one answer is read.
+    stream: Option<Stream>,
+}
+
+/// A request of HTTP/2, and the means to end it.
+struct Stream {
+    number: u64,
+    cut: Arc<Cut>,
 }
 
 /// The reason why a connection is closed.
@@ -89,6 +98,8 @@ pub(super) struct Tracked {
     /// The rest of a piece that is larger than [`PIECE`].
     rest: Bytes,
     flight: Option<Flight>,
+    /// A piece was handed over, and no other was asked for since.
+    handed: bool,
 }
 
 // === impl Times ===
@@ -117,9 +128,27 @@ impl Times {
         let header = self.header().map(|since| since + limits.header_timeout);
         let due = header.map_or(idle, |header| header.min(idle));
         let due = (self.in_flight == 0).then_some(due);
-        let unread = self.blocked.iter().chain(self.unread.values()).min();
-        let unread = unread.map(|&since| since + limits.idle);
+        let unread = self.blocked.map(|since| since + limits.idle);
         [due, unread].into_iter().flatten().min()
+    }
+
+    /// When the first of the answers of HTTP/2 that are not read is ended.
+    fn first_cut(&self, limits: &Limits) -> Option<Instant> {
+        let first = self.unread.values().map(|(since, _)| *since).min();
+        first.map(|since| since + limits.idle)
+    }
+
+    /// Takes the answers of HTTP/2 that are not read for too long. Other requests of the connection go on.
+    fn take_unread(&mut self, limits: &Limits, now: Instant) -> Vec<Arc<Cut>> {
+        let mut late = Vec::new();
+        self.unread.retain(|_, (since, cut)| {
+            let waits = *since + limits.idle > now;
+            if !waits {
+                late.push(Arc::clone(cut));
+            }
+            waits
+        });
+        late
     }
 
     /// The arrival of the first byte of a header. HTTP/2 sends frames that are not requests at any time.
@@ -140,9 +169,11 @@ impl Times {
 // === impl Activity ===
 
 impl Activity {
-    pub(super) fn new(protocol: Protocol) -> Arc<Self> {
+    /// `begun` is that of the executor of the connection.
+    pub(super) fn new(protocol: Protocol, begun: Begun) -> Arc<Self> {
         let now = Instant::now();
         Arc::new(Self {
+            begun,
             times: Mutex::new(Times {
                 protocol,
                 preface: 0,
@@ -151,7 +182,7 @@ impl Activity {
                 idle: now,
                 blocked: None,
                 unread: BTreeMap::new(),
-                answers: 0,
+                streams: 0,
                 given_up: 0,
             }),
             given_up: Notify::new(),
@@ -162,18 +193,18 @@ impl Activity {
         let mut times = self.times.lock();
         times.in_flight += 1;
         times.reading = None;
+        let stream = (times.protocol == Protocol::Http2).then(|| {
+            times.streams += 1;
+            let cut = Arc::<Cut>::default();
+            *self.begun.lock() = Some(Arc::clone(&cut));
+            let number = times.streams;
+            Stream { number, cut }
+        });
         Flight {
             activity: Arc::clone(self),
             answered: false,
-            answer: None,
+            stream,
         }
-    }
-
-    /// The number of the next answer, if the connection has many at once.
-    fn answer(&self) -> Option<u64> {
-        let mut times = self.times.lock();
-        times.answers += 1;
-        (times.protocol == Protocol::Http2).then_some(times.answers)
     }
 
     fn read(&self, bytes: &[u8]) {
@@ -200,17 +231,21 @@ impl Activity {
     pub(super) async fn abused(&self, limits: &Limits) -> Cause {
         loop {
             let now = Instant::now();
-            let next = {
-                let times = self.times.lock();
+            let (next, unread) = {
+                let mut times = self.times.lock();
                 if times.given_up > limits.given_up {
                     return Cause::GivesUp;
                 }
                 if times.due(limits).is_some_and(|due| due <= now) {
                     return Cause::Late;
                 }
+                let unread = times.take_unread(limits, now);
                 let check = now + times.shortest(limits);
-                times.due(limits).map_or(check, |due| due.min(check))
+                let due = [times.due(limits), times.first_cut(limits)];
+                let next = due.into_iter().flatten().fold(check, Instant::min);
+                (next, unread)
             };
+            unread.iter().for_each(|stream| stream.cut());
             tokio::select! {
                 () = sleep_until(next) => {}
                 () = self.given_up.notified() => {}
@@ -226,27 +261,27 @@ impl Flight {
     /// since a connection that streams is not idle. With HTTP/2 every body does.
     pub(super) fn answered(mut self, body: Body) -> Tracked {
         self.answered = true;
-        self.answer = self.activity.answer();
-        let flight = (self.answer.is_some() || !body.is_whole()).then_some(self);
+        let flight = (self.stream.is_some() || !body.is_whole()).then_some(self);
         Tracked {
             body,
             rest: Bytes::new(),
             flight,
+            handed: false,
         }
     }
 
     /// A piece of the answer was handed over, and waits for the peer to take it.
     fn handed(&self) {
-        if let Some(answer) = self.answer {
-            let mut times = self.activity.times.lock();
-            times.unread.insert(answer, Instant::now());
+        if let Some(Stream { number, cut }) = &self.stream {
+            let unread = (Instant::now(), Arc::clone(cut));
+            self.activity.times.lock().unread.insert(*number, unread);
         }
     }
 
     /// The peer took the piece that was handed over.
     fn taken(&self) {
-        if let Some(answer) = self.answer {
-            self.activity.times.lock().unread.remove(&answer);
+        if let Some(stream) = &self.stream {
+            self.activity.times.lock().unread.remove(&stream.number);
         }
     }
 
@@ -260,8 +295,8 @@ impl Drop for Flight {
     fn drop(&mut self) {
         let mut times = self.activity.times.lock();
         times.in_flight -= 1;
-        if let Some(answer) = self.answer {
-            times.unread.remove(&answer);
+        if let Some(stream) = &self.stream {
+            times.unread.remove(&stream.number);
         }
         times.idle = Instant::now();
         times.given_up = if self.answered {
@@ -351,7 +386,7 @@ impl Tracked {
         let small = self
             .flight
             .as_ref()
-            .is_some_and(|flight| flight.answer.is_some());
+            .is_some_and(|flight| flight.stream.is_some());
         if self.rest.is_empty() {
             match Pin::new(&mut self.body).poll_frame(context) {
                 Poll::Ready(Some(Ok(frame))) if small => match frame.into_data() {
@@ -374,11 +409,13 @@ impl http_body::Body for Tracked {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        if let Some(flight) = &self.flight {
+        let this = &mut *self;
+        if let Some(flight) = this.flight.as_ref().filter(|_| this.handed) {
             flight.taken();
         }
-        let polled = self.poll_piece(context);
-        if let (Some(flight), Poll::Ready(Some(Ok(_)))) = (&self.flight, &polled) {
+        let polled = this.poll_piece(context);
+        this.handed = matches!(polled, Poll::Ready(Some(Ok(_))));
+        if let Some(flight) = this.flight.as_ref().filter(|_| this.handed) {
             flight.handed();
         }
         polled
@@ -418,7 +455,7 @@ mod tests {
             (vec![b"P".as_slice(), b"OST /"], Protocol::Http1),
             (vec![b"P".as_slice(), b"OST /", PREFACE], Protocol::Http1),
         ] {
-            let activity = Activity::new(Protocol::Either);
+            let activity = Activity::new(Protocol::Either, Begun::default());
             for piece in &pieces {
                 activity.read(piece);
             }

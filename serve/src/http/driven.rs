@@ -24,7 +24,7 @@ const ROUNDS: usize = 4;
 /// A connection, with the futures that hyper would spawn: one for each request.
 pub(super) struct Driven<'a, C> {
     connection: Pin<&'a mut C>,
-    streams: FuturesUnordered<BoxFuture<'static, ()>>,
+    streams: FuturesUnordered<Stream>,
     spawned: Spawned,
     task: Arc<Task>,
     connection_woken: Arc<Part>,
@@ -34,8 +34,26 @@ pub(super) struct Driven<'a, C> {
 #[derive(Clone)]
 pub(super) struct Spawned {
     /// `None` once the connection has ended. Each of these futures has a clone of this, so none may stay here then.
-    new: Arc<Mutex<Option<Vec<BoxFuture<'static, ()>>>>>,
+    new: Arc<Mutex<Option<Vec<Stream>>>>,
+    /// Of the request that was begun last. hyper spawns its future right after that.
+    begun: Begun,
     woken: Arc<Part>,
+}
+
+/// Where the [`Cut`] of a request is until its future is spawned.
+pub(super) type Begun = Arc<Mutex<Option<Arc<Cut>>>>;
+
+/// Ends one request of HTTP/2: its future is dropped, so its stream is reset.
+#[derive(Default)]
+pub(super) struct Cut {
+    cut: AtomicBool,
+    stream: AtomicWaker,
+}
+
+/// The future of one request.
+struct Stream {
+    future: BoxFuture<'static, ()>,
+    cut: Option<Arc<Cut>>,
 }
 
 /// The waker of one part of the task.
@@ -84,6 +102,31 @@ impl Wake for Part {
     }
 }
 
+// === impl Cut ===
+
+impl Cut {
+    pub(super) fn cut(&self) {
+        self.cut.store(true, Ordering::SeqCst);
+        self.stream.wake();
+    }
+}
+
+// === impl Stream ===
+
+impl Future for Stream {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(cut) = &self.cut {
+            cut.stream.register(context.waker());
+            if cut.cut.load(Ordering::SeqCst) {
+                return Poll::Ready(());
+            }
+        }
+        self.future.as_mut().poll(context)
+    }
+}
+
 // === impl Spawned ===
 
 impl Spawned {
@@ -91,11 +134,17 @@ impl Spawned {
     pub(super) fn new() -> Self {
         Self {
             new: Arc::new(Mutex::new(Some(Vec::new()))),
+            begun: Begun::default(),
             woken: Part::of(&Arc::default()),
         }
     }
 
-    fn take(&self) -> Vec<BoxFuture<'static, ()>> {
+    /// Where the [`Cut`] of a request that begins is put.
+    pub(super) fn begun(&self) -> Begun {
+        Arc::clone(&self.begun)
+    }
+
+    fn take(&self) -> Vec<Stream> {
         let mut new = self.new.lock();
         new.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -103,9 +152,12 @@ impl Spawned {
 
 impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Spawned {
     fn execute(&self, future: F) {
-        let future: BoxFuture<'static, ()> = Box::pin(future);
+        let stream = Stream {
+            future: Box::pin(future),
+            cut: self.begun.lock().take(),
+        };
         if let Some(new) = &mut *self.new.lock() {
-            new.push(future);
+            new.push(stream);
         }
         self.woken.wake_by_ref();
     }

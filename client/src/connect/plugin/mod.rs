@@ -26,6 +26,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 pub(super) use error::{Failed, PluginError};
+#[cfg(all(test, unix))]
+pub(super) use run::has_terminal;
 
 use self::output::Output;
 use self::run::run;

@@ -19,13 +19,16 @@ pub(super) const LONGEST_RUN: Duration = Duration::from_secs(180);
 pub(super) const LONGEST_OUTPUT: u64 = 1 << 20;
 
 /// Runs the plugin, and returns what it printed. A run that is dropped ends the process, and on Unix those that it
-/// started, if it asks nothing.
+/// started, if neither it nor this program has a terminal.
 pub(super) async fn run(exec: &ExecConfig) -> Result<Vec<u8>, PluginError> {
     let interactive = interactive(exec, std::io::stdin().is_terminal())?;
     let mut command = command(exec, interactive)?;
+    // A plugin may ask at the terminal of this program, also where standard input is a file: it stays in the group
+    // that may read from it.
     #[cfg(unix)]
-    if !interactive {
-        // One at a terminal stays in the group that may read from it.
+    let apart = !interactive && !has_terminal();
+    #[cfg(unix)]
+    if apart {
         command.process_group(0);
     }
     let mut child = command.spawn().map_err(|fault| PluginError::Start {
@@ -35,7 +38,7 @@ pub(super) async fn run(exec: &ExecConfig) -> Result<Vec<u8>, PluginError> {
     })?;
     let stdout = child.stdout.take();
     #[cfg(unix)]
-    let mut group = group::Group::of(&child, interactive);
+    let mut group = group::Group::of(&child, apart);
     let ended = async {
         let mut output = Vec::new();
         if let Some(stdout) = stdout {
@@ -63,6 +66,12 @@ pub(super) async fn run(exec: &ExecConfig) -> Result<Vec<u8>, PluginError> {
         .unwrap_or(Err(PluginError::Hangs))
 }
 
+/// Whether this program belongs to a terminal.
+#[cfg(unix)]
+pub(in crate::connect) fn has_terminal() -> bool {
+    std::fs::File::open("/dev/tty").is_ok()
+}
+
 #[cfg(unix)]
 mod group {
     use rustix::process::{Pid, Signal, kill_process_group};
@@ -73,8 +82,9 @@ mod group {
     // === impl Group ===
 
     impl Group {
-        pub(super) fn of(child: &tokio::process::Child, interactive: bool) -> Self {
-            let leader = child.id().filter(|_| !interactive);
+        /// The group of `child`, if it is `apart` from that of this program.
+        pub(super) fn of(child: &tokio::process::Child, apart: bool) -> Self {
+            let leader = child.id().filter(|_| apart);
             let leader = leader.and_then(|id| i32::try_from(id).ok());
             Self(leader.and_then(Pid::from_raw))
         }
