@@ -113,7 +113,10 @@ impl<K: Kernel> Enforcer<K> {
 
     /// The addresses of the operator. An empty list keeps those before. The next look makes new ones free, also while the
     /// operator does not answer: a ban of its address may be why.
-    pub fn set_operator(&mut self, addresses: Vec<IpAddr>) {
+    pub fn set_operator(&mut self, mut addresses: Vec<IpAddr>) {
+        // A name server returns them in another order each time.
+        addresses.sort_unstable();
+        addresses.dedup();
         if !addresses.is_empty() && addresses != self.operator {
             self.operator = addresses;
             self.behind = true;
@@ -167,12 +170,12 @@ impl<K: Kernel> Enforcer<K> {
                     tracing::debug!(%error, "the sets changed meanwhile; they are read again");
                 }
                 Err(error) => return Err(error),
-                Ok(mut outcome) => {
+                Ok((mut outcome, generation)) => {
                     if as_before && outcome.restored.is_none() {
                         outcome.drift = outcome.changed;
                     }
-                    // An own change hides one that another program made meanwhile: the next look compares again.
-                    let generation = self.kernel.standing()?.generation;
+                    // That from before the sets were read, so that a later change shows. An own change hides one that
+                    // another program made meanwhile: the next look compares again.
                     self.generation = Some(generation).filter(|_| outcome.changed == 0);
                     self.compared = Some(Instant::now());
                     self.behind = false;
@@ -182,7 +185,8 @@ impl<K: Kernel> Enforcer<K> {
         }
     }
 
-    fn attempt(&mut self) -> Result<Outcome, Error> {
+    /// What it found and did, and the number of the last transaction before.
+    fn attempt(&mut self) -> Result<(Outcome, u32), Error> {
         let standing = self.kernel.standing()?;
         let (restored, counters) = match standing.layout {
             Layout::Missing => (Some("the table is missing"), None),
@@ -198,7 +202,8 @@ impl<K: Kernel> Enforcer<K> {
             (Layout::Missing, _) => Observed::default(),
             // The sets may be what is damaged.
             (Layout::Damaged { .. }, Err(error))
-                if rebuild == Rebuild::Table && error.is_missing() =>
+                if rebuild == Rebuild::Table
+                    && (error.is_missing() || matches!(error, Error::Malformed(_))) =>
             {
                 Observed::default()
             }
@@ -243,7 +248,7 @@ impl<K: Kernel> Enforcer<K> {
         if outcome.held == 0 {
             self.brake.applied();
         }
-        Ok(outcome)
+        Ok((outcome, standing.generation))
     }
 
     /// `wanted`, and what it lifts as long as the brake holds that back.

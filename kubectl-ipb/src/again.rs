@@ -9,7 +9,7 @@ use tokio::time::sleep;
 /// How often a request is made.
 const ATTEMPTS: u32 = 6;
 
-/// The first pause, if the server names none. Each further one is twice as long.
+/// The first pause. Each further one is twice as long, and none is shorter than the server requests.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The longest pause.
@@ -38,7 +38,8 @@ fn pause(error: &ClientError, made: u32) -> Option<Duration> {
         return None;
     }
     let own = FIRST_PAUSE * 2_u32.pow(made - 1);
-    Some(error.retry_after().unwrap_or(own).min(LONGEST_PAUSE))
+    let named = error.retry_after().unwrap_or_default();
+    Some(own.max(named).min(LONGEST_PAUSE))
 }
 
 #[cfg(test)]

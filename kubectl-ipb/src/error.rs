@@ -91,11 +91,17 @@ impl Error {
         }
     }
 
-    /// Whether a write of another object would fail for the same reason: the kind is not there, or the API server does
-    /// not answer.
+    /// Whether a write of another object would fail for the same reason: the kind is not there, or the API server cannot
+    /// be reached or takes no requests. Another error of the server may be about one object, as that of a webhook.
     pub(crate) fn ends_all(&self) -> bool {
-        let outage = self.client().is_some_and(ClientError::is_outage);
-        matches!(self, Self::NoKind) || outage
+        match self {
+            Self::NoKind => true,
+            Self::Server { error, .. } => match error.status() {
+                Some(status) => matches!(status.code, 429 | 503),
+                None => error.is_outage(),
+            },
+            _ => false,
+        }
     }
 
     /// Whether the server refused the request for want of a right.

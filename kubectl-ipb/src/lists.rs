@@ -33,14 +33,14 @@ pub(crate) struct Listed {
     pub(crate) unknown: Option<String>,
 }
 
-/// Looks for `target` in all lists, or in those of the namespace of `-n`.
-pub(crate) async fn search(cluster: &Cluster, target: &Target) -> Listed {
+/// Looks for `target` in the lists of `namespace`, or in all.
+pub(crate) async fn search(cluster: &Cluster, namespace: Option<&str>, target: &Target) -> Listed {
     let params = ListParams::default().limit(PAGE);
     let lists = cluster.client.objects::<BlockList>();
     let mut tries = 1;
     'read: loop {
         let (mut whole, mut parts) = (Named::default(), Named::default());
-        let mut pages = lists.pages(cluster.chosen.as_deref(), &params);
+        let mut pages = lists.pages(namespace, &params);
         loop {
             match pages.next().await {
                 Ok(Some(page)) => {

@@ -71,7 +71,7 @@ impl Wanted {
                 let began = status.and_then(IPBlockStatus::blocked_at);
                 self.prolong(began, end, how, now)
             }
-            None | Some(Phase::Pending) => self.before(block, how.extend),
+            None | Some(Phase::Pending) => self.before(block, how),
             Some(_) => Change::Trigger(self.trigger()),
         }
     }
@@ -149,23 +149,28 @@ impl Wanted {
     }
 
     /// A ban that is requested and does not stand yet.
-    fn before(&self, block: &IPBlock, extend: bool) -> Change {
+    fn before(&self, block: &IPBlock, how: How) -> Change {
         let target = self.target;
         let status = block.status.as_ref();
         let message = status.and_then(|status| status.message.as_deref());
         let why = message.map_or_else(String::new, |message| format!(": {message}"));
         let present = format!("the ban of {target} is requested already{why}");
         let asked = block.spec.duration.as_deref().unwrap_or_default();
-        let longer = match (duration::parse_optional(asked), self.length) {
+        // The operator refuses a longer one.
+        let length = match (self.length, how.most) {
+            (Some(length), Some(most)) => Some(length.min(most)),
+            (length, most) => length.or(most),
+        };
+        let longer = match (duration::parse_optional(asked), length) {
             (Ok(None), _) => false,
             (_, None) | (Err(_), _) => true,
             (Ok(Some(asked)), Some(length)) => length > asked,
         };
-        match (longer, extend) {
+        match (longer, how.extend) {
             (false, _) => Change::None(present),
             (true, false) => Change::None(format!("{present}; --extend makes it longer")),
             (true, true) => {
-                let text = self.length.map(duration::display);
+                let text = length.map(duration::display);
                 Change::Extend(json!({ "duration": text }), None)
             }
         }
@@ -342,6 +347,14 @@ mod tests {
         }
         let given = wanted(Some(60)).change(&block(None, None), how(true), now());
         assert_eq!(given, Change::Extend(json!({"duration": "1h"}), None));
+        let most = How {
+            most: Some(Duration::from_secs(45 * 60)),
+            ..how(true)
+        };
+        for length in [Some(60), None] {
+            let given = wanted(length).change(&block(None, None), most, now());
+            assert_eq!(given, Change::Extend(json!({"duration": "45m"}), None));
+        }
     }
 
     #[test]

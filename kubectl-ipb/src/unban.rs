@@ -70,7 +70,7 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Unban) -> Result<
             (target, plan(target, found, |one| one.key() == key))
         }
     };
-    let listed = lists::search(cluster, &target).await;
+    let listed = lists::search(cluster, None, &target).await;
     if plan.lift.is_empty() {
         return Err(nothing(target, &plan, &listed, cluster));
     }
@@ -204,11 +204,12 @@ fn nothing(target: Target, plan: &Plan, listed: &Listed, cluster: &Cluster) -> E
     }
     for found in &plan.stays {
         let entry = &found.entry;
-        let how = match entry.target == target {
-            true => format!("kubectl ipb unban {} -n {}", entry.name, entry.namespace),
-            false => "lift that or use --overlapping".to_owned(),
-        };
-        text.push_str(&format!("; {} bans {}, {how}", entry.key(), entry.target));
+        let command = format!("kubectl ipb unban {} -n {}", entry.name, entry.namespace);
+        text.push_str(&format!(
+            "; {} bans {}, to lift that: {command}",
+            entry.key(),
+            entry.target
+        ));
     }
     for fact in listed.facts.iter().chain(&listed.parts) {
         text.push_str(&format!("; {fact}; {LISTED}"));

@@ -18,7 +18,7 @@ pub(crate) async fn run(cluster: &Cluster, arguments: command::Why) -> Result<Ex
             .get_or_insert_with(|| Search::new(target))
             .see(&block);
     });
-    let listed = lists::search(cluster, &target);
+    let listed = lists::search(cluster, cluster.chosen.as_deref(), &target);
     let (found, known, listed) = futures::join!(found, Known::read(cluster), listed);
     let (search, scope) = found?;
     let mut rules = known.rules();

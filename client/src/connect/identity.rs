@@ -49,8 +49,8 @@ struct Last<S> {
     number: u64,
     pair: Option<Arc<Pair>>,
     connections: S,
-    /// The number of the certificate that could not be used, and the time until which the former one stays.
-    unusable: Option<(u64, Instant)>,
+    /// The certificate that could not be used, and the time until which it is not tried again.
+    unusable: Option<(Option<Arc<Pair>>, Instant)>,
 }
 
 // === impl Source ===
@@ -155,10 +155,8 @@ impl<S: Clone> Connections<S> {
             return Ok(last.connections.clone());
         }
         let now = Instant::now();
-        if last
-            .unusable
-            .is_some_and(|(number, until)| number == identity.number && now < until)
-        {
+        let unusable_until = last.unusable.as_ref();
+        if unusable_until.is_some_and(|(pair, until)| *pair == identity.pair && now < *until) {
             return Ok(last.connections.clone());
         }
         if identity.pair != last.pair {
@@ -169,7 +167,7 @@ impl<S: Clone> Connections<S> {
                     let error = redacted_start(error);
                     let error = crate::error_chain(&error).to_string();
                     tracing::warn!(error, "the new client certificate cannot be used");
-                    last.unusable = Some((identity.number, now + AGAIN));
+                    last.unusable = Some((identity.pair.clone(), now + AGAIN));
                     return Ok(last.connections.clone());
                 }
                 Err(error) => {

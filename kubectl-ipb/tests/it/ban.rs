@@ -191,7 +191,7 @@ async fn an_unban_of_one_block_or_namespace_reports_what_keeps_the_address_banne
     world
         .refused(
             "unban 192.0.2.7 -n default",
-            &format!("web/{own} bans 192.0.2.7, kubectl ipb unban {own} -n web"),
+            &format!("web/{own} bans 192.0.2.7, to lift that: kubectl ipb unban {own} -n web"),
         )
         .await;
     let lifted = world.ipb(&format!("unban {own} -n web --wait")).await;
@@ -242,7 +242,9 @@ async fn an_unban_names_what_keeps_the_address_banned() {
     world
         .refused(
             "unban 192.0.2.7",
-            &format!("web/{range} bans 192.0.2.0/24, lift that or use --overlapping"),
+            &format!(
+                "web/{range} bans 192.0.2.0/24, to lift that: kubectl ipb unban {range} -n web"
+            ),
         )
         .await;
     let all = world.ipb("unban 192.0.2.7 --overlapping --wait").await;
