@@ -68,7 +68,11 @@ impl Directory {
             });
         }
         Err(Outside {
-            path: path.display().to_string(),
+            // What is no path may be the secret itself, and errors are shown.
+            path: match path.is_absolute() {
+                true => path.display().to_string(),
+                false => "a value that is not an absolute path".to_owned(),
+            },
             directory: self.to_string(),
         })
     }
@@ -245,5 +249,13 @@ mod tests {
         assert_eq!(file.read().unwrap().len(), 1024 * 1024);
         std::fs::write(&path, vec![b'x'; 1024 * 1024 + 1]).unwrap();
         assert!(file.read().is_err());
+    }
+
+    #[test]
+    fn a_value_that_is_no_path_is_not_repeated() {
+        let error = Directory::default().file("https://hooks.example/hunter2");
+        let text = error.unwrap_err().to_string();
+        assert!(!text.contains("hunter2"), "{text}");
+        assert!(text.starts_with("a value that is not an absolute path is not a file below"));
     }
 }

@@ -120,7 +120,18 @@ impl Sink for Appended {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.file.as_ref().map_or(Ok(()), File::sync_data)
+        match self.file.as_ref().map_or(Ok(()), File::sync_data) {
+            // A pipe and a terminal have nothing to write through to.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported
+                ) =>
+            {
+                Ok(())
+            }
+            result => result,
+        }
     }
 }
 

@@ -279,6 +279,31 @@ async fn a_line_that_a_crash_tore_does_not_spoil_the_next_one() {
 }
 
 #[tokio::test]
+async fn a_pipe_gets_every_line() {
+    use std::io::{BufRead as _, BufReader};
+
+    let folder = Folder::new("pipe");
+    let path = folder.0.join("audit.pipe");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    let read = path.clone();
+    let reader = std::thread::spawn(move || {
+        let pipe = BufReader::new(std::fs::File::open(read).unwrap());
+        pipe.lines().take(2).map(Result::unwrap).collect::<Vec<_>>()
+    });
+    let log = Log::open(&Destination::File(path), "pod-0").unwrap();
+    for name in ["a", "b"] {
+        record(&log, name);
+        log.flush(MINUTE).await;
+    }
+    let lines = reader.join().unwrap();
+    assert!(
+        lines[0].contains("\"a\"") && lines[1].contains("\"b\""),
+        "{lines:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_signal_to_reopen_creates_the_file_before_the_next_line() {
     let folder = Folder::new("reopen");
     let path = folder.0.join("audit.log");

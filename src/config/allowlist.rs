@@ -70,7 +70,7 @@ pub(crate) fn at(
     (standing.collect(), next)
 }
 
-/// The entries that end within a day of `now`.
+/// The entries that end within a day of `now`, or have ended.
 pub(crate) fn ending(all: &Prefixes<Allowed>, now: Timestamp) -> Vec<Entry> {
     let soon = now.saturating_add(WARNING).unwrap_or(Timestamp::MAX);
     let ends = |allowed: &Allowed| allowed.until.is_some_and(|until| until <= soon);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::tz::Offset;
-use reeve_clock::Clock;
 
 use crate::mounted::{MountedFile, Stamp};
 use crate::notify::{
@@ -14,6 +13,7 @@ use crate::notify::{
 };
 use crate::outbound::Outbound;
 use crate::secret::Secret;
+use crate::time::Time;
 
 /// A channel of notifications.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,11 +145,11 @@ impl ChannelConfig {
     pub(crate) fn connect(
         &self,
         outbound: &Arc<dyn Outbound>,
-        clock: &Clock,
+        time: &Time,
     ) -> Result<Channel, String> {
         let connected = self.notifier(Transport {
             outbound: Arc::clone(outbound),
-            clock: clock.clone(),
+            time: time.clone(),
             zone: self.zone,
         });
         let notifier = connected.map_err(|why| format!("channel {}: {why}", self.name))?;
@@ -316,8 +316,11 @@ mod tests {
         let outbound = crate::outbound::InProcess::new(|_| async {
             Ok(http::Response::new(bytes::Bytes::new()))
         });
-        let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 1);
-        channel.connect(&(Arc::new(outbound) as Arc<dyn Outbound>), &clock)
+        let clock = reeve_clock::Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 1);
+        channel.connect(
+            &(Arc::new(outbound) as Arc<dyn Outbound>),
+            &Time::new(clock),
+        )
     }
 
     /// A file that goes with the value.

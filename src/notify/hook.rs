@@ -12,13 +12,13 @@ use http::StatusCode;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use jiff::Timestamp;
 use jiff::tz::Offset;
-use reeve_clock::Clock;
 use serde_json::Value;
 use sha2::Sha256;
 
 use super::{Error, Event, Markup, Notification, Template};
 use crate::outbound::{self, Outbound};
 use crate::secret::Secret;
+use crate::time::Time;
 
 /// Longest text of an answer in a message, in characters.
 const LONGEST_ANSWER: usize = 120;
@@ -26,13 +26,13 @@ const LONGEST_ANSWER: usize = 120;
 /// An answer with so many characters in a row of a URL's path or query is not shown.
 const REPEATED: usize = 8;
 
-/// How channels send: the HTTP client, the clock, and the zone of the times in their messages.
+/// How channels send: the HTTP client, the time, which is the API server's, and the zone of the times in their messages.
 #[derive(Clone)]
 pub struct Transport {
     /// The HTTP client.
     pub outbound: Arc<dyn Outbound>,
     /// The time of signatures, and of dates in `Retry-After`.
-    pub clock: Clock,
+    pub time: Time,
     /// The zone of the times in messages.
     pub zone: Offset,
 }
@@ -76,7 +76,7 @@ impl fmt::Debug for Transport {
 impl Hook {
     /// The time.
     pub(super) fn now(&self) -> Timestamp {
-        self.transport.clock.now()
+        self.transport.time.now()
     }
 
     /// The message of `template`, with times in the zone of the channel.
@@ -282,7 +282,7 @@ pub(super) mod fake {
     pub(in crate::notify) fn transport(outbound: InProcess) -> Transport {
         Transport {
             outbound: Arc::new(outbound),
-            clock: Clock::simulated(NOW.parse().unwrap(), 1),
+            time: Time::new(reeve_clock::Clock::simulated(NOW.parse().unwrap(), 1)),
             zone: Offset::UTC,
         }
     }
@@ -313,6 +313,7 @@ pub(super) mod fake {
             expires_at: Some("2026-01-01T00:10:00Z".parse().unwrap()),
             count: 2,
             message: "banned 2001:db8::7".into(),
+            gateway: String::new(),
         };
         let resolve = Notification {
             event: Event::Resolve,

@@ -175,7 +175,7 @@ mod tests {
         let secrets = (Secret::new(HOOK), signing.map(Secret::new));
         let start = "2020-09-06T01:21:13Z".parse().unwrap();
         let transport = Transport {
-            clock: Clock::simulated(start, 1),
+            time: crate::time::Time::new(Clock::simulated(start, 1)),
             ..fake::transport(outbound)
         };
         (Lark::new(secrets, Templates::built_in(), transport), sent)

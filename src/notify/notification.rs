@@ -44,6 +44,8 @@ pub struct Notification {
     pub count: i64,
     /// What happened, in a sentence.
     pub message: String,
+    /// The gateway that fails, as `iptables at 192.0.2.1:6080`; empty for anything else. Its trouble is one for all blocks.
+    pub gateway: String,
 }
 
 /// A channel to people. Dyn-safe: the configuration chooses it.
@@ -123,6 +125,7 @@ impl Notification {
             expires_at: None,
             count: 0,
             message: message.into(),
+            gateway: String::new(),
         }
     }
 
@@ -172,6 +175,7 @@ impl Notification {
             ("source", &self.source),
             ("by", &self.by),
             ("duration", &self.duration),
+            ("gateway", &self.gateway),
         ] {
             if !text.is_empty() {
                 document[name] = json!(text);

@@ -110,13 +110,17 @@ impl PagerDuty {
                 "custom_details": self.hook.data(&self.details, notification),
             },
         });
-        if !notification.ip.is_empty() {
-            // The lift of a ban says nothing about trouble, and trouble must not open the alert of a ban that is over.
-            let subject = match notification.event {
-                Event::Ban | Event::Resolve => "ipblock",
-                Event::Common => "ipblock-trouble",
-            };
-            event["dedup_key"] = json!(format!("{subject}/{}", notification.ip));
+        // The lift of a ban says nothing about trouble, and trouble must not open the alert of a ban that is over. A gateway
+        // that fails is one alert, and not one for each block.
+        let (kind, subject) = match notification.event {
+            Event::Ban | Event::Resolve => ("ipblock", &notification.ip),
+            Event::Common if notification.gateway.is_empty() => {
+                ("ipblock-trouble", &notification.ip)
+            }
+            Event::Common => ("ipblock-gateway", &notification.gateway),
+        };
+        if !subject.is_empty() {
+            event["dedup_key"] = json!(format!("{kind}/{subject}"));
         }
         event
     }
@@ -255,6 +259,17 @@ mod tests {
         check(&event);
         assert_eq!(event["event_action"], "trigger");
         assert_eq!(event["dedup_key"], "ipblock-trouble/2001:db8::7");
+        // That of a gateway is one alert for all blocks.
+        let gateway = Notification {
+            gateway: "iptables at 192.0.2.1:6080".into(),
+            ..trouble
+        };
+        let event = pagerduty.event(&gateway);
+        check(&event);
+        assert_eq!(
+            event["dedup_key"],
+            "ipblock-gateway/iptables at 192.0.2.1:6080"
+        );
     }
 
     #[tokio::test]

@@ -290,6 +290,7 @@ mod tests {
             expires_at: Some("2026-01-01T00:10:00Z".parse().unwrap()),
             count: 2,
             message: "banned".into(),
+            gateway: String::new(),
         }
     }
 

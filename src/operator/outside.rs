@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::api::IPBlock;
+use crate::api::{INTENT, IPBlock, Intent};
 use crate::decide::{Announcement, Notice};
 use crate::notify::{Event, Notification, Notifications};
 use crate::reconcile::Announcer;
@@ -36,6 +36,15 @@ impl Announcer for Outside {
             expires_at: status.expires_at(),
             count: status.bans(),
             message: announcement.note.clone(),
+            gateway: failing_gateway(block, announcement).unwrap_or_default(),
         });
     }
+}
+
+/// The gateway of a call that failed.
+fn failing_gateway(block: &IPBlock, announcement: &Announcement) -> Option<String> {
+    let failed = ["BanFailed", "AssertFailed", "LiftFailed"].contains(&announcement.reason);
+    let intent = block.annotation(INTENT).filter(|_| failed)?;
+    let intent: Intent = intent.parse().ok()?;
+    Some(intent.standing.place.to_string())
 }

@@ -152,15 +152,19 @@ impl Http {
         HttpBuilder::default()
     }
 
-    /// A literal address in the URL never reaches the resolver, so it is checked here.
-    fn check(&self, uri: &http::Uri) -> Result<(), Error> {
-        let host = uri
-            .host()
-            .ok_or_else(|| Error::Url("it names no host".into()))?;
-        let literal = host.trim_start_matches('[').trim_end_matches(']');
-        match literal.parse::<IpAddr>() {
-            Ok(address) if !self.policy.allows(address) => Err(Error::Forbidden(address)),
-            _ => Ok(()),
+    /// A literal address in the URL never reaches the resolver, so it is checked here: as the client reads it, which takes
+    /// `2852039166` and `0x7f.1` for IPv4 addresses.
+    fn check(&self, url: &url::Url) -> Result<(), Error> {
+        let address = match url.host() {
+            None => return Err(Error::Url("it names no host".into())),
+            Some(url::Host::Domain(_)) => return Ok(()),
+            Some(url::Host::Ipv4(address)) => IpAddr::V4(address),
+            Some(url::Host::Ipv6(address)) => IpAddr::V6(address),
+        };
+        if self.policy.allows(address) {
+            Ok(())
+        } else {
+            Err(Error::Forbidden(address))
         }
     }
 
@@ -168,9 +172,12 @@ impl Http {
         &self,
         request: http::Request<Bytes>,
     ) -> Result<http::Response<Bytes>, Error> {
-        self.check(request.uri())?;
+        if request.uri().host().is_none() {
+            return Err(Error::Url("it names no host".into()));
+        }
         let request = reqwest::Request::try_from(request)
             .map_err(|error| Error::Url(error.without_url().to_string()))?;
+        self.check(request.url())?;
         let mut answer = self
             .client
             .execute(request)

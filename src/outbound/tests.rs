@@ -54,7 +54,7 @@ async fn no_log_line_of_any_level_holds_a_secret() {
     let secrets = (url, Some(Secret::new("canary-signing")));
     let transport = Transport {
         outbound: http,
-        clock: Clock::system(),
+        time: crate::time::Time::new(Clock::system()),
         zone: jiff::tz::Offset::UTC,
     };
     let lark = Lark::new(secrets, Templates::built_in(), transport);

@@ -34,6 +34,8 @@ pub(super) struct Stream {
     left_out: usize,
     /// Decisions were left out because there were too many.
     lacking: bool,
+    /// The last full answer had far fewer decisions than there were, and did not count.
+    doubted: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +111,16 @@ impl Stream {
             ))
         })?;
         if snapshot {
+            // CrowdSec answers 200 before it reads its database, and closes the list when that fails.
+            let count = answer.new.as_ref().map_or(0, Vec::len);
+            let small = count == 0 || count * 2 < self.decisions.len();
+            if small && !std::mem::replace(&mut self.doubted, true) {
+                return Err(Fault::new(format!(
+                    "CrowdSec lists {count} decisions in place of {}; it is asked again before that counts",
+                    self.decisions.len()
+                )));
+            }
+            self.doubted = false;
             self.decisions.clear();
             self.left_out = 0;
             self.lacking = false;
@@ -137,6 +149,9 @@ impl Stream {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         query.append_pair("startup", if self.started { "false" } else { "true" });
         query.append_pair("scopes", "ip,range");
+        // Of the decisions on one address CrowdSec sends only the longest otherwise, which may be of an origin or a scenario
+        // that the source does not take.
+        query.append_pair("dedup", "false");
         query.append_pair("origins", &origins.join(","));
         if !scenarios.is_empty() {
             query.append_pair("scenarios_containing", &scenarios.join(","));

@@ -201,12 +201,14 @@ impl Sink for BlockSink {
         compare: bool,
     ) -> BoxFuture<'a, Result<Kept, String>> {
         Box::pin(async move {
-            self.ban(source, entries).await?;
-            if compare {
+            // A ban that is refused, as by a quota, keeps none from being lifted.
+            let banned = self.ban(source, entries).await;
+            let kept = if compare {
                 self.keep_only(source, entries).await
             } else {
                 Ok(Kept::Lifted)
-            }
+            };
+            banned.and(kept)
         })
     }
 

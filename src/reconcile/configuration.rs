@@ -172,7 +172,7 @@ impl ConfigurationReconciler {
         let mut changes = self.memory.lock().with_notifier(changes, stamps);
         // Alerts record the gateway in the blocks that they make.
         changes.triggers |= news;
-        let mut problems = self.put_in_force(ctx, &config, changes).await?;
+        let mut problems = self.put_in_force(&config, changes).await?;
         self.consumers.record.hold(held);
         self.consumers.guard.in_force();
         let version = map.and_then(|map| map.metadata.resource_version.as_deref());
@@ -407,7 +407,6 @@ impl ConfigurationReconciler {
     /// Returns what could not be put in force, and is tried again.
     async fn put_in_force(
         &self,
-        ctx: &Context,
         config: &Arc<Config>,
         changes: Changes,
     ) -> Result<Vec<String>, reconcile::Error> {
@@ -450,7 +449,7 @@ impl ConfigurationReconciler {
             let mut channels: Vec<Channel> = Vec::new();
             let mut unconnected: Vec<&str> = Vec::new();
             for channel in &config.notify {
-                match channel.connect(&consumers.outbound, ctx.clock()) {
+                match channel.connect(&consumers.outbound, &consumers.time) {
                     Ok(connected) => channels.push(connected),
                     // It works on as it was connected before: a mount is renewed, or a file is missing for a moment.
                     Err(error) => {

@@ -112,11 +112,12 @@ pub(super) fn resolve(block: &IPBlock, trigger: &str, alert: &str, now: Timestam
     let Some(mut firing) = Firing::of(block) else {
         return Change::LeaveAlone;
     };
-    if firing.trigger != trigger || block.is_kept_elsewhere() || block.spec.unblock == Some(true) {
+    if block.is_kept_elsewhere() || block.spec.unblock == Some(true) {
         return Change::LeaveAlone;
     }
     let removed = firing.alerts.remove(&mark(trigger, alert));
-    if !firing.alerts.is_empty() || firing.more {
+    // Only the trigger that made the ban lifts it.
+    if firing.trigger != trigger || !firing.alerts.is_empty() || firing.more {
         return if removed {
             Change::Forget(firing)
         } else {
@@ -226,6 +227,21 @@ mod tests {
         assert_eq!(left.alerts, BTreeSet::from(["grafana/g".to_owned()]));
         keep(&mut block, &left);
         assert_eq!(resolve(&block, "am", "one", now()), Change::LeaveAlone);
+    }
+
+    #[test]
+    fn an_alert_of_another_trigger_that_is_over_holds_the_ban_no_longer() {
+        let mut block = banned();
+        let mut firing = Firing::of(&block).unwrap();
+        firing.add("grafana", "g", None);
+        keep(&mut block, &firing);
+        let Change::Forget(left) = resolve(&block, "grafana", "g", now()) else {
+            panic!("it is forgotten");
+        };
+        keep(&mut block, &left);
+        assert!(!left.has("grafana", "g"));
+        let lifted = resolve(&block, "am", "one", now());
+        assert!(matches!(lifted, Change::Lift(_)), "{lifted:?}");
     }
 
     #[test]

@@ -112,7 +112,8 @@ impl Triggers {
     }
 
     /// Serves exactly `definitions` from now on. Unchanged ones run on, debounce included; the others stop, after
-    /// answering the requests in work. A listener whose new certificates cannot be read goes on as it is.
+    /// answering the requests in work. A listener whose new certificates cannot be read goes on with its former ones and the
+    /// new triggers, unless the new ones ask more of senders: then it ends until they can be read.
     ///
     /// Returns those that cannot be served; the next call tries them again.
     pub async fn apply(&self, definitions: &[Definition]) -> Vec<ApplyError> {
@@ -134,10 +135,9 @@ impl Triggers {
                 source,
             });
         };
-        // All triggers of an address have the same certificates. They are read before a listener ends: while the new
-        // ones cannot be read, the former listener goes on as it is, with its former triggers.
+        // All triggers of an address have the same certificates. They are read before a listener ends.
         let mut loaded = BTreeMap::new();
-        let mut kept = BTreeSet::new();
+        let (mut unread, mut kept) = (BTreeSet::new(), BTreeSet::new());
         for (address, definitions) in &wanted {
             let tls = definitions.first().and_then(|it| it.tls.clone());
             let running = listeners.get(address);
@@ -150,11 +150,23 @@ impl Triggers {
                 }
                 Err(source) => {
                     fail(*address, definitions, source);
-                    kept.insert(*address);
+                    unread.insert(*address);
+                    let asks_less = |running: &&Listening| {
+                        let certified = |tls: &Tls| tls.clients.is_some();
+                        let former = running.tls.as_ref();
+                        former.is_some_and(|former| {
+                            tls.as_ref()
+                                .is_some_and(|tls| certified(former) || !certified(tls))
+                        })
+                    };
+                    if let Some(running) = running.filter(asks_less) {
+                        self.exchange(&running.routes, definitions);
+                        kept.insert(*address);
+                    }
                 }
             }
         }
-        wanted.retain(|address, _| !kept.contains(address));
+        wanted.retain(|address, _| !unread.contains(address));
         let is_gone = |address: &&SocketAddr| {
             !kept.contains(*address)
                 && (loaded.contains_key(*address) || !wanted.contains_key(*address))

@@ -67,9 +67,13 @@ impl Files {
     }
 
     fn definition(&self, extra: &str) -> Definition {
+        self.definition_with("key", extra)
+    }
+
+    fn definition_with(&self, key: &str, extra: &str) -> Definition {
         let path = self.path.display();
         let yaml = format!(
-            "{{name: grafana, addr: '127.0.0.1:0', path: /p, tlsCertFile: {path}/crt, tlsKeyFile: {path}/key, {extra}}}"
+            "{{name: grafana, addr: '127.0.0.1:0', path: /p, tlsCertFile: {path}/crt, tlsKeyFile: {path}/{key}, {extra}}}"
         );
         let raw: RawTrigger = serde_saphyr::from_str(&yaml).unwrap();
         let options = Options {
@@ -226,10 +230,26 @@ async fn a_listener_changes_its_certificates_with_the_configuration_and_reports_
     let text = failed[0].to_string();
     assert!(text.contains("grafana") && text.contains("key"), "{text}");
     assert!(
-        tokio::net::TcpStream::connect(plain).await.is_ok(),
-        "the former listener goes on"
+        tokio::net::TcpStream::connect(plain).await.is_err(),
+        "alerts are not heard over plain HTTP any more"
     );
     files.renew();
     let address = serve(&triggers, &https).await;
     assert_eq!(files.send(address, None).await, Some(200), "tried again");
+
+    // A certificate that is not mounted yet: the former one is used, with the new triggers.
+    let mut moved = files.definition_with("later", "insecure: true");
+    moved.path = "/q".into();
+    assert_eq!(triggers.apply(std::slice::from_ref(&moved)).await.len(), 1);
+    assert_eq!(files.send(address, None).await, Some(404), "its path is /q");
+    moved.path = "/p".into();
+    assert_eq!(triggers.apply(std::slice::from_ref(&moved)).await.len(), 1);
+    assert_eq!(files.send(address, None).await, Some(200));
+
+    // Senders need a certificate of an authority that is not mounted yet.
+    let authority = files.path.join("authority");
+    let mutual = format!("clientCAFile: {}", authority.display());
+    let mutual = files.definition(&mutual);
+    assert_eq!(triggers.apply(std::slice::from_ref(&mutual)).await.len(), 1);
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
 }

@@ -118,7 +118,9 @@ impl Pair {
             .policy(policy)
             .authority(self.service.authority.clone());
         let http: Arc<dyn Outbound> = Arc::new(http.build().unwrap());
-        self.config.connect(&http, &Clock::system()).unwrap()
+        self.config
+            .connect(&http, &crate::time::Time::new(Clock::system()))
+            .unwrap()
     }
 
     async fn send(&self, notification: &Notification) -> Result<(), Error> {
@@ -144,6 +146,7 @@ fn ban() -> Notification {
         expires_at: None,
         count: 2,
         message: "banned 2001:db8::7".into(),
+        gateway: String::new(),
     }
 }
 

@@ -178,3 +178,21 @@ fn loopback_needs_the_switch() {
         assert!(open.allows(address));
     }
 }
+
+#[tokio::test]
+async fn a_number_that_the_client_reads_as_an_address_is_refused_like_one() {
+    let http = Http::builder().build().unwrap();
+    for (host, address) in [
+        ("2852039166", "169.254.169.254"),
+        ("0xa9fea9fe", "169.254.169.254"),
+        ("0x7f.1", "127.0.0.1"),
+        ("127.1", "127.0.0.1"),
+        ("[::ffff:127.0.0.1]", "::ffff:127.0.0.1"),
+    ] {
+        let error = http
+            .send(get(&format!("http://{host}/")))
+            .await
+            .unwrap_err();
+        assert_eq!(error, Error::Forbidden(address.parse().unwrap()), "{host}");
+    }
+}

@@ -55,7 +55,17 @@ impl Lapi {
         let url = url::Url::parse(&request.uri().to_string()).unwrap();
         assert_eq!(url.path(), "/v1/decisions/stream");
         let query: BTreeMap<String, String> = url.query_pairs().into_owned().collect();
-        let known = ["startup", "scopes", "origins", "scenarios_containing"];
+        let known = [
+            "startup",
+            "scopes",
+            "dedup",
+            "origins",
+            "scenarios_containing",
+        ];
+        assert_eq!(
+            query["dedup"], "false",
+            "CrowdSec would leave decisions out"
+        );
         assert!(
             query.keys().all(|key| known.contains(&key.as_str())),
             "{query:?}"
@@ -126,6 +136,7 @@ async fn after_a_fault_everything_is_asked_for_again() {
         (500, json!({})),
         (200, one),
         (200, json!("x")),
+        (200, none.clone()),
         (200, none),
     ]);
     let (mut stream, source) = (Stream::default(), source(""));
@@ -137,16 +148,24 @@ async fn after_a_fault_everything_is_asked_for_again() {
     pull(&mut stream, &source, &outbound, now())
         .await
         .unwrap_err();
+    // A database that fails closes the list at once.
+    let fault = pull(&mut stream, &source, &outbound, now()).await;
+    let fault = fault.unwrap_err().why;
+    assert!(fault.contains("lists 0 decisions in place of 1"), "{fault}");
     let last = pull(&mut stream, &source, &outbound, now()).await.unwrap();
     assert!(
         last.entries.is_empty() && last.changed,
-        "an empty first list is a list"
+        "an empty list is one when it comes again"
     );
-    assert_eq!(*lapi.startups.lock(), [true, false, true, false, true]);
+    assert_eq!(
+        *lapi.startups.lock(),
+        [true, false, true, false, true, true]
+    );
     stream.restart();
-    lapi.answers
-        .lock()
-        .push_back((200, json!({"new": null, "deleted": null})));
+    lapi.answers.lock().push_back((
+        200,
+        json!({"new": [wire(2, "192.0.2.2", "1h")], "deleted": null}),
+    ));
     pull(&mut stream, &source, &outbound, now()).await.unwrap();
     assert_eq!(
         lapi.startups.lock().last(),

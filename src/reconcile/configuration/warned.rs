@@ -25,7 +25,7 @@ impl ConfigurationReconciler {
         }
     }
 
-    /// Reports the entries of the allowlist that end within a day, each once.
+    /// Reports the entries of the allowlist that end within a day, or have ended, each once.
     pub(super) fn warn_of_ends(
         &self,
         ctx: &Context,
@@ -33,12 +33,17 @@ impl ConfigurationReconciler {
         config: &Config,
         now: Timestamp,
     ) {
-        let ending = allowlist::ending(&config.policy.allowlist, now);
+        let ending = allowlist::ending(&config.allowlist, now);
         let news = self.memory.lock().ending_news(&ending);
         for (target, allowed) in news {
-            let note = format!(
-                "whitelist: {target}{allowed} ends within a day; blocks for it are banned then if their time is not over. Change or remove the line"
-            );
+            let note = match allowed.until {
+                Some(until) if until <= now => format!(
+                    "whitelist: {target}{allowed} has ended and protects nothing. Change or remove the line"
+                ),
+                _ => format!(
+                    "whitelist: {target}{allowed} ends within a day; blocks for it are banned then if their time is not over. Change or remove the line"
+                ),
+            };
             tracing::warn!(configmap = %self.request, "{note}");
             self.warn(ctx, map, "AllowlistEnds", &note);
         }
