@@ -290,6 +290,12 @@ async fn a_decision_of_crowdsec_bans_and_its_deletion_lifts(world: World) {
     // A decision from before the first pull, one of each family.
     cscli("decisions add -i 1.2.3.4 -d 4h -R brute-force").await;
     cscli("decisions add -i 2001:db8::1 -d 4h -t captcha").await;
+    // A longer one of an origin that is not taken must not hide the first.
+    world.file(
+        "longer.csv",
+        "duration,scope,value,reason\n10h,ip,1.2.3.4,longer\n",
+    );
+    cscli(&format!("decisions import -i {files}/longer.csv")).await;
 
     let _operator = world.operator("ipblock-operator-0").await;
     let sources = format!(
