@@ -14,6 +14,9 @@ use super::{Error, Event, Notification, Notifier, Template, Transport};
 use crate::outbound::BoxFuture;
 use crate::secret::Secret;
 
+/// The longest `dedup_key`, in characters. The gateway in one comes from an annotation.
+const LONGEST_KEY: usize = 255;
+
 /// Where events go; accounts in Europe have another host.
 pub const PAGERDUTY_URL: &str = "https://events.pagerduty.com/v2/enqueue";
 
@@ -120,7 +123,8 @@ impl PagerDuty {
             Event::Common => ("ipblock-gateway", &notification.gateway),
         };
         if !subject.is_empty() {
-            event["dedup_key"] = json!(format!("{kind}/{subject}"));
+            let key = format!("{kind}/{subject}");
+            event["dedup_key"] = json!(key.chars().take(LONGEST_KEY).collect::<String>());
         }
         event
     }

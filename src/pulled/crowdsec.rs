@@ -116,7 +116,7 @@ impl Stream {
             let small = count == 0 || count * 2 < self.decisions.len();
             if small && !std::mem::replace(&mut self.doubted, true) {
                 return Err(Fault::new(format!(
-                    "CrowdSec lists {count} decisions in place of {}; it is asked again before that counts",
+                    "CrowdSec lists {count} decisions, and there were {}; it is asked again before that counts",
                     self.decisions.len()
                 )));
             }

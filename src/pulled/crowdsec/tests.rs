@@ -151,7 +151,10 @@ async fn after_a_fault_everything_is_asked_for_again() {
     // A database that fails closes the list at once.
     let fault = pull(&mut stream, &source, &outbound, now()).await;
     let fault = fault.unwrap_err().why;
-    assert!(fault.contains("lists 0 decisions in place of 1"), "{fault}");
+    assert!(
+        fault.contains("lists 0 decisions, and there were 1"),
+        "{fault}"
+    );
     let last = pull(&mut stream, &source, &outbound, now()).await.unwrap();
     assert!(
         last.entries.is_empty() && last.changed,
