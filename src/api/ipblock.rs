@@ -176,6 +176,31 @@ impl IPBlock {
             .map(|(_, manager)| manager)
     }
 
+    /// Whether a client that did not make the block wrote `spec.duration` since its ban began, or before its first one;
+    /// the operator's triggers do not count. `false` where `managedFields` is not there, as in caches.
+    #[must_use]
+    pub fn has_edited_duration(&self) -> bool {
+        let status = self.status.as_ref();
+        let active = status.filter(|status| status.is(&Phase::Active));
+        let begun = match active {
+            Some(status) => status.blocked_at(),
+            // An edit may have come before the request for the ban that is awaited.
+            None if status.is_some_and(|status| status.bans() > 0) => return false,
+            None => None,
+        };
+        let creator = self.creator();
+        let entries = self.metadata.managed_fields.iter().flatten();
+        let mut entries = entries.filter(|entry| {
+            let fields = entry.fields_v1.as_ref();
+            fields.is_some_and(|fields| fields.0.pointer("/f:spec/f:duration").is_some())
+        });
+        entries.any(|entry| {
+            let manager = entry.manager.as_deref();
+            let time = entry.time.as_ref().map(|time| time.0);
+            manager != Some(OPERATOR) && manager != creator && (begun.is_none() || time > begun)
+        })
+    }
+
     fn managers(&self) -> impl Iterator<Item = (&str, &serde_json::Value)> {
         let entries = self.metadata.managed_fields.iter().flatten();
         entries.filter_map(|entry| Some((entry.manager.as_deref()?, &entry.fields_v1.as_ref()?.0)))

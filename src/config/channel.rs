@@ -113,11 +113,19 @@ impl Vendor {
     /// Whether `url` may be called: tokens in the URLs of services on the internet go over TLS only.
     pub(super) fn check_url(self, url: &str) -> Result<(), String> {
         let plain = matches!(self, Self::Webhook | Self::Lark);
-        match url.trim() {
-            url if url.starts_with("https://") => Ok(()),
-            url if plain && url.starts_with("http://") => Ok(()),
-            _ if plain => Err("a URL that begins with https:// or http:// is expected".into()),
-            _ => Err("a URL that begins with https:// is expected".into()),
+        let url = url.trim();
+        match url {
+            _ if url.starts_with("https://") => {}
+            _ if plain && url.starts_with("http://") => {}
+            _ if plain => {
+                return Err("a URL that begins with https:// or http:// is expected".into());
+            }
+            _ => return Err("a URL that begins with https:// is expected".into()),
+        }
+        // Its text is a secret, and not repeated.
+        match url.parse::<http::Uri>() {
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!("the URL cannot be used: {error}")),
         }
     }
 }
@@ -202,6 +210,11 @@ impl ChannelConfig {
             }
             Vendor::Webhook => {
                 let bearer = self.bearer.as_ref().map(secret).transpose()?;
+                if let (Some(token), Some(file)) = (&bearer, &self.bearer)
+                    && http::HeaderValue::from_str(token.expose()).is_err()
+                {
+                    return Err(format!("{file} has a character that no header may have"));
+                }
                 let clear = !url.expose().starts_with("https://") && !is_local(url.expose());
                 if bearer.is_some() && clear && !self.bearer_over_http {
                     return Err("the token would go over plain HTTP, readable on the way; use https://, or run with --allow-bearer-over-http".into());
@@ -369,6 +382,10 @@ mod tests {
             File::new("empty", " \n"),
             File::new("token", "t0ken"),
         );
+        let (spaced, lines) = (
+            File::new("spaced", "https://soc.example/a b"),
+            File::new("lines", "t0\nken"),
+        );
         let gone = MountedFile::alone("/nonexistent/url");
         let hook = |file: MountedFile, vendor| ChannelConfig {
             hook: Text::File(file),
@@ -378,6 +395,14 @@ mod tests {
             (hook(gone, Vendor::Slack), "cannot read"),
             (hook(empty.mounted(), Vendor::Slack), "is empty"),
             (hook(url.mounted(), Vendor::Slack), "begins with https://"),
+            (hook(spaced.mounted(), Vendor::Slack), "cannot be used"),
+            (
+                ChannelConfig {
+                    bearer: Some(lines.mounted()),
+                    ..channel(Vendor::Webhook)
+                },
+                "no header may have",
+            ),
             (channel(Vendor::PagerDuty), "routingKeyFile"),
             (
                 ChannelConfig {

@@ -2,7 +2,7 @@
 //!
 //! Both take 20 messages a minute; DingTalk refuses everything for ten minutes after a flood. A robot of DingTalk may
 //! ask for a signature: the HMAC-SHA256 of `<milliseconds>\n<secret>` by the secret, in the query. A message of DingTalk
-//! has at most 20,000 bytes, the markdown of WeCom at most 4,096.
+//! has at most 20,000 bytes, the markdown of WeCom at most 4,096, and its text 2,048.
 
 use std::time::Duration;
 
@@ -84,10 +84,12 @@ impl Robot {
         let message = self.hook.render(template, notification, Markup::FullWidth);
         let fits = match self.brand {
             Brand::DingTalk => message.to_string().len() <= 20_000,
-            Brand::WeCom => {
-                let content = message["markdown"]["content"].as_str();
-                content.is_none_or(|content| content.len() <= 4096)
-            }
+            Brand::WeCom => [("markdown", 4096), ("text", 2048)]
+                .iter()
+                .all(|(kind, most)| {
+                    let content = message[kind]["content"].as_str();
+                    content.is_none_or(|content| content.len() <= *most)
+                }),
         };
         if fits {
             return message;
@@ -340,14 +342,17 @@ mod tests {
     async fn a_message_too_large_becomes_a_text() {
         for brand in [Brand::DingTalk, Brand::WeCom] {
             let long = "y".repeat(20_001);
-            let large = json!({"msgtype": "markdown", "markdown": {"title": "x", "text": long, "content": long}});
-            let large = Template::parse(&large.to_string()).unwrap();
-            let templates = Robot::templates(brand).with(Event::Ban, large);
-            let (robot, sent) = robot(brand, templates, OK);
-            robot.notify(&fake::notifications()[0]).await.unwrap();
-            let body = fake::body(&sent);
-            assert_eq!(body["msgtype"], "text");
-            check(brand, &body);
+            let markdown = json!({"msgtype": "markdown", "markdown": {"title": "x", "text": long, "content": long}});
+            let text = json!({"msgtype": "text", "text": {"content": long}});
+            for large in [markdown, text] {
+                let large = Template::parse(&large.to_string()).unwrap();
+                let templates = Robot::templates(brand).with(Event::Ban, large);
+                let (robot, sent) = robot(brand, templates, OK);
+                robot.notify(&fake::notifications()[0]).await.unwrap();
+                let body = fake::body(&sent);
+                assert_eq!(body["msgtype"], "text");
+                check(brand, &body);
+            }
         }
     }
 }

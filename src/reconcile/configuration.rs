@@ -169,7 +169,12 @@ impl ConfigurationReconciler {
             .iter()
             .flat_map(ChannelConfig::stamps)
             .collect();
-        let mut changes = self.memory.lock().with_notifier(changes, stamps);
+        let (edited, retry) = {
+            let mut memory = self.memory.lock();
+            (memory.with_files(changes, stamps), memory.unconnected)
+        };
+        let mut changes = edited;
+        changes.notify |= retry;
         // Alerts record the gateway in the blocks that they make.
         changes.triggers |= news;
         let mut problems = self.put_in_force(&config, changes).await?;
@@ -213,6 +218,10 @@ impl ConfigurationReconciler {
                 tracing::warn!("{problem}");
                 self.warn(ctx, map, "ConfigPartly", problem);
             }
+        }
+        if self.memory.lock().unconnected {
+            // That a channel could not be connected once more is no news.
+            changes.notify = edited.notify;
         }
         if right && (mended || !changes.is_empty()) {
             self.announce(ctx, map, &config, changes, again);

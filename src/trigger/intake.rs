@@ -15,6 +15,7 @@ use super::firing::{self, Change, Firing};
 use super::graced::Graced;
 use super::metrics::Metrics;
 use super::repeat::{self, Answer, Repeat, Rules};
+use super::unfinished::Unfinished;
 use crate::api::{
     self, ALERT_ANNOTATION, ALERTS, Alert, IPBlock, IPBlockSpec, IPBlockStatus, Place, RESOLVED,
 };
@@ -95,6 +96,8 @@ pub(super) struct Shared {
 pub(super) struct Intake {
     pub(super) shared: Shared,
     pub(super) debounce: Arc<Debounce>,
+    /// What requests did that could not do all.
+    pub(super) unfinished: Unfinished,
     /// The trigger's name, as `spec.source`.
     pub(super) source: String,
     pub(super) namespace: Option<String>,
@@ -115,7 +118,8 @@ impl Intake {
             let settings = Arc::clone(&self.shared.settings.read());
             duration::parse(&lasting(wanted, &settings)).unwrap_or_default()
         };
-        if !self.lifts && self.debounce.is_recent(&target, ban()) && !self.has_ended(wanted) {
+        let recent = !self.lifts && self.debounce.is_recent(&target, ban());
+        if (recent || self.unfinished.has(wanted)) && !self.has_ended(wanted) {
             self.shared.metrics.debounced.inc();
             return Outcome::Debounced;
         }
@@ -149,6 +153,7 @@ impl Intake {
     /// Ends the ban that `resolved` is about, if that was its last alert. Safe to repeat, and to cancel at any point.
     pub(super) async fn resolve(&self, resolved: &Resolved) -> Outcome {
         let _lock = self.shared.locks.lock(resolved.target).await;
+        self.unfinished.forget(&resolved.target);
         let settings = Arc::clone(&self.shared.settings.read());
         let namespace = self.namespace.as_deref().unwrap_or(&settings.namespace);
         self.tried(namespace, || self.ended(resolved, namespace))

@@ -69,6 +69,31 @@ async fn objects_are_created_read_and_patched() {
 }
 
 #[tokio::test]
+async fn an_edit_of_the_duration_shows_in_what_triggers_read() {
+    let (_server, blocks, api) = server().await;
+    blocks.create(&block("192.0.2.7", "10m")).await.unwrap();
+    let edited = async || {
+        let read = blocks.get("default", "one").await.unwrap().unwrap();
+        read.has_edited_duration()
+    };
+    let longer = json!({"spec": {"duration": "20m"}});
+    blocks.patch("default", "one", &longer).await.unwrap();
+    assert!(!edited().await, "an alert's");
+    let params = PatchParams {
+        field_manager: Some("kubectl-edit".into()),
+        ..PatchParams::default()
+    };
+    let reason = Patch::Merge(json!({"spec": {"reason": "seen by Ana"}}));
+    api.patch("one", &params, &reason).await.unwrap();
+    assert!(!edited().await, "another field");
+    let shorter = Patch::Merge(json!({"spec": {"duration": "5m"}}));
+    api.patch("one", &params, &shorter).await.unwrap();
+    assert!(edited().await);
+    blocks.patch("default", "one", &longer).await.unwrap();
+    assert!(!edited().await, "the next ban is an alert's");
+}
+
+#[tokio::test]
 async fn what_the_definition_refuses_is_rejected_and_what_is_missing_may_come() {
     let (server, blocks, _) = server().await;
     for wrong in [block("example.com", "10m"), block("192.0.2.7", "-10m")] {

@@ -50,6 +50,7 @@ mod tls;
 #[cfg(test)]
 pub(crate) mod tls_tests;
 mod tried;
+mod unfinished;
 
 #[cfg(test)]
 pub(crate) use blocks::in_memory;

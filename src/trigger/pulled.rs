@@ -12,6 +12,7 @@ use super::firing::Firing;
 use super::intake::{Intake, Outcome};
 use super::repeat::{self, Repeat};
 use super::server::Triggers;
+use super::unfinished::Unfinished;
 use crate::api::IPBlock;
 use crate::target::Target;
 
@@ -31,6 +32,7 @@ impl Triggers {
         PulledIntake(Intake {
             shared: self.shared(),
             debounce: Arc::new(Debounce::new(Duration::ZERO, 1)),
+            unfinished: Unfinished::default(),
             source: name.to_owned(),
             namespace: namespace.map(String::from),
             lifts: true,

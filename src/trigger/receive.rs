@@ -236,6 +236,11 @@ impl Route {
             *open.entry(ban.target).or_default() += 1;
         }
         tally.count_all(writes, &mut open, deadline).await;
+        if !open.is_empty() {
+            // The sender repeats the whole request: it goes on where this one ended.
+            let done = wanted.iter().filter(|ban| !open.contains_key(&ban.target));
+            self.intake.unfinished.remember(done);
+        }
         open.into_keys().collect()
     }
 

@@ -129,7 +129,7 @@ fn is_longer_than_pending(block: &IPBlock, asked: Duration) -> bool {
     let present = block.spec.duration.as_deref().map(duration::parse);
     let longer = matches!(present, Some(Ok(present)) if asked > present);
     let pending = is_pending(block) || block.spec.trigger == Some(true);
-    longer && pending && !block.is_kept_elsewhere()
+    longer && pending && !block.is_kept_elsewhere() && !block.has_edited_duration()
 }
 
 fn is_pending(block: &IPBlock) -> bool {
@@ -144,8 +144,8 @@ fn is_pending(block: &IPBlock) -> bool {
 /// The `spec.duration` that makes an active block last `asked` from `now` on, but at most `most` in all.
 ///
 /// `None` while half of the requested time is left: an attack that goes on costs two writes for each length of its
-/// ban, however often it is reported. `None` too while `spec.duration` is not the granted one, since an edit is not
-/// reconciled yet; and for an object that a tool would set back.
+/// ban, however often it is reported. `None` too for an edited duration, of which some servers' objects only show that
+/// `spec.duration` is not the granted one until it is reconciled; and for an object that a tool would set back.
 fn extension(
     block: &IPBlock,
     asked: Duration,
@@ -189,10 +189,11 @@ struct Ban {
 // === impl Ban ===
 
 impl Ban {
-    /// `None` for a ban that is over, without end, or not what `spec.duration` requests.
+    /// `None` for a ban that is over, without end, or not what `spec.duration` requests; and for one whose duration a
+    /// person edited.
     fn read(block: &IPBlock, now: Timestamp) -> Option<Self> {
         let status = block.status.as_ref()?;
-        if !status.is(&Phase::Active) || block.is_kept_elsewhere() {
+        if !status.is(&Phase::Active) || block.is_kept_elsewhere() || block.has_edited_duration() {
             return None;
         }
         let (began, end) = (status.blocked_at()?, status.expires_at()?);
@@ -314,6 +315,50 @@ mod tests {
             let given = extension(&edited, 60 * MINUTE, None, now());
             assert_eq!(given.as_deref(), expected, "{duration}");
         }
+    }
+
+    /// `block`, whose `spec.duration` the field manager `editor` wrote last, `minutes_ago`.
+    fn written_by(mut block: IPBlock, editor: &str, minutes_ago: i64) -> IPBlock {
+        let time = write_time(now() - minutes(minutes_ago));
+        let managed = serde_json::json!([
+            {"manager": "ipblock-operator", "operation": "Update", "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:spec": {"f:ip": {}}}},
+            {"manager": editor, "operation": "Update", "time": time, "fieldsV1": {"f:spec": {"f:duration": {}}}},
+        ]);
+        block.metadata.managed_fields = serde_json::from_value(managed).unwrap();
+        block
+    }
+
+    #[test]
+    fn an_edited_duration_is_its_editors_after_it_is_reconciled_too() {
+        let rules = |repeated| Rules {
+            most: None,
+            repeated,
+            grace: Duration::ZERO,
+            escalation: Some(Escalation::default()),
+        };
+        // The ban began 40 minutes ago.
+        for (editor, minutes_ago, edited) in [
+            ("kubectl-edit", 5, true),
+            ("ipblock-operator", 5, false),
+            // An earlier ban's: the alert that bans again asked for the same duration.
+            ("kubectl-edit", 90, false),
+        ] {
+            let block = written_by(active(40, 20), editor, minutes_ago);
+            for repeated in [Repeat::Extend, Repeat::Escalate] {
+                let left = answer(&block, "60m", rules(repeated), now()) == Answer::LeaveAlone;
+                assert_eq!(left, edited, "{editor} {minutes_ago} {repeated:?}");
+            }
+        }
+        let mut pending = written_by(active(0, 60), "kubectl-edit", 5);
+        pending.status = None;
+        let given = answer(&pending, "2h", rules(Repeat::Extend), now());
+        assert_eq!(given, Answer::LeaveAlone);
+        let pending = IPBlock {
+            status: None,
+            ..written_by(active(0, 60), "ipblock-operator", 5)
+        };
+        let given = answer(&pending, "2h", rules(Repeat::Extend), now());
+        assert_eq!(given, Answer::Extend("2h".into()));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use super::listen::listen;
 use super::metrics::Metrics;
 use super::receive::Route;
 use super::tls::Tls;
+use super::unfinished::Unfinished;
 use crate::inbound::{Budget, Limits, Running};
 use crate::lock::KeyedLocks;
 use crate::sampled::Sampled;
@@ -265,6 +266,7 @@ impl Triggers {
             intake: Intake {
                 shared: self.shared.clone(),
                 debounce,
+                unfinished: Unfinished::default(),
                 source: definition.name.clone(),
                 namespace: definition.namespace.clone(),
                 lifts: definition.resolved == AtResolved::Lift,

@@ -253,3 +253,18 @@ async fn a_trigger_that_cannot_listen_leaves_the_replica_ready_while_another_lis
     assert_eq!(world.unready(), "[]");
     assert!(world.announced("ConfigPartly", "cannot listen").await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_stays_unreadable_is_announced_once_with_its_configuration() {
+    let log = Logged::at(tracing::Level::INFO);
+    let world = World::configured().await;
+    let notify = "[{type: slack, urlFile: /etc/ipblock-operator/secrets/none}]";
+    world.configure(&[("notify", notify)]).await;
+    tokio::time::sleep(SECOND).await;
+    assert!(log.take().contains("cannot read"));
+    // It is tried each ten seconds.
+    tokio::time::sleep(2 * MINUTE).await;
+    let log = log.take();
+    assert!(!log.contains("configuration is in force"), "{log}");
+    assert!(!log.contains("cannot read"), "{log}");
+}

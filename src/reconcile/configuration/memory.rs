@@ -30,7 +30,7 @@ pub(super) struct Memory {
     pub(super) unqueued: bool,
     /// Since when bans at the gateway wait for the record.
     pub(super) held_since: Option<Instant>,
-    /// The notifier could not be connected: its files have to be read again.
+    /// A channel could not be connected: its files have to be read again.
     pub(super) unconnected: bool,
     /// What the notifier's files were when it was connected.
     stamps: Vec<Stamp>,
@@ -54,9 +54,9 @@ impl Memory {
         new
     }
 
-    /// The changes to put in force, with the notifier if it was not connected or its files changed since.
-    pub(super) fn with_notifier(&mut self, mut changes: Changes, stamps: Vec<Stamp>) -> Changes {
-        changes.notify |= self.unconnected || self.stamps != stamps;
+    /// `changes`, with the notifier if its files changed since it was connected.
+    pub(super) fn with_files(&mut self, mut changes: Changes, stamps: Vec<Stamp>) -> Changes {
+        changes.notify |= self.stamps != stamps;
         self.stamps = stamps;
         changes
     }
@@ -142,18 +142,12 @@ mod tests {
     }
 
     #[test]
-    fn a_notifier_is_made_again_when_its_files_could_not_be_read_and_when_they_changed() {
+    fn a_notifier_is_made_again_when_its_files_changed() {
         let mut memory = Memory::default();
         let nothing = Changes::default();
-        assert!(memory.with_notifier(nothing, vec![None]).notify);
-        assert_eq!(memory.with_notifier(nothing, vec![None]), nothing);
-        memory.unconnected = true;
-        assert!(memory.with_notifier(nothing, vec![None]).notify);
-        memory.unconnected = false;
-        assert!(memory.with_notifier(nothing, vec![Some((None, 7))]).notify);
-        assert_eq!(
-            memory.with_notifier(nothing, vec![Some((None, 7))]),
-            nothing
-        );
+        assert!(memory.with_files(nothing, vec![None]).notify);
+        assert_eq!(memory.with_files(nothing, vec![None]), nothing);
+        assert!(memory.with_files(nothing, vec![Some((None, 7))]).notify);
+        assert_eq!(memory.with_files(nothing, vec![Some((None, 7))]), nothing);
     }
 }

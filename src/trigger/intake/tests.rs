@@ -29,6 +29,7 @@ pub(in crate::trigger) fn intake(blocks: &Arc<InMemory>) -> Intake {
             graced: Arc::new(Graced::new()),
         },
         debounce: Arc::new(Debounce::new(Duration::from_secs(60), 1000)),
+        unfinished: Unfinished::default(),
         source: "grafana".into(),
         namespace: None,
         lifts: false,

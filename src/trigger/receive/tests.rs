@@ -70,6 +70,25 @@ async fn a_request_that_takes_long_is_answered_with_503_before_the_server_cuts_i
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_group_that_takes_longer_than_a_request_is_done_after_some() {
+    let blocks = Arc::new(InMemory::default());
+    let route = route(&blocks);
+    let group = || {
+        let addresses = (0..2_000).map(|last| format!("10.0.{}.{}", last / 250, last % 250));
+        alerts(addresses.map(|ip| ban(&ip, "a")).collect())
+    };
+    // 16 writes take two milliseconds.
+    let part = Duration::from_millis(101);
+    let mut codes = Vec::new();
+    while codes.last() != Some(&StatusCode::OK) && codes.len() < 10 {
+        let answer = route.carry_out(group(), Instant::now() + part).await;
+        codes.push(answer.status());
+    }
+    assert_eq!(codes, [503, 503, 200]);
+    assert_eq!(blocks.names().len(), 2_000);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_alert_that_fires_and_is_not_written_keeps_the_ban_from_a_resolved_one_beside_it() {
     let blocks = Arc::new(InMemory::default());
     let route = route(&blocks);
