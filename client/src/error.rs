@@ -137,10 +137,12 @@ impl Error {
             .is_some_and(|status| status.reason == "AlreadyExists")
     }
 
-    /// The server refuses the object (422 or 400): a retry cannot help.
+    /// The server refuses the object (422 or 400): a retry cannot help. A denial of an admission webhook is none, though its
+    /// code is 400 unless the webhook sets another: what it looks at may change.
     #[must_use]
     pub fn is_invalid(&self) -> bool {
-        matches!(self.code(), Some(400 | 422))
+        let denied = |status: &Status| status.message.starts_with("admission webhook ");
+        matches!(self.code(), Some(400 | 422)) && !self.status().is_some_and(denied)
     }
 
     /// The server does not serve the path (404, but not for an object): the kind, or this version of it, does not exist,

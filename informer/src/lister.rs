@@ -45,7 +45,8 @@ impl<S: Stored + ?Sized> Lister<S> {
     /// the informer waits for it, and with it every other reader. `read` may read this store and others.
     ///
     /// # Panics
-    /// If `read` adds or removes an index of this store, or of any within a second such call.
+    /// If `read` adds or removes an index of this store, adds a handler or asks for the health of its informer; or of any
+    /// store within a second such call.
     pub fn with<R>(&self, key: &ObjectKey, read: impl FnOnce(&Arc<S>) -> R) -> Option<R> {
         self.indexer.with(key.as_ref(), read)
     }
@@ -197,6 +198,7 @@ mod tests {
             retained: Vec::new(),
             resource_version: "1".into(),
             new_epoch: false,
+            reread: false,
         };
         drop(indexer.replace(snapshot, true));
         let lister = Lister::new(indexer, None);
@@ -244,6 +246,7 @@ mod tests {
             retained: Vec::new(),
             resource_version: "1".into(),
             new_epoch: false,
+            reread: false,
         };
         drop(indexer.replace(snapshot, true));
         let lister = Lister::new(indexer, None);
@@ -276,6 +279,7 @@ mod tests {
             retained: Vec::new(),
             resource_version: "1".into(),
             new_epoch: false,
+            reread: false,
         };
         drop(indexer.replace(snapshot, true));
         let tier = |map: &ConfigMap| Ok(map.label("tier").map(Arc::from).into_iter().collect());

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::NEW_EPOCH;
 use super::delta::{Batch, Deletion, Delta};
 use super::known::KnownObjects;
 use super::queue::Fifo;
@@ -386,7 +387,7 @@ impl<S: Stored + ?Sized> Fifo<S> for DeltaFifo<S> {
         if std::mem::take(&mut inner.new_epoch) {
             drop(inner);
             process(batch(
-                vec![Delta::Bookmark(ResourceVersion::from("0"))],
+                vec![Delta::Bookmark(ResourceVersion::from(NEW_EPOCH))],
                 false,
             ));
             return true;

@@ -17,6 +17,9 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
+/// The bookmark with which a [`DeltaFifo`] passes on that the server's history began again.
+pub(crate) const NEW_EPOCH: &str = "0";
+
 pub use delta::{Batch, Deletion, Delta};
 pub use delta_fifo::DeltaFifo;
 pub use known::KnownObjects;

@@ -15,4 +15,16 @@ pub struct Snapshot<S: ?Sized> {
     pub resource_version: ResourceVersion,
     /// The server's history began again: equal versions do not mean equal objects.
     pub new_epoch: bool,
+    /// The store may have these objects with other parts left out: equal versions do not mean equal entries. A
+    /// [`DeltaFifo`](crate::DeltaFifo) passes its objects on one by one, without this.
+    pub reread: bool,
+}
+
+// === impl Snapshot ===
+
+impl<S: ?Sized> Snapshot<S> {
+    /// True if equal versions do not mean equal entries of the store.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.new_epoch || self.reread
+    }
 }

@@ -40,8 +40,8 @@ impl<S: Stored + ?Sized> Replacement<S> {
         turns: &mut Turns,
     ) -> Self {
         let held = old.namespaces.count(&replaces);
-        // In a new epoch equal versions are not equal objects, a rule that single changes do not know.
-        if !snapshot.new_epoch && held + snapshot.objects.len() < old.len() - held {
+        // Single changes take equal versions for equal objects.
+        if !snapshot.is_fresh() && held + snapshot.objects.len() < old.len() - held {
             return Self::amend(old, snapshot, initial, replaces, turns).await;
         }
         Self::build(old, snapshot, initial, replaces, turns).await
@@ -107,8 +107,9 @@ impl<S: Stored + ?Sized> Replacement<S> {
             namespaces: BTreeSet::new(),
             namespace: Arc::from(""),
         };
+        let fresh = snapshot.is_fresh();
         for object in snapshot.objects {
-            next.take(&old, object, snapshot.new_epoch);
+            next.take(&old, object, fresh);
             turns.spend(1).await;
         }
         for slot in old.slots() {
@@ -228,12 +229,13 @@ struct Next<S: ?Sized> {
 }
 
 impl<S: Stored + ?Sized> Next<S> {
-    fn take(&mut self, old: &State<S>, object: Arc<S>, new_epoch: bool) {
+    /// `fresh`: an equal version is no reason to keep the entry of `old`.
+    fn take(&mut self, old: &State<S>, object: Arc<S>, fresh: bool) {
         let hash = old.objects.names.hash(object.key_ref());
         let former = old.objects.names.find(hash, object.key_ref());
         let known = former.and_then(|slot| old.objects.get(slot));
         let entry = match known {
-            Some(known) if !new_epoch && is_same::<S>(known, &object) => Arc::clone(known),
+            Some(known) if !fresh && is_same::<S>(known, &object) => Arc::clone(known),
             _ => object,
         };
         let namespace = shared(

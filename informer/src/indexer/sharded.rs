@@ -148,7 +148,7 @@ impl<T> Sharded<T> {
         let (lent, loans) = READER.with(|reader| (reader.lent.get(), reader.loans.get()));
         assert!(
             loans == 0 || loans == 1 && lent != self.address(),
-            "a store cannot be changed by the function that borrows one of its objects; return from `with` before"
+            "a store cannot be changed, nor its informer asked, by the function that borrows one of its objects; return from `with` before"
         );
     }
 

@@ -171,6 +171,14 @@ impl<S: Stored + ?Sized> Indexer<S> {
         self.add(Index::of_label(label_index_name(&label), label))
     }
 
+    /// Before a lock under which the store is changed.
+    ///
+    /// # Panics
+    /// If this thread is within [`Indexer::with`] of this store, or of any within a second such call.
+    pub(crate) fn check_not_lent(&self) {
+        self.state.check_not_lent();
+    }
+
     /// Removes an index that [`Indexer::add_index`] added, and returns whether there was one. Its name is free then, for the
     /// same function or another. client-go has no counterpart: its indexes stay.
     ///

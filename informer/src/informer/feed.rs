@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::part::Part;
-use crate::fifo::{Batch, Delta, Fifo, Snapshot};
+use crate::fifo::{Batch, Delta, Fifo, NEW_EPOCH, Snapshot};
 use crate::health::{HealthCell, WatchHealth};
 use crate::indexer::{Change, Indexer, Replaced, Replacement};
 use crate::object::Stored;
@@ -65,6 +65,11 @@ impl<S: Stored + ?Sized> Feed<S> {
         }
     }
 
+    /// Whether the store may still have objects with other parts left out than this feed does.
+    pub(super) fn rereads(&self) -> bool {
+        self.reflector.rereads && !self.has_synced()
+    }
+
     /// Fills the queue until the feed is stopped.
     pub(super) async fn run(self: Arc<Self>) {
         self.reflector.run(self.stop.clone()).await;
@@ -99,6 +104,11 @@ impl<S: Stored + ?Sized> Feed<S> {
                     self.set_version(version.clone());
                     indexer.change(|change| match self.part.name() {
                         None => change.set_version(version),
+                        // All that was seen is of the former history.
+                        Some(part) if version.as_str() == NEW_EPOCH => {
+                            change.set_part(part, version.clone());
+                            change.set_version(version);
+                        }
                         part => change.advance_part(part, version),
                     });
                 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -162,6 +162,11 @@ impl<S: Stored + ?Sized> Inner<S> {
             .cloned()
             .partition(|feed| wanted.get(&feed.scope) == Some(&feed.part));
         let newest = self.indexer.resource_version();
+        // What such a feed held is read again by one that leaves out other parts.
+        let rereads = |scope: &Scope| {
+            let mut former = gone.iter().filter(|former| meet(&former.scope, scope));
+            former.any(|former| former.rereads() || !self.source.skips_alike(&former.scope, scope))
+        };
         let new: Vec<_> = wanted
             .iter()
             .filter(|(scope, _)| {
@@ -170,8 +175,9 @@ impl<S: Stored + ?Sized> Inner<S> {
                 held.is_err()
             })
             .map(|(scope, part)| {
+                let rereads = rereads(scope);
                 let (scope, part) = (scope.clone(), part.clone());
-                self.source.feed(scope, part, newest.clone())
+                self.source.feed(scope, part, newest.clone(), rereads)
             })
             .collect();
         feeds.extend(new.iter().cloned());
@@ -298,6 +304,16 @@ impl<S: Stored + ?Sized> Inner<S> {
         }
     }
 
+    /// The processor, for a caller that may be any code. The pipeline changes the store under this lock, and waits for the
+    /// loans of the store.
+    ///
+    /// # Panics
+    /// Within a loan of the store: both would wait for each other.
+    pub(super) fn lock_processor(&self) -> MutexGuard<'_, Processor<S>> {
+        self.indexer.check_not_lent();
+        self.processor.lock()
+    }
+
     /// Makes up for the events that were dropped from a handler's queue.
     pub(super) fn catch_up(&self, listener: &Listener<S>) {
         // Under the processor's lock the store does not change.
@@ -311,8 +327,7 @@ impl<S: Stored + ?Sized> Inner<S> {
 impl<S: Stored + ?Sized> Gauges for Inner<S> {
     fn read(&self) -> CacheHealth {
         let handlers = self
-            .processor
-            .lock()
+            .lock_processor()
             .listeners()
             .iter()
             // A removed one stays in the list until the next change.
@@ -351,4 +366,9 @@ impl<S: Stored + ?Sized> Gauges for Inner<S> {
         }
         health
     }
+}
+
+/// Whether one object may be in both scopes.
+fn meet(one: &Scope, other: &Scope) -> bool {
+    one == other || *one == Scope::Cluster || *other == Scope::Cluster
 }

@@ -74,8 +74,8 @@ impl Part {
         indexer: &Indexer<S>,
         snapshot: &Snapshot<S>,
     ) -> Option<Vec<ObjectKey>> {
-        // In a new epoch equal versions are not equal objects. Only the replacement of everything knows that rule.
-        if snapshot.new_epoch || snapshot.objects.len() > PIECE {
+        // Only the replacement of everything knows that equal versions may not mean equal objects.
+        if snapshot.is_fresh() || snapshot.objects.len() > PIECE {
             return None;
         }
         let namespace = match self {
@@ -208,6 +208,7 @@ mod tests {
             retained: Vec::new(),
             resource_version: version.into(),
             new_epoch: false,
+            reread: false,
         }
     }
 

@@ -279,7 +279,7 @@ impl<S: Stored + ?Sized> SharedInformer<S> {
         options: HandlerOptions,
     ) -> Result<HandlerHandle<S>, Stopped> {
         let inner = &self.inner;
-        let mut processor = inner.processor.lock();
+        let mut processor = inner.lock_processor();
         if *inner.stage.borrow() == Stage::Stopped {
             return Err(Stopped {
                 name: Arc::clone(&inner.name),

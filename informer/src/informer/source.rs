@@ -44,15 +44,23 @@ pub(super) struct Source<S: Stored + ?Sized> {
 impl<S: Stored + ?Sized> Source<S> {
     /// A watch of `scope` that fills the whole store.
     pub(super) fn whole(&self, scope: Scope) -> Arc<Feed<S>> {
-        self.feed(scope, Part::Whole, ResourceVersion::default())
+        self.feed(scope, Part::Whole, ResourceVersion::default(), false)
     }
 
-    /// One watch of several. It accepts nothing older than `not_before`, which the store has already.
+    /// Whether the same parts are left out of the objects of both scopes.
+    pub(super) fn skips_alike(&self, one: &Scope, other: &Scope) -> bool {
+        let skip = |scope| self.within.within(&self.selection, scope).skip;
+        skip(one) == skip(other)
+    }
+
+    /// One watch of several. It accepts nothing older than `not_before`, which the store has already. `rereads`: the store
+    /// may have its objects with other parts left out.
     pub(super) fn feed(
         &self,
         scope: Scope,
         part: Part,
         not_before: ResourceVersion,
+        rereads: bool,
     ) -> Arc<Feed<S>> {
         let known: Arc<dyn KnownObjects<S>> = match &part {
             Part::Whole => Arc::clone(&self.indexer) as _,
@@ -94,6 +102,7 @@ impl<S: Stored + ?Sized> Source<S> {
         reflector.entries.spares = Arc::clone(self.indexer.spares());
         reflector.transform.clone_from(&self.transform);
         reflector.not_before = not_before;
+        reflector.rereads = rereads;
         reflector.refusals = self.refusals.clone();
         reflector.health = Arc::clone(&health);
         reflector.recorder = self.recorder.clone();

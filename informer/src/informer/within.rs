@@ -12,7 +12,9 @@ pub struct Within {
     pub labels: String,
     /// A field selector, as kubectl writes it; empty for all.
     pub fields: String,
-    /// Paths left out of each object, beside those of the builder.
+    /// Paths left out of each object, beside those of the builder. When an object comes from one scope to another that
+    /// leaves out other paths, it is read again, with an update of an unchanged version; with
+    /// [`delta_fifo`](crate::Builder::delta_fifo) only when it changes.
     pub skip: Vec<SkipPath>,
 }
 

@@ -54,6 +54,7 @@ impl<S: Stored + ?Sized> Reflector<S> {
             transform: None,
             known: None,
             not_before: ResourceVersion::default(),
+            rereads: false,
             refusals: Refusals::default(),
             json_only: JsonOnly::default(),
             health: Arc::new(HealthCell::new(clock.clone())),

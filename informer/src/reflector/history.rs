@@ -35,6 +35,8 @@ pub(super) struct History {
     /// The server no longer has that version, so the next list has to be of its newest state (client-go:
     /// `isLastSyncResourceVersionUnavailable`).
     expired: bool,
+    /// No list was read, and the consumer may have other entries of the same versions.
+    rereads: bool,
     /// The number of consistent lists in a row that were older than the version.
     old_lists: u32,
     /// The number of bookmarks in a row that were older.
@@ -59,9 +61,11 @@ pub(super) struct NewEpoch {
 // === impl History ===
 
 impl History {
-    /// A history in which only `not_before` was seen, if it is not empty.
-    pub(super) fn new(not_before: &ResourceVersion) -> Self {
+    /// A history in which only `not_before` was seen, if it is not empty. `rereads`: in another form, so that the first list
+    /// is read in full.
+    pub(super) fn new(not_before: &ResourceVersion, rereads: bool) -> Self {
         Self {
+            rereads,
             version: Some(not_before.to_string()).filter(|version| !version.is_empty()),
             ..Self::default()
         }
@@ -80,6 +84,11 @@ impl History {
     /// True while lists are older than the version: then one version may stand for two states.
     pub(super) fn is_doubtful(&self) -> bool {
         self.old_lists > 0
+    }
+
+    /// True until a list was read, if the consumer may have other entries of the same versions.
+    pub(super) fn rereads(&self) -> bool {
+        self.rereads
     }
 
     /// The version at which pages are requested; `None` for the newest state.
@@ -240,7 +249,7 @@ mod tests {
     use super::*;
 
     fn history(version: &str) -> History {
-        History::new(&version.into())
+        History::new(&version.into(), false)
     }
 
     fn list(history: &mut History, version: &str, consistent: bool) -> Result<u32, ()> {

@@ -15,6 +15,9 @@ use crate::object::Stored;
 use reeve_client::ResourceVersion;
 use reeve_client::transport::{self, ListRequest};
 
+/// The number of empty pages in a row after which a list is given up.
+const EMPTY_PAGES: u32 = 1000;
+
 // === impl Reflector ===
 
 impl<S: Stored + ?Sized> Reflector<S> {
@@ -65,9 +68,10 @@ impl<S: Stored + ?Sized> Reflector<S> {
             version: ResourceVersion::from(std::mem::take(&mut page.resource_version)),
         };
         let paginated = page.continue_token.is_some();
-        let mut passed = HashSet::new();
+        let (mut passed, mut empty) = (HashSet::new(), 0);
         loop {
             let last = page.items.last().map(|last| last.key());
+            empty = if last.is_some() { 0 } else { empty + 1 };
             for object in page.items {
                 match self.reuse(history, object) {
                     Ok(object) => listed.objects.push(object),
@@ -79,11 +83,17 @@ impl<S: Stored + ?Sized> Reflector<S> {
             let Some(token) = page.continue_token else {
                 return Ok((listed, paginated));
             };
-            // A server that returns a page again does so without end.
-            if !passed.insert((token.clone(), last)) {
+            // A server that returns a page again, or one empty page after another, does so without end.
+            let endless = if !passed.insert((token.clone(), last)) {
+                Some("the server returned the same page twice".to_owned())
+            } else {
+                (empty == EMPTY_PAGES)
+                    .then(|| format!("the server returned {EMPTY_PAGES} empty pages in a row"))
+            };
+            if let Some(error) = endless {
                 let error = DecodeError {
                     what: "the list",
-                    error: "the server returned the same page twice".to_owned(),
+                    error,
                 };
                 return Err((Page::Later, error.into()));
             }

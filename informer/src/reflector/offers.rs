@@ -38,6 +38,8 @@ pub(super) struct Offers {
     incomplete: u32,
     /// The number of streaming lists that met silence since a list was read, of a server that offers them.
     silent: u32,
+    /// The number of streaming lists in a row that failed before they began and were not refused, since pages were read.
+    unbegun: u32,
     /// A list at version 0 came in pages: the server has no cache for this kind.
     uncached: bool,
     /// Lists are read in pages before this time: everything at once was too large or took too long.
@@ -88,6 +90,7 @@ impl Offers {
             refused: false,
             incomplete: 0,
             silent: 0,
+            unbegun: 0,
             uncached: false,
             pages_until: None,
         }
@@ -108,6 +111,7 @@ impl Offers {
     pub(super) fn streamed(&mut self) {
         self.incomplete = 0;
         self.silent = 0;
+        self.unbegun = 0;
         self.refusals.offered(&self.endpoint);
     }
 
@@ -132,7 +136,29 @@ impl Offers {
         if refused {
             self.streaming_after = Some(now + self.options.streaming_retry);
         }
-        refused || error.is_about_version() || matches!(error, Error::Incomplete)
+        refused
+            || error.is_about_version()
+            || matches!(error, Error::Incomplete)
+            || (!begun && self.reads_pages_once(error))
+    }
+
+    /// True if pages are read once after a streaming list failed with `error` before it began: a proxy may end it early, and
+    /// a role may allow lists and no watches (client-go lists after any failure).
+    fn reads_pages_once(&mut self, error: &Error) -> bool {
+        let code = match error {
+            Error::Transport(error) => error.code(),
+            _ => None,
+        };
+        // These would meet pages too.
+        if let Some(401 | 404 | 429) = code {
+            return false;
+        }
+        self.unbegun += 1;
+        let pages = code == Some(403) || self.unbegun > 1;
+        if pages {
+            self.unbegun = 0;
+        }
+        pages
     }
 
     /// The form in which the present state is requested first.
@@ -315,7 +341,9 @@ mod tests {
             ("breaks off", Error::Incomplete, (true, true, true, true)),
             ("expired", status(410, "Expired"), (true, true, true, true)),
             ("busy", status(429, ""), (false, true, true, true)),
-            ("forbidden", status(403, ""), (false, true, true, true)),
+            ("forbidden", status(403, ""), (true, true, true, true)),
+            ("fails", status(504, ""), (false, true, true, true)),
+            ("unknown", status(401, ""), (false, true, true, true)),
             ("missing", status(404, ""), (false, true, true, true)),
         ];
         let history = History::default();
@@ -357,6 +385,21 @@ mod tests {
             assert!(offers.stream_failed(&error(), true, now));
             assert!(!offers.streams(&history, now));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_two_streaming_lists_in_a_row_that_did_not_begin_pages_are_read_once() {
+        let now = Instant::now();
+        let mut offers = offers(ReflectorOptions::default());
+        for _ in 0..2 {
+            assert!(!offers.stream_failed(&status(504, ""), false, now));
+            assert!(!offers.stream_failed(&status(429, ""), false, now), "busy");
+            assert!(offers.stream_failed(&status(503, ""), false, now));
+            assert!(offers.streams(&History::default(), now));
+        }
+        offers.stream_failed(&status(504, ""), false, now);
+        offers.streamed();
+        assert!(!offers.stream_failed(&status(504, ""), false, now));
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `Prepared` | `Streaming` where streaming lists are offered, else `Listing` |
 //! | `Streamed` | `Watching`, on the same connection; `BackingOff` if the state is older than the known version |
-//! | `StreamFailed` | `Listing` if it was refused, met silence, broke off, or its version is of no use; else `BackingOff` |
+//! | `StreamFailed` | `Listing` if it was refused or forbidden, met silence, broke off, failed twice in a row, or its version is of no use; else `BackingOff` |
 //! | `Listed` | `Opening`; `BackingOff` if the state is older than the known version |
 //! | `ListFailed` | `Listing` in another form or of the newest state, if that may help; else `BackingOff` |
 //! | `Opened` | `Watching` |

@@ -46,6 +46,8 @@ pub struct Reflector<S: Stored + ?Sized> {
     pub(super) known: Option<Arc<dyn KnownObjects<S>>>,
     /// An older list is refused: the consumer has seen this version, from another reflector.
     pub(crate) not_before: ResourceVersion,
+    /// The consumer may have entries with other parts left out: the first list replaces them, also those of equal versions.
+    pub(crate) rereads: bool,
     /// Shared with other watches of the same server.
     pub(crate) refusals: Refusals,
     pub(super) json_only: JsonOnly,
@@ -76,7 +78,7 @@ impl<S: Stored + ?Sized> Reflector<S> {
 
     async fn run_phases(&self) {
         self.json_only.reset();
-        let mut history = History::new(&self.not_before);
+        let mut history = History::new(&self.not_before, self.rereads);
         let mut offers = Offers::new(self.endpoint.clone(), self.refusals.clone(), self.options);
         let mut waits = Waits::new(&self.options, self.clock.random());
         let mut phase = Phase::Preparing;
@@ -200,9 +202,10 @@ impl<S: Stored + ?Sized> Reflector<S> {
     }
 
     /// The objects that the consumer holds, so that a list does not double the memory. None while the history is doubtful:
-    /// one version may then stand for two states.
+    /// one version may then stand for two states. None either for a list that is read in full.
     pub(super) fn holding(&self, history: &History) -> Option<Arc<dyn KnownObjects<S>>> {
-        self.known.clone().filter(|_| !history.is_doubtful())
+        let known = self.known.clone();
+        known.filter(|_| !history.is_doubtful() && !history.rereads())
     }
 
     /// A listed object: the entry that the consumer holds in the same version, or else this one, prepared.
@@ -210,7 +213,7 @@ impl<S: Stored + ?Sized> Reflector<S> {
         let held = self
             .known
             .as_ref()
-            .filter(|_| !history.is_doubtful())
+            .filter(|_| !history.is_doubtful() && !history.rereads())
             .and_then(|known| known.known(object.key_ref()))
             .filter(|held| is_same::<S>(held, &object));
         held.map_or_else(|| self.prepare(object), Ok)
@@ -250,6 +253,7 @@ impl<S: Stored + ?Sized> Reflector<S> {
         consistent: bool,
     ) -> Result<(), Error> {
         let version = listed_version(listed.version);
+        let reread = history.rereads();
         let epoch = history
             .accept_list(&version, consistent, self.options.epoch_lists)
             .inspect_err(|_| {
@@ -275,6 +279,7 @@ impl<S: Stored + ?Sized> Reflector<S> {
             retained: retained.filter_map(|object| object.key).collect(),
             resource_version: version,
             new_epoch: epoch.is_some(),
+            reread,
         });
         Ok(())
     }

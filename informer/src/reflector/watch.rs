@@ -340,8 +340,17 @@ impl<S: Stored + ?Sized> Reflector<S> {
                 // The store decides whether it has an object that was there before.
                 let before = session.synthetic && history.is_old(version);
                 session.events += u64::from(before || history.advance(version));
-                self.health.release(object.key_ref());
-                self.fifo.push(delta(object));
+                let quarantined = self.health.release(object.key_ref());
+                self.fifo.push(if deleted && quarantined {
+                    // The store may hold a former object of this name, which this deletion would not be about.
+                    Delta::Deleted(Deletion::Unreadable {
+                        key: object.key(),
+                        uid: String::new(),
+                        resource_version: object.resource_version().to_owned(),
+                    })
+                } else {
+                    delta(object)
+                });
                 self.proceed(session);
             }
             Err(object) => self.set_aside(history, object, deleted, session),

@@ -1,6 +1,6 @@
 //! The health of an informer.
 
-use reeve_informer::Activity;
+use reeve_informer::{Activity, HandlerOptions, ObjectKey};
 
 use crate::harness::{builder, millis, run, seconds, start};
 use crate::script::*;
@@ -173,4 +173,25 @@ async fn metrics_have_the_names_and_labels_that_are_promised() {
         left.is_empty(),
         "it is gone, with what it counted: {left:?}"
     );
+}
+
+/// The pipeline waits for the loan under the lock that a health would wait for.
+#[tokio::test(start_paused = true)]
+async fn an_informer_cannot_be_asked_from_within_a_loan_of_its_store() {
+    let script = Script::new([no_streaming(), list("10", &[object("a", "5")]), watch([])]);
+    let running = start(&script);
+    running.informer.wait_synced().await.unwrap();
+    let (informer, key) = (&running.informer, ObjectKey::namespaced("n", "a"));
+    let asks = || informer.lister().with(&key, |_| informer.health());
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(asks)).expect_err("a deadlock otherwise");
+    let adds = || {
+        let options = HandlerOptions::new();
+        informer
+            .lister()
+            .with(&key, |_| informer.add_handler(|_| {}, options))
+    };
+    let added = std::panic::catch_unwind(std::panic::AssertUnwindSafe(adds));
+    assert!(added.is_err());
+    assert!(informer.health().is_ready());
+    running.stop().await;
 }

@@ -452,6 +452,58 @@ async fn all_other_namespaces_are_one_watch_that_leaves_out_those_with_their_own
     task.await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_object_that_comes_to_a_scope_that_leaves_out_other_parts_is_read_again() {
+    let server = server(4).await;
+    let client = server.client();
+    for name in ["a", "b"] {
+        let maps = Api::<ConfigMap>::namespaced(client.clone(), "red");
+        write(&maps, name, 0, true).await;
+        write(&maps, name, 1, false).await;
+    }
+    let set = NamespaceSet::with_others(["blue"]);
+    let cluster_without_data = |scope: &Scope| Within {
+        skip: match scope {
+            Scope::Cluster => vec![".data".parse().unwrap()],
+            Scope::Namespace(_) => Vec::new(),
+        },
+        ..Within::default()
+    };
+    let informer = informer(&server, &set).within(cluster_without_data).build();
+    let received = Received::default();
+    let options = HandlerOptions::new();
+    let _handle = informer.add_handler(received.handler(), options).unwrap();
+    let (stop, task) = run(&informer);
+    let with_data = || {
+        let all = informer.lister().list();
+        all.iter().filter(|map| map.data.is_some()).count()
+    };
+    informer.wait_synced().await.unwrap();
+    assert_eq!((informer.lister().len(), with_data()), (2, 0));
+    drop(received.take());
+    for (by_itself, expected) in [(true, 2), (false, 0)] {
+        let changed = if by_itself {
+            set.insert("red")
+        } else {
+            set.remove("red")
+        };
+        assert!(changed);
+        informer.wait_synced().await.unwrap();
+        seconds(1).await;
+        assert_eq!(with_data(), expected);
+        assert_eq!(received.take(), "~red/a ~red/b");
+    }
+    // Others that leave out the same change nothing, also before their list.
+    assert!(set.remove("blue"));
+    assert!(set.insert("red") && set.insert("white") && set.remove("red"));
+    informer.wait_synced().await.unwrap();
+    seconds(1).await;
+    assert_eq!(with_data(), 0);
+    assert!(received.0.lock().wrong.is_empty());
+    stop.cancel();
+    task.await.unwrap();
+}
+
 // === Random histories ===
 
 async fn write(maps: &Api<ConfigMap>, name: &str, value: u64, create_it: bool) {

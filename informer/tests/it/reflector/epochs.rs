@@ -45,6 +45,32 @@ async fn a_restored_server_is_accepted_after_three_older_lists() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_versions_of_a_namespace_are_of_the_new_history_after_a_restore() {
+    for delta_fifo in [false, true] {
+        let script = Script::new([
+            no_streaming(),
+            list("200", &[object("a", "100")]),
+            ending([error(410, "Expired")]),
+            list("50", &[object("a", "40")]),
+            list("51", &[object("a", "40")]),
+            list("52", &[object("a", "40")]),
+            watch([modified("a", "53")]),
+        ]);
+        let mut builder = builder(&script).namespaces(NamespaceSet::new(["n"]));
+        if delta_fifo {
+            builder = builder.delta_fifo();
+        }
+        let running = run(builder.build());
+        seconds(60).await;
+        assert_eq!(running.store(), "a@53");
+        let store = running.informer.lister().snapshot();
+        assert_eq!(store.resource_version_of(Some("n")).as_str(), "53");
+        assert_eq!(store.resource_version().as_str(), "53", "{delta_fifo}");
+        running.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_kept_through_a_restore_is_followed_while_a_delta_fifo_is_still_full() {
     let script = Script::new([
         no_streaming(),

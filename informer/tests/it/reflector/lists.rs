@@ -351,6 +351,25 @@ async fn a_server_that_returns_the_same_page_again_fails_the_list() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_returns_empty_pages_without_end_fails_the_list() {
+    let script = Script::default().at_most(20_000).otherwise(|asked| {
+        let number: u64 = asked.get("continue").parse().unwrap_or(0);
+        match asked.verb() {
+            "stream" => no_streaming(),
+            _ => page("10", &(number + 1).to_string(), &[]),
+        }
+    });
+    let running = start(&script);
+    seconds(60).await;
+    let asked = script.asked();
+    let first = asked.iter().filter(|it| it.get("continue").is_empty());
+    assert!((2..=15).contains(&first.count()));
+    let failure = running.informer.health().failure.unwrap();
+    assert!(failure.message.contains("empty pages"), "{failure:?}");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_leaves_the_version_of_a_list_out_is_followed() {
     let body = format!(
         r#"{{"kind":"ConfigMapList","apiVersion":"v1","metadata":{{}},"items":[{}]}}"#,

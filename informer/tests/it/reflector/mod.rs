@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube_core::DynamicObject;
 use reeve_informer::{
     Activity, BackoffOptions, Compact, Endpoint, FirstList, Form, HandlerOptions, Limits,
-    ObjectKey, Policy, ReflectorOptions, SharedInformer, Stored,
+    NamespaceSet, ObjectKey, Policy, ReflectorOptions, SharedInformer, Stored,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

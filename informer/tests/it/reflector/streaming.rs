@@ -252,3 +252,23 @@ async fn a_busy_server_gets_another_streaming_list_after_a_while() {
     assert_eq!(script.log(), ["stream", "stream", "stream"]);
     assert!(script.asked()[2].at - script.asked()[0].at >= Duration::from_millis(2400));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_proxy_that_ends_streaming_lists_or_a_role_without_watches_does_not_keep_an_informer_empty()
+ {
+    for code in [403, 502, 504] {
+        let script = Script::default().otherwise(move |asked| match asked.verb() {
+            "stream" => status(code, ""),
+            "list" => list("10", &[object("a", "5")]),
+            _ if code == 403 => status(code, ""),
+            _ => watch([]),
+        });
+        let running = start(&script);
+        seconds(10).await;
+        assert!(running.informer.has_synced(), "{code}");
+        assert_eq!(running.store(), "a@5", "{code}");
+        // The failure of the watches stays in sight.
+        assert_eq!(running.informer.health().is_ready(), code != 403);
+        running.stop().await;
+    }
+}

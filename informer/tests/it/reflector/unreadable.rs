@@ -218,6 +218,24 @@ async fn the_deletion_of_an_unreadable_object_deletes_the_former_one_of_its_name
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deletion_that_can_be_read_deletes_the_former_object_of_its_name_too() {
+    let recreated = broken("a", "11").replace("uid-a", "other");
+    let gone = object("a", "21").replace("uid-a", "other");
+    let script = Script::new([
+        no_streaming(),
+        list("10", &[object("a", "5")]),
+        ending([error(410, "Expired")]),
+        list("20", &[recreated]),
+        watch([event("DELETED", &gone)]),
+    ]);
+    let running = start(&script);
+    seconds(30).await;
+    assert_eq!(running.store(), "");
+    assert_eq!(running.received.take(), ["+a@5*", "-a@5!"]);
+    assert_eq!(running.informer.health().quarantined_count, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_table_in_a_watch_is_set_aside_and_the_watch_goes_on() {
     let table = r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"11"},"columnDefinitions":[],"rows":[{"cells":["a"]}]}"#;
     let script = Script::new([
