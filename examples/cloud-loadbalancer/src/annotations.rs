@@ -143,7 +143,11 @@ impl Annotations {
             "tags" => self.tags = tags(value)?,
             "reuse" => self.reuse = Some(LbId(text(value, 128)?)),
             "override-listeners" => self.override_listeners = truth(value)?,
-            "preserve-on-delete" => self.preserve_on_delete = truth(value)?,
+            "preserve-on-delete" => {
+                // A deletion cannot be undone: what cannot be read preserves.
+                self.preserve_on_delete = true;
+                self.preserve_on_delete = truth(value)?;
+            }
             "backends" => self.to_pods = one_of(value, &[("nodes", false), ("pods", true)])?,
             "backend-labels" => self.backend_labels = pairs(value)?,
             "scheduler" => self.scheduler = one_of(value, Scheduler::NAMED)?,
@@ -298,7 +302,12 @@ mod tests {
                 assert_eq!(problems.len(), 1, "{name}");
                 assert!(!problems[0].contains("unknown"), "{}", problems[0]);
             }
-            assert_eq!(parsed, Annotations::default(), "{name} is as if not set");
+            let default = Annotations {
+                // A deletion cannot be undone.
+                preserve_on_delete: *name == "preserve-on-delete",
+                ..Annotations::default()
+            };
+            assert_eq!(parsed, default, "{name} is as if not set");
         }
         let (_, problems) = parse(&[("address-kind", "intranet")]);
         assert_eq!(

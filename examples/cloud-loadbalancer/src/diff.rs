@@ -6,8 +6,8 @@
 
 use crate::desired::{Wanted, WantedPort};
 use crate::model::{
-    AddressType, Backend, Group, GroupId, Internet, IpVersion, Listener, ListenerSettings,
-    LoadBalancer, NewGroup, State,
+    AddressType, Backend, Group, GroupId, Internet, IpVersion, Listener, ListenerKey,
+    ListenerSettings, LoadBalancer, NewGroup, State,
 };
 use crate::plan::{Action, GroupRef, Notice, Plan};
 
@@ -158,6 +158,26 @@ fn protect(wanted: &Wanted, remote: &LoadBalancer, plan: &mut Plan) {
     }
 }
 
+/// The ports of `wanted` that have a listener of others, which is left alone.
+pub(crate) fn taken(wanted: &Wanted, listeners: &[Listener]) -> Vec<ListenerKey> {
+    let ports = wanted.ports.iter();
+    let taken = ports.filter(|port| is_foreign(wanted, listener_at(listeners, port)));
+    taken.map(|port| port.key).collect()
+}
+
+/// The listener at `port`.
+fn listener_at<'a>(listeners: &'a [Listener], port: &WantedPort) -> Option<&'a Listener> {
+    listeners.iter().find(|one| {
+        one.key.port == port.key.port && one.key.protocol.shares_ports_with(port.key.protocol)
+    })
+}
+
+/// Whether a listener is of others, and `wanted` does not take it over.
+fn is_foreign(wanted: &Wanted, listener: Option<&Listener>) -> bool {
+    let foreign = listener.is_some_and(|one| !wanted.owner.named(&one.settings.name));
+    foreign && !wanted.override_listeners
+}
+
 fn ports(
     wanted: &Wanted,
     groups: &[Group],
@@ -171,12 +191,8 @@ fn ports(
     let mut first = Vec::new();
     let mut changed = Vec::new();
     for port in &wanted.ports {
-        let at_port = |one: &&Listener| {
-            one.key.port == port.key.port && one.key.protocol.shares_ports_with(port.key.protocol)
-        };
-        let there = listeners.iter().find(at_port);
-        let foreign = there.is_some_and(|one| !owner.named(&one.settings.name));
-        if foreign && !wanted.override_listeners {
+        let there = listener_at(listeners, port);
+        if is_foreign(wanted, there) {
             plan.notices.push(Notice::Conflict(port.key));
             let own = groups.iter().filter(|one| one.name == port.settings.name);
             kept_groups.extend(own.map(|one| &one.id));

@@ -19,7 +19,7 @@ use crate::backends::Sources;
 use crate::context::{Marks, RequestContext};
 use crate::controller::{LoadBalancers, POLL};
 use crate::desired::Wanted;
-use crate::diff::{Remote, diff};
+use crate::diff::{Remote, diff, taken};
 use crate::find::{self, Found, Reused};
 use crate::hash;
 use crate::identity::{FINALIZER, Note, PREFIX};
@@ -45,7 +45,13 @@ impl LoadBalancers {
             Some(id) => {
                 let found = find::reused(&*self.provider, id).await;
                 match found.map_err(Failures::into_error)? {
-                    Reused::Usable(balancer) => self.reused(request, balancer).await?,
+                    Reused::Usable(balancer) => {
+                        let obstacle = self.obstacle(request, &wanted, &balancer).await?;
+                        if let Some((message, error)) = obstacle {
+                            return self.not_reused(request, sources, message, error).await;
+                        }
+                        self.reused(request, balancer).await?
+                    }
                     Reused::Missing => {
                         let message = format!("there is no load balancer {id} to reuse");
                         let error = reconcile::Error::message(message.clone());
@@ -69,6 +75,43 @@ impl LoadBalancers {
                 None => self.compare(request, &balancer, sources, None).await,
             },
         }
+    }
+
+    /// Why the Service does not come to `balancer`, which it reuses from now on: it would not be served there, or not at all
+    /// of its ports, and the load balancer that serves it now would be removed afterwards.
+    async fn obstacle(
+        &self,
+        request: &RequestContext,
+        wanted: &Wanted,
+        balancer: &LoadBalancer,
+    ) -> Result<Option<(String, reconcile::Error)>, reconcile::Error> {
+        let (id, recorded) = (&balancer.id, request.recorded());
+        if recorded.as_ref() == Some(id) {
+            return Ok(None);
+        }
+        if !wanted.problems.is_empty() {
+            let texts: Vec<_> = wanted.problems.iter().map(ToString::to_string).collect();
+            let message = format!("load balancer {id} is not reused: {}", texts.join("; "));
+            let error = reconcile::Error::terminal(message.clone());
+            return Ok(Some((message, error)));
+        }
+        if recorded.is_none() {
+            return Ok(None);
+        }
+        let listeners = self.provider.listeners(id).await;
+        let listeners =
+            listeners.map_err(|error| Failures::one("listeners", error).into_error())?;
+        let taken = taken(wanted, &listeners);
+        if taken.is_empty() {
+            return Ok(None);
+        }
+        let taken: Vec<_> = taken.iter().map(ToString::to_string).collect();
+        let message = format!(
+            "load balancer {id} is not reused: it has listeners of others at {}",
+            taken.join(", ")
+        );
+        let error = reconcile::Error::message(message.clone());
+        Ok(Some((message, error)))
     }
 
     /// The Service asks for a load balancer that it cannot have. The one that it has goes on serving, with the backends of the
@@ -303,13 +346,16 @@ impl LoadBalancers {
         };
         result.map_err(Failures::into_error)?;
         let valid = wanted.problems.is_empty();
+        // What served before goes once all ports are served here.
+        let served = valid && !plan.has_conflict();
         let stored = request.hash().map(str::to_owned);
-        let next = if valid {
+        // Until it is gone, everything is compared: a conflict shows in no other comparison.
+        let next = if served || (valid && request.note.retired.is_empty()) {
             Some(hash.clone())
         } else {
             stored.clone()
         };
-        let (note, wait) = if stays {
+        let (note, wait) = if stays || !served {
             (request.note.clone(), None)
         } else {
             self.retire(request, wanted.reuse.as_ref(), full).await?

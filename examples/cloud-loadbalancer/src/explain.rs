@@ -2,21 +2,25 @@
 
 use std::fmt::Write as _;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Service;
 use reeve_controller::finalizer;
 
+use crate::annotations::Annotations;
 use crate::applier::Failures;
 use crate::backends::Sources;
 use crate::desired::Wanted;
 use crate::diff::{Remote, creation, diff, removal};
 use crate::find::{self, Found, Reused};
-use crate::identity::{Owner, recorded};
+use crate::identity::{Note, Owner, recorded};
 use crate::intent::{Intent, intent};
 use crate::model::{
     Address, Create, InstanceCharge, Internet, LbId, LoadBalancer, State, TrafficCharge,
 };
+use crate::plan::{Notice, Plan};
 use crate::provider::Provider;
 use crate::settings::Settings;
+use crate::surplus;
 
 /// What the controller would do for `service`, as text.
 ///
@@ -35,7 +39,8 @@ pub async fn explain(
         Intent::Ensure => {
             let wanted = Wanted::of(&owner, service, sources, settings.readiness, None)
                 .fit(service, provider.abilities());
-            text.push_str(&ensure(provider, &wanted, service, sources, settings).await?);
+            let plan = ensure(provider, &wanted, service, sources, settings).await?;
+            text.push_str(&plan);
         }
         Intent::Remove(_) => text.push_str(&remove(provider, &owner, service).await?),
     }
@@ -52,7 +57,15 @@ async fn ensure(
     let per_call = provider.backends_per_call();
     let balancer = match &wanted.reuse {
         Some(id) => match find::reused(provider, id).await? {
-            Reused::Usable(balancer) => balancer,
+            Reused::Usable(balancer) if wanted.problems.is_empty() => balancer,
+            Reused::Usable(_) => {
+                let notices = wanted.problems.iter().cloned().map(Notice::Problem);
+                let plan = Plan {
+                    actions: Vec::new(),
+                    notices: notices.collect(),
+                };
+                return Ok(format!("does not come to load balancer {id}\n{plan}"));
+            }
             Reused::Missing => return Ok(format!("there is no load balancer {id} to reuse\n")),
             Reused::Managed => return Ok(format!("load balancer {id} is another Service's\n")),
         },
@@ -62,6 +75,16 @@ async fn ensure(
                 Found::One(balancer) => balancer,
                 Found::Deleting(balancer) => {
                     return Ok(format!("load balancer {} is being deleted\n", balancer.id));
+                }
+                Found::Many(ids) if !provider.abilities().tokens => {
+                    let described = match surplus::keep(&ids) {
+                        Some(id) => find::describe(provider, id).await?,
+                        None => None,
+                    };
+                    match described {
+                        Some(balancer) => Box::new(balancer),
+                        None => return Ok("has load balancers that are being deleted\n".to_owned()),
+                    }
                 }
                 Found::Many(ids) => {
                     let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
@@ -73,8 +96,9 @@ async fn ensure(
                     if !wanted.problems.is_empty() {
                         return Ok(format!("nothing is created\n{plan}"));
                     }
+                    let former = former(provider, &wanted.owner, service, None).await?;
                     return Ok(format!(
-                        "has no load balancer\ncreate {}\n{plan}",
+                        "has no load balancer\ncreate {}\n{plan}{former}",
                         described(&create)
                     ));
                 }
@@ -92,7 +116,17 @@ async fn ensure(
     let wanted = Wanted::of(&wanted.owner, service, sources, readiness, Some(&balancer))
         .fit(service, provider.abilities());
     let plan = diff(&wanted, &remote, per_call);
-    Ok(format!("load balancer {id}, {}\n{plan}", balancer.address))
+    let moves = recorded(service).is_some_and(|recorded| recorded != *id);
+    if moves && wanted.reuse.is_some() && plan.has_conflict() {
+        return Ok(format!(
+            "does not come to load balancer {id}, which has listeners of others\n{plan}"
+        ));
+    }
+    let former = former(provider, &wanted.owner, service, Some(id)).await?;
+    Ok(format!(
+        "load balancer {id}, {}\n{plan}{former}",
+        balancer.address
+    ))
 }
 
 async fn remove(
@@ -100,26 +134,50 @@ async fn remove(
     owner: &Owner,
     service: &Service,
 ) -> Result<String, Failures> {
-    let (annotations, _) = crate::annotations::Annotations::parse(service);
-    let mut text = if finalizer::is_deleting(service) {
-        "is being deleted\n".to_owned()
+    let text = if finalizer::is_deleting(service) {
+        "is being deleted"
     } else {
-        "asks for no load balancer of this controller any more\n".to_owned()
+        "asks for no load balancer of this controller any more"
     };
-    if let Some(id) = &annotations.reuse {
-        let failed = |call| move |error| Failures::one(call, error);
+    let former = former(provider, owner, service, None).await?;
+    Ok(format!("{text}\n{former}"))
+}
+
+/// What happens to the load balancers that the Service has or uses, other than `kept`.
+async fn former(
+    provider: &dyn Provider,
+    owner: &Owner,
+    service: &Service,
+    kept: Option<&LbId>,
+) -> Result<String, Failures> {
+    let (annotations, _) = Annotations::parse(service);
+    let note = Note::of(service, Timestamp::UNIX_EPOCH);
+    let mut own = find::all_of(provider, owner).await?;
+    for id in recorded(service).iter().chain(&note.retired) {
+        if !own.iter().any(|one| one.id == *id) {
+            let described = find::describe(provider, id).await?;
+            own.extend(described.filter(|one| owner.owns(one)));
+        }
+    }
+    let mut reused = note.reused;
+    own.retain(|one| !reused.contains(&one.id));
+    // An annotation does not make an own load balancer one of others.
+    let named = annotations.reuse;
+    reused.extend(named.filter(|id| !own.iter().any(|one| one.id == *id)));
+    reused.sort();
+    reused.dedup();
+    let failed = |call| move |error| Failures::one(call, error);
+    let mut text = String::new();
+    for id in reused.iter().filter(|id| Some(*id) != kept) {
+        if find::describe(provider, id).await?.is_none() {
+            continue;
+        }
         let groups = provider.groups(id).await.map_err(failed("groups"))?;
         let listeners = provider.listeners(id).await.map_err(failed("listeners"))?;
         let plan = removal(owner, &groups, &listeners);
         let _ = write!(text, "load balancer {id} stays\n{plan}");
     }
-    let mut own = find::all_of(provider, owner).await?;
-    if let Some(id) = recorded(service).filter(|id| !own.iter().any(|one| one.id == *id)) {
-        let described = find::describe(provider, &id).await?;
-        own.extend(described.filter(|one| owner.owns(one)));
-    }
-    own.retain(|one| Some(&one.id) != annotations.reuse.as_ref());
-    for balancer in own {
+    for balancer in own.iter().filter(|one| Some(&one.id) != kept) {
         let verb = if annotations.preserve_on_delete {
             "untag"
         } else {

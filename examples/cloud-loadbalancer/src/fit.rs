@@ -4,6 +4,7 @@
 //! it. Where that could do harm, it is a [`Problem`]: a Service with allowed sources is not opened to all, and a port is not
 //! served with another protocol.
 
+use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Service;
 
 use crate::annotations::Problem;
@@ -92,16 +93,17 @@ impl Wanted {
     }
 
     fn check_sources(&mut self, abilities: &Abilities) {
-        let limited = self
-            .ports
-            .iter()
-            .any(|port| !port.settings.sources.is_empty());
-        if limited && !abilities.sources {
-            let message = "load balancers of this cloud cannot be limited to some sources; \
-                           remove the ranges to open it to all";
-            let field = "spec.loadBalancerSourceRanges";
-            self.problems.push(Problem::new(field, message));
-        }
+        let mut sources = self.ports.iter().flat_map(|port| &port.settings.sources);
+        let message = if !abilities.sources && sources.next().is_some() {
+            "load balancers of this cloud cannot be limited to some sources; \
+             remove the ranges to open it to all"
+        } else if !abilities.ipv6_sources && sources.any(|one| matches!(one, IpNet::V6(_))) {
+            "load balancers of this cloud cannot be limited to IPv6 ranges"
+        } else {
+            return;
+        };
+        let field = "spec.loadBalancerSourceRanges";
+        self.problems.push(Problem::new(field, message));
     }
 
     /// A backend that expects the PROXY protocol cannot read a connection without it.
@@ -367,6 +369,22 @@ mod tests {
         assert_eq!(affinity(time(10_800)), (only, 0));
         assert_eq!(affinity(time(60)), (only, 1));
         assert_eq!(fitted(&[], json!({})).ports[0].settings.affinity, None);
+    }
+
+    #[test]
+    fn an_ipv6_source_is_a_mistake_where_the_cloud_has_none() {
+        let spec = |ranges: Value| json!({"loadBalancerSourceRanges": ranges});
+        let mut abilities = Abilities::ALL;
+        abilities.ipv6_sources = false;
+        for (ranges, refused) in [
+            (json!(["10.0.0.0/8"]), false),
+            (json!(["0.0.0.0/0", "::/0"]), true),
+        ] {
+            let (service, wanted) = wanted(&[], spec(ranges));
+            let problems = wanted.clone().fit(&service, &abilities).problems;
+            assert_eq!(!problems.is_empty(), refused, "{problems:?}");
+            assert!(wanted.fit(&service, &Abilities::ALL).problems.is_empty());
+        }
     }
 
     #[test]

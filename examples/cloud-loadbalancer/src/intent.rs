@@ -21,8 +21,11 @@ pub enum Intent {
 pub enum Rest {
     /// Remove it.
     Finalizer,
-    /// Leave it: the Service has another controller's class now, which relies on it.
+    /// Leave it: the Service has no class and is the default controller's, which relies on it too.
     Marks,
+    /// Remove it, and leave the status: the Service has the class of another controller, which sets its own finalizer. A
+    /// finalizer that stayed would hold a deletion without end.
+    OtherClass,
     /// Remove it if the cloud has a load balancer of the Service. The marks are gone, so it may be another controller's.
     FinalizerIfFound,
 }
@@ -42,6 +45,7 @@ pub fn intent(service: &Service, default_class: bool) -> Intent {
     match (balanced, ours) {
         (true, true) if !deleting => Intent::Ensure,
         (true, true) if held || marked => Intent::Remove(Rest::Finalizer),
+        (true, false) if marked && class.is_some() => Intent::Remove(Rest::OtherClass),
         (true, false) if marked => Intent::Remove(Rest::Marks),
         (false, _) if marked => Intent::Remove(Rest::Finalizer),
         (false, _) if held => Intent::Remove(Rest::FinalizerIfFound),
@@ -81,8 +85,8 @@ mod tests {
                 true,
                 true,
                 false,
-                Remove(Rest::Marks),
-                Remove(Rest::Marks),
+                Remove(Rest::OtherClass),
+                Remove(Rest::OtherClass),
             ),
             (
                 "LoadBalancer",

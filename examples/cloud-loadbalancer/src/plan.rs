@@ -251,6 +251,13 @@ impl Plan {
     pub fn is_empty(&self) -> bool {
         self.actions.is_empty()
     }
+
+    /// Whether a port is not served because it has a listener of others.
+    #[must_use]
+    pub fn has_conflict(&self) -> bool {
+        let conflict = |notice: &Notice| matches!(notice, Notice::Conflict(_));
+        self.notices.iter().any(conflict)
+    }
 }
 
 impl fmt::Display for Plan {

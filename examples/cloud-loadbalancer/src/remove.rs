@@ -60,7 +60,8 @@ impl LoadBalancers {
         if let Some(left) = self.unsettled(request, &request.note) {
             return Ok(Outcome::requeue_after(left));
         }
-        if rest != Rest::Marks && !finalizer::is_deleting(&request.service) {
+        let theirs = matches!(rest, Rest::Marks | Rest::OtherClass);
+        if !theirs && !finalizer::is_deleting(&request.service) {
             request.publish(&[]).await?;
         }
         request.release(rest != Rest::Marks).await?;

@@ -154,6 +154,11 @@ fn selector(config: &Config) -> Value {
 /// The writes of a kind and of its subresources, and the connections to it.
 fn rules(kind: &Guarded) -> Value {
     let resource = &kind.resource;
+    // Servers that this guard accepts have them as betas only, and another version would match nothing.
+    let version = match &*resource.group {
+        "flowcontrol.apiserver.k8s.io" | "resource.k8s.io" => "*",
+        _ => &resource.version,
+    };
     let paths = |names: &[&str]| {
         let paths = names
             .iter()
@@ -162,7 +167,7 @@ fn rules(kind: &Guarded) -> Value {
     };
     let rule = |operations: Value, resources: Vec<String>| {
         json!({
-            "apiGroups": [resource.group], "apiVersions": [resource.version], "scope": "*",
+            "apiGroups": [resource.group], "apiVersions": [version], "scope": "*",
             "operations": operations, "resources": resources,
         })
     };

@@ -104,6 +104,12 @@ impl State {
             || namespace.is_some_and(|namespace| namespace.marked)
     }
 
+    /// Whether an object is production only if one of its owners is.
+    pub(crate) fn asks_owners(&self, facts: &Facts, config: &Config) -> bool {
+        let says = facts.marked || facts.labels.contains_key(&config.mark.label);
+        !says && !facts.owners.is_empty()
+    }
+
     fn has_marked_owner(&self, facts: &Facts, most: usize) -> bool {
         let keys = facts.owners.iter().filter_map(|uid| self.by_uid.get(uid));
         let mut owners = keys.filter_map(|key| self.objects.get(key));

@@ -87,7 +87,7 @@ pub const TABLE: &[Row] = &[
     row(
         "preserve-on-delete",
         "`true`, `false`",
-        "keep the load balancer with its listeners when the Service is deleted",
+        "keep the load balancer with its listeners when the Service is deleted; another value keeps it too",
     ),
     row(
         "backends",

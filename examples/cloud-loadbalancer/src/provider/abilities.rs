@@ -20,6 +20,8 @@ pub struct Abilities {
     pub protocols: &'static [Protocol],
     /// Whether a listener can be limited to some sources. A Service that asks for it gets no load balancer otherwise.
     pub sources: bool,
+    /// Whether these may be IPv6 ranges. A Service that asks for one gets no load balancer otherwise.
+    pub ipv6_sources: bool,
     /// Whether backends have weights. Without, all backends count as equal.
     pub weights: bool,
     /// The longest affinity of a listener of a protocol. A Service that asks for a longer one gets this.
@@ -60,6 +62,7 @@ impl Abilities {
             Protocol::Https,
         ],
         sources: true,
+        ipv6_sources: true,
         weights: true,
         longest_affinity: |_| Duration::MAX,
         affinity: None,

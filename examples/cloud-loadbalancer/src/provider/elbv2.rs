@@ -56,6 +56,7 @@ pub const ABILITIES: Abilities = Abilities {
     renames: false,
     protocols: &[Protocol::Tcp, Protocol::Udp, Protocol::Https],
     sources: false,
+    ipv6_sources: false,
     weights: false,
     longest_affinity: Abilities::ALL.longest_affinity,
     affinity: Some(listeners::AFFINITY),

@@ -39,6 +39,7 @@ const ABILITIES: Abilities = Abilities {
         })
     },
     protocols: &[Protocol::Tcp, Protocol::Udp, Protocol::Http],
+    ipv6_sources: false,
     drains: |protocol| protocol != Protocol::Http,
     proxy_protocol: |protocol| protocol != Protocol::Http,
     ..Abilities::ALL

@@ -318,3 +318,98 @@ fn an_own_load_balancer_is_found_by_its_tags_when_another_is_reused() {
         running.end().await;
     });
 }
+
+#[test]
+fn a_service_moves_to_a_load_balancer_only_where_all_of_its_ports_are_free() {
+    run(async |world: World| {
+        let shared = by_hand(&world, "shared", IpVersion::Ipv4).await;
+        listen_by_hand(&world, &shared, tcp(80)).await;
+        let running = world.start().await;
+        world.service("web", json!({})).await;
+        let own = world.until_served("web", &[80]).await.about;
+        world.annotate("web", json!({"reuse": shared})).await;
+        world.until_reason("web", "SyncLoadBalancerFailed").await;
+        world.quiet().await;
+        sleep(Duration::from_secs(3600)).await;
+        let now = world.balancer(&own.id).expect("it serves");
+        assert!(now.about.delete_protection);
+        assert_eq!(ports(&world, &own.id), [80]);
+        assert_eq!(world.addresses("web").await, [own.address.to_string()]);
+        let note = world.events("web").await.into_iter().find_map(|one| {
+            let note = one.note?;
+            note.contains("listeners of others at").then_some(note)
+        });
+        assert!(note.is_some_and(|note| note.contains("80")));
+        // The port is freed.
+        world.cloud.delete_listener(&shared, tcp(80)).await.unwrap();
+        until_ports(&world, &shared, &[22, 80]).await;
+        let gone = async || world.balancer(&own.id).is_none();
+        world.cluster.eventually("the own one is gone", gone).await;
+        running.end().await;
+    });
+}
+
+#[test]
+fn a_service_with_a_mistake_does_not_move() {
+    run(async |world: World| {
+        let shared = by_hand(&world, "shared", IpVersion::Ipv4).await;
+        let running = world.start().await;
+        world.service("web", json!({})).await;
+        let own = world.until_served("web", &[80]).await.about.id;
+        let wrong = json!({"reuse": shared, "scheduler": "fastest"});
+        world.annotate("web", wrong).await;
+        world.until_reason("web", "SyncLoadBalancerFailed").await;
+        world.quiet().await;
+        assert_eq!(ports(&world, &own), [80]);
+        assert_eq!(ports(&world, &shared), [22]);
+        // A Service that has none yet has none here either.
+        let mut fresh = reuse(&shared);
+        fresh["metadata"]["annotations"]["lb.reeve.dev/scheduler"] = json!("fastest");
+        fresh["spec"] = json!({"ports": [{"port": 443}]});
+        world.service("fresh", fresh).await;
+        world.until_reason("fresh", "SyncLoadBalancerFailed").await;
+        assert!(world.addresses("fresh").await.is_empty());
+        world.annotate("web", json!({"scheduler": null})).await;
+        until_ports(&world, &shared, &[22, 80]).await;
+        running.end().await;
+    });
+}
+
+#[test]
+fn a_plan_names_what_a_move_deletes_and_clears() {
+    run(async |world: World| {
+        let shared = by_hand(&world, "shared", IpVersion::Ipv4).await;
+        let running = world.start().await;
+        world.service("web", json!({})).await;
+        let own = world.until_served("web", &[80]).await.about.id;
+        world.quiet().await;
+        running.end().await;
+        world.annotate("web", json!({"reuse": shared})).await;
+        let plan = world.plan("web").await;
+        assert!(
+            plan.contains(&format!("delete load balancer {own}")),
+            "{plan}"
+        );
+        world
+            .annotate("web", json!({"preserve-on-delete": "yes"}))
+            .await;
+        let plan = world.plan("web").await;
+        assert!(plan.contains("does not come to load balancer"), "{plan}");
+        assert!(!plan.contains("delete load balancer"), "{plan}");
+        world
+            .annotate("web", json!({"preserve-on-delete": null}))
+            .await;
+        let running = world.start().await;
+        until_ports(&world, &shared, &[22, 80]).await;
+        world.quiet().await;
+        running.end().await;
+        world.annotate("web", json!({"reuse": null})).await;
+        let plan = world.plan("web").await;
+        assert!(plan.contains("has no load balancer\ncreate"), "{plan}");
+        assert!(
+            plan.contains(&format!("load balancer {shared} stays")),
+            "{plan}"
+        );
+        assert!(plan.contains("delete listener"), "{plan}");
+    });
+}

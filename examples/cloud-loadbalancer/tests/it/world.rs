@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cloud_loadbalancer::commands::Objects;
 use cloud_loadbalancer::identity::{FINALIZER, UID_TAG};
 use cloud_loadbalancer::model::{LbId, ListenerKey, NewGroup, Protocol, Server as Target, Targets};
 use cloud_loadbalancer::provider::layer::Layered;
@@ -107,6 +108,13 @@ impl World {
             world.node(&format!("n{number}"), json!({})).await;
         }
         world
+    }
+
+    /// What the controller would do for a Service, as `ccm plan` prints it.
+    pub(crate) async fn plan(&self, name: &str) -> String {
+        let objects = Objects::fetch(&key(name), &self.cluster.client()).await;
+        let plan = objects.unwrap().plan(&self.cloud, &self.settings).await;
+        plan.unwrap()
     }
 
     // --- processes

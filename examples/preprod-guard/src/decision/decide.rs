@@ -21,8 +21,9 @@ pub struct Decision {
 
 /// Decides about `target`. A caller of production is allowed without a look at the state.
 ///
-/// Rules that read only the request, its parent and its Namespace do not need a complete state. A rule that searches all
-/// objects does: a request that such a rule holds for is denied until the state is synced, and while its watches fail.
+/// Rules that read only the request, its parent and its Namespace do not need a complete state. The mark of an owner does, and
+/// so does a rule that searches all objects: a request that such a rule holds for is denied until the state is synced, and
+/// while its watches fail.
 #[must_use]
 pub fn decide(target: &Target, state: &State, config: &Config, now: Timestamp) -> Decision {
     let mut decision = Decision::default();
@@ -85,7 +86,8 @@ fn findings(target: &Target, state: &State, config: &Config, now: Timestamp) -> 
     }
     if state.synced {
         found.extend(lookup::findings(target, &facts, state, config));
-    } else if lookup::searches(target) {
+    } else if lookup::searches(target) || facts.iter().any(|facts| state.asks_owners(facts, config))
+    {
         let what =
             format!("{word} yet: the caches of the guard are not synced or too old; try again");
         found.push(Finding::new(Rule::Unresolved, target, what));

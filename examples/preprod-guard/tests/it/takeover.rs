@@ -435,4 +435,13 @@ async fn rules_that_search_deny_while_the_watches_fail() {
             .await
             .allowed()
     );
+    // The ReplicaSet of a rollout that the watches did not see may be of a production Deployment.
+    let mut owned = plain("web-1");
+    owned["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "unseen"}]);
+    let reply = delete(POD, owned.clone()).to(&guard.webhook).await;
+    assert_eq!(reply.code(), Some(503), "{}", reply.message());
+    owned["metadata"]["labels"]["environment"] = json!("test");
+    let says = delete(POD, owned).to(&guard.webhook).await;
+    assert!(says.allowed(), "its own label counts");
 }

@@ -52,6 +52,19 @@ async fn an_invalid_write_causes_an_event_and_is_not_tried_again(world: World) {
     program.end().await;
 }
 
+async fn a_denial_of_a_webhook_is_tried_again(world: World) {
+    let program = world.start().await;
+    let why = "admission webhook \"validate.nginx.ingress.kubernetes.io\" denied the request: host and path are already defined";
+    let denied = world
+        .server
+        .faults()
+        .add(creates().times(3).status(400, why));
+    world.service("web", Some("on")).await;
+    world.until_ingress("web").await;
+    assert_eq!(denied.hits(), 3);
+    program.end().await;
+}
+
 async fn an_outage_that_is_longer_than_all_retries_loses_nothing(world: World) {
     for rule in [
         creates().status(503, "later"),
@@ -137,6 +150,7 @@ async fn a_terminating_namespace_gets_no_repeated_creations(world: World) {
 on_both_forms!(
     a_refused_write_ends_after_its_retries_and_is_tried_again_at_the_next_change,
     an_invalid_write_causes_an_event_and_is_not_tried_again,
+    a_denial_of_a_webhook_is_tried_again,
     an_outage_that_is_longer_than_all_retries_loses_nothing,
     a_create_whose_answer_is_lost_is_recognised,
     a_terminating_namespace_gets_no_repeated_creations,
