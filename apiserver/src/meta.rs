@@ -9,6 +9,12 @@ pub(crate) fn metadata_mut(value: &mut Value) -> &mut Map<String, Value> {
     map_at(object_mut(value), "metadata")
 }
 
+/// When a terminating object is due to go.
+pub(crate) fn deletion_time(object: &Value) -> Option<jiff::Timestamp> {
+    let time = object["metadata"]["deletionTimestamp"].as_str()?;
+    time.parse().ok()
+}
+
 /// The object's own fields.
 pub(crate) fn object_mut(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {

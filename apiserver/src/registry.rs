@@ -1,9 +1,10 @@
 //! The registry of served resources: the built-in ones, and those of definitions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
 
 use crate::connect;
 use crate::field::quote;
@@ -13,7 +14,11 @@ use crate::status::SCHEME;
 
 /// The served resources, by group, version and plural.
 #[derive(Debug, Default)]
-pub(crate) struct Registry(RwLock<Arc<Served>>);
+pub(crate) struct Registry {
+    served: RwLock<Arc<Served>>,
+    /// Held by the watches of the resource of a storage: dropped when they end.
+    definitions: Mutex<HashMap<String, watch::Sender<()>>>,
+}
 
 /// One state of the registry.
 #[derive(Clone, Debug, Default)]
@@ -47,12 +52,27 @@ pub(crate) struct Version {
 impl Registry {
     /// A registry that serves this.
     pub(crate) fn of(served: Arc<Served>) -> Self {
-        Self(RwLock::new(served))
+        Self {
+            served: RwLock::new(served),
+            definitions: Mutex::default(),
+        }
+    }
+
+    /// A receiver that fails when [`Registry::end_watches`] is called for `storage`.
+    pub(crate) fn follow(&self, storage: &str) -> watch::Receiver<()> {
+        let mut definitions = self.definitions.lock();
+        let sender = definitions.entry(storage.to_owned()).or_default();
+        sender.subscribe()
+    }
+
+    /// Ends the watches of the resource of `storage`: what is served of it has changed.
+    pub(crate) fn end_watches(&self, storage: &str) {
+        self.definitions.lock().remove(storage);
     }
 
     /// The current state.
     pub(crate) fn served(&self) -> Arc<Served> {
-        self.0.read().clone()
+        self.served.read().clone()
     }
 
     /// One resource.
@@ -62,17 +82,17 @@ impl Registry {
         version: &str,
         plural: &str,
     ) -> Option<Arc<ResourceInfo>> {
-        self.0.read().find(group, version, plural)
+        self.served.read().find(group, version, plural)
     }
 
     /// The resource of this storage, served or not.
     pub(crate) fn of_storage(&self, storage: &str) -> Option<Arc<ResourceInfo>> {
-        self.0.read().of_storage(storage)
+        self.served.read().of_storage(storage)
     }
 
     /// Replaces all versions of the resource of `storage` with `resources` (none: removes it).
     pub(crate) fn set(&self, storage: &str, resources: Vec<ResourceInfo>) {
-        let mut guard = self.0.write();
+        let mut guard = self.served.write();
         let mut served = Served::clone(&guard);
         for group in &mut served.groups {
             for version in &mut group.versions {

@@ -91,8 +91,9 @@ fn write(core: &Core, differences: &[Difference]) -> Result<usize, RestoreError>
             match result {
                 Ok(_) if is_last => written += 1,
                 Ok(_) | Err(CommitError::Raced | CommitError::Restored) => left.push((one, wanted)),
-                // The namespace was ending when the copy was made, and so was this object; or the kind ends just now.
-                Err(CommitError::Namespace | CommitError::NoTable(_)) => {}
+                // The namespace was ending when the copy was made, and so was this object; or the kind ends just now. What
+                // is written together has been stored before, and is not measured.
+                Err(CommitError::Namespace | CommitError::NoTable(_) | CommitError::TooLarge) => {}
                 Err(CommitError::Closed) => return Err(RestoreError::Closed),
                 Err(CommitError::Persist(error)) => return Err(RestoreError::Persist(error)),
             }

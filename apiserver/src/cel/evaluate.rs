@@ -13,7 +13,7 @@ use super::{
     authorizer, composition, equality, logic, numbers, patterns, quantities, texts, times, types,
 };
 use crate::field::{ErrorKind, Errors, FieldError, Path};
-use crate::schema::{Additional, Kind, ListType, Schema, map_key};
+use crate::schema::{Additional, Kind, Schema, items_by_key, map_key};
 
 pub(super) const NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
 const OUT_OF_BUDGET: &str =
@@ -150,16 +150,10 @@ impl Evaluation<'_> {
             }
             Value::Array(items) => {
                 let Some(of) = &schema.items else { return };
+                let before = items_by_key(schema, old);
                 for (index, item) in items.iter().enumerate() {
-                    // Only the items of a map-like list can be matched with their old values.
-                    let old = match (schema.list_type, old) {
-                        (ListType::Map, Some(Value::Array(before))) => {
-                            let key = map_key(schema, item);
-                            before.iter().find(|item| map_key(schema, item) == key)
-                        }
-                        _ => None,
-                    };
-                    self.walk(of, item, old, &path.index(index));
+                    let old = (!before.is_empty()).then(|| before.get(&map_key(schema, item)));
+                    self.walk(of, item, old.flatten().copied(), &path.index(index));
                 }
             }
             _ => {}

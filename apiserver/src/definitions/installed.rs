@@ -3,13 +3,22 @@
 use std::collections::HashMap;
 
 use parking_lot::{Mutex, MutexGuard};
+use serde_json::Value;
 
-/// The definitions that are served: the uid of each by its name.
+/// The definitions that are served, by their names.
 ///
 /// The lock covers a definition's status, its resources in the registry and its table, so that the last of several
 /// writers leaves the state of the last write.
 #[derive(Debug, Default)]
-pub(crate) struct Installed(Mutex<HashMap<String, String>>);
+pub(crate) struct Installed(Mutex<HashMap<String, Served>>);
+
+/// A definition that is served.
+#[derive(Clone, Debug)]
+pub(super) struct Served {
+    pub(super) uid: String,
+    /// The spec and the accepted names.
+    pub(super) content: (Value, Value),
+}
 
 // === impl Installed ===
 
@@ -22,7 +31,7 @@ impl Installed {
     }
 
     /// Excludes other changes of what is served until the guard is dropped.
-    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<String, String>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<String, Served>> {
         self.0.lock()
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
+use super::installed::Served;
 use super::storage::STORAGE;
 use super::versions;
 use crate::core::Core;
@@ -35,7 +36,7 @@ pub(crate) fn settle(core: &Core, name: &str) {
     let uid = stored.as_ref().and_then(|definition| definition.uid());
     let replaced = installed
         .get(name)
-        .is_some_and(|served| Some(served.as_str()) != uid);
+        .is_some_and(|served| Some(served.uid.as_str()) != uid);
     if replaced {
         installed.remove(name);
         core.registry.set(name, Vec::new());
@@ -66,7 +67,7 @@ pub(crate) fn serve_stored(core: &Core) {
 /// Sets the status of a definition, and serves it once its names are accepted.
 ///
 /// It is served before its status says so: a client that sees `Established` may create objects at once.
-fn serve(core: &Core, installed: &mut HashMap<String, String>, definition: &Object) {
+fn serve(core: &Core, installed: &mut HashMap<String, Served>, definition: &Object) {
     let key = definition.name();
     let established = write_status(core, key, |current, status| {
         let newly = crd::is_established(status) && !crd::is_established(&current["status"]);
@@ -82,12 +83,20 @@ fn serve(core: &Core, installed: &mut HashMap<String, String>, definition: &Obje
     };
     let accepted = accept(core, &current);
     if crd::is_established(&accepted) {
-        let uid = current.uid().unwrap_or_default().to_owned();
-        installed.insert(key.to_owned(), uid);
+        let value = current.value();
+        let now = Served {
+            uid: current.uid().unwrap_or_default().to_owned(),
+            content: (value["spec"].clone(), accepted["acceptedNames"].clone()),
+        };
+        let content = now.content.clone();
+        let before = installed.insert(key.to_owned(), now);
         core.store.create_table(key);
         let mut resources = versions::resources(&current.value());
         versions::note_conversions(core, &mut resources);
         core.registry.set(key, resources);
+        if before.is_some_and(|before| before.content != content) {
+            core.registry.end_watches(key);
+        }
         write_status(core, key, |_, _| {});
     }
     if current.is_terminating() {

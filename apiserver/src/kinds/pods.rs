@@ -140,10 +140,10 @@ impl Strategy for Pods {
         if node.is_empty() || matches!(phase, Some("Failed" | "Succeeded")) {
             return 0;
         }
-        requested
+        let period = requested
             .or_else(|| pod["spec"]["terminationGracePeriodSeconds"].as_i64())
-            .unwrap_or(30)
-            .max(0)
+            .unwrap_or(30);
+        if period < 0 { 1 } else { period }
     }
 
     fn set_later(&self) -> &'static [&'static str] {

@@ -5,11 +5,15 @@ use serde_json::Value;
 use super::error::Error;
 use super::types::Type;
 use super::{json, strategic};
+use crate::field::quote;
 use crate::json_text::{self, Node};
 use crate::kinds::data;
 
 /// Maximum number of operations in a JSON patch; more are refused with 413.
 const MAX_JSON_PATCH_OPERATIONS: usize = 10_000;
+
+/// The fields of an operation of a JSON patch.
+const OPERATION: [&str; 4] = ["op", "path", "from", "value"];
 
 /// The format of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +70,7 @@ pub(crate) fn apply(
                 return Err(Error::Malformed("Invalid JSON Patch".to_owned()));
             }
             let mut patched = original.clone();
-            json_patch::merge(&mut patched, &patch);
+            merge(&mut patched, patch);
             Ok(patched)
         }
         Format::Strategic => {
@@ -76,6 +80,44 @@ pub(crate) fn apply(
             }
             strategic::apply(Type::of_kind(of), original, patch)
         }
+    }
+}
+
+/// Applies a merge patch, RFC 7386, as the library of real servers does: where a list takes the place of an object, its
+/// nulls stay. (evanphx/json-patch v4: `merge`.)
+fn merge(current: &mut Value, patch: Value) {
+    match (current, patch) {
+        (Value::Object(members), Value::Object(patch)) => {
+            for (name, patch) in patch {
+                match members.get_mut(&name) {
+                    _ if patch.is_null() => {
+                        members.remove(&name);
+                    }
+                    None | Some(Value::Null) => {
+                        members.insert(name, without_nulls(patch));
+                    }
+                    Some(member) => merge(member, patch),
+                }
+            }
+        }
+        (current @ Value::Object(_), patch) => *current = patch,
+        (current, patch) => *current = without_nulls(patch),
+    }
+}
+
+/// A value without the members that are null, at any depth. A null in a list stays.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let members = members.into_iter().filter(|(_, member)| !member.is_null());
+            Value::Object(
+                members
+                    .map(|(name, it)| (name, without_nulls(it)))
+                    .collect(),
+            )
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
+        other => other,
     }
 }
 
@@ -109,11 +151,33 @@ pub(crate) fn operations(patch: &[u8]) -> Result<usize, String> {
     }
 }
 
-/// Duplicate fields of a merge or strategic patch, for field validation.
-pub(crate) fn duplicate_fields(patch: &[u8]) -> Vec<String> {
-    json_text::parse(patch)
-        .map(|node| json_text::duplicate_fields(&node))
-        .unwrap_or_default()
+/// What strict decoding has to say of a patch, for field validation.
+pub(crate) fn strict_errors(format: Format, patch: &[u8]) -> Vec<String> {
+    let Ok(node) = json_text::parse(patch) else {
+        return Vec::new();
+    };
+    let prefix = match format {
+        Format::Json => "json patch ",
+        Format::Merge | Format::Strategic => "",
+    };
+    let mut errors = Vec::new();
+    if let (Format::Json, Node::Array(items)) = (format, &node) {
+        for (at, item) in items.iter().enumerate() {
+            let Node::Object(members) = item else {
+                continue;
+            };
+            let unknown = members.iter().map(|(name, _)| name);
+            let unknown = unknown.filter(|name| !OPERATION.contains(&&***name));
+            errors.extend(unknown.map(|name| {
+                let field = quote(&format!("[{at}].{name}"));
+                format!("json patch unknown field {field}")
+            }));
+        }
+    }
+    let duplicates = json_text::duplicate_fields(&node);
+    let duplicates = duplicates.iter();
+    errors.extend(duplicates.map(|path| format!("{prefix}duplicate field {}", quote(path))));
+    errors
 }
 
 fn document(patch: &[u8], prefix: &str) -> Result<Value, Error> {

@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use super::error::Error;
+use crate::json_text;
 
 /// One operation; its parts are validated when it is applied.
 #[derive(Clone, Debug)]
@@ -47,6 +48,10 @@ impl Operation {
 /// Bytes that all copies of a patch add to the document. (apiserver: `JSONPatchMaxCopyBytes`.)
 const MAX_COPIED: usize = 3 << 20;
 
+/// Levels of arrays and objects that an operation may lead to: copies of an object into itself double them. What is stored has
+/// fewer. (Go's decoder allows 10,000, and the stack of this server fewer.)
+const MAX_DEPTH: usize = 512;
+
 /// `original` with all operations applied in order.
 pub(super) fn apply(original: &Value, operations: &[Operation]) -> Result<Value, Error> {
     let mut document = original.clone();
@@ -73,8 +78,15 @@ fn apply_one(
             .as_deref()
             .ok_or_else(|| format!("{operator} operation lacks its from field"))
     };
+    let place = |document: &mut Value, value: Value| {
+        let levels = MAX_DEPTH.checked_sub(path.matches('/').count());
+        if levels.is_none_or(|levels| json_text::is_deeper(&value, levels)) {
+            return Err(Misfit::Whole("exceeded max depth"));
+        }
+        add(document, path, value)
+    };
     match operator {
-        "add" => add(document, path, operation.value.clone())
+        "add" => place(document, operation.value.clone())
             .map_err(|misfit| misfit.text("add", "doc is missing path", &quoted(path), path)),
         "remove" => remove(document, path)
             .map(drop)
@@ -87,7 +99,7 @@ fn apply_one(
                 let key = from.rsplit('/').next().unwrap_or_default();
                 misfit.text("move", "doc is missing from path", from, key)
             })?;
-            add(document, path, value).map_err(|misfit| {
+            place(document, value).map_err(|misfit| {
                 misfit.text("move", "doc is missing destination path", path, path)
             })
         }
@@ -103,7 +115,7 @@ fn apply_one(
                     "Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit {MAX_COPIED}"
                 ));
             }
-            add(document, path, value).map_err(|misfit| {
+            place(document, value).map_err(|misfit| {
                 misfit.text("copy", "doc is missing destination path", path, path)
             })
         }

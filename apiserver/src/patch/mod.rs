@@ -9,5 +9,5 @@ mod json;
 mod strategic;
 mod types;
 
-pub(crate) use apply::{Format, apply, apply_json, duplicate_fields, operations};
+pub(crate) use apply::{Format, apply, apply_json, operations, strict_errors};
 pub(crate) use error::Error;

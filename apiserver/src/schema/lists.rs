@@ -2,6 +2,9 @@
 //!
 //! (apiextensions-apiserver: `schema/listtype`, `schema/objectmeta`.)
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use serde_json::{Map, Value};
 
 use super::node::{Additional, ListType, Schema, is_type_or_metadata};
@@ -46,17 +49,34 @@ fn walk_lists(schema: &Schema, value: &Value, path: &Path, errors: &mut Errors) 
 }
 
 fn repeated(keys: impl Iterator<Item = Value>, path: &Path, errors: &mut Errors) {
-    let mut seen: Vec<(Value, bool)> = Vec::new();
+    let mut reported: HashMap<Value, bool> = HashMap::new();
     for (index, key) in keys.enumerate() {
-        match seen.iter_mut().find(|(earlier, _)| *earlier == key) {
-            Some((_, true)) => {}
-            Some((_, reported)) => {
-                *reported = true;
-                errors.push(FieldError::duplicate(&path.index(index), key));
+        match reported.entry(key) {
+            Entry::Occupied(mut earlier) => {
+                if !earlier.insert(true) {
+                    let key = earlier.key().clone();
+                    errors.push(FieldError::duplicate(&path.index(index), key));
+                }
             }
-            None => seen.push((key, false)),
+            Entry::Vacant(first) => {
+                first.insert(false);
+            }
         }
     }
+}
+
+/// The items of the old form of a list by their keys, where it is a map: only those can be matched with new ones.
+pub(crate) fn items_by_key<'a>(
+    schema: &Schema,
+    old: Option<&'a Value>,
+) -> HashMap<Value, &'a Value> {
+    let mut items = HashMap::new();
+    if let (ListType::Map, Some(Value::Array(before))) = (schema.list_type, old) {
+        for item in before {
+            items.entry(map_key(schema, item)).or_insert(item);
+        }
+    }
+    items
 }
 
 /// The keys of an item of a list that is a map; an absent key has its default.

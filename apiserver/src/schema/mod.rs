@@ -25,8 +25,8 @@ mod quantity;
 mod typed;
 mod validate;
 
-pub(crate) use lists::map_key;
-pub(crate) use node::{Additional, BYTES, Kind, ListType, Schema};
+pub(crate) use lists::{items_by_key, map_key};
+pub(crate) use node::{Additional, BYTES, Kind, Schema};
 pub(crate) use object::ObjectSchema;
 pub(crate) use pattern::Pattern;
 pub(crate) use prune::would_prune;

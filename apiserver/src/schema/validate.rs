@@ -7,8 +7,8 @@ use serde_json::{Number, Value};
 
 use super::format;
 use super::limits::Bound;
-use super::lists::map_key;
-use super::node::{Additional, Kind, ListType, Schema, is_type_or_metadata};
+use super::lists::{items_by_key, map_key};
+use super::node::{Additional, Kind, Schema, is_type_or_metadata};
 use crate::field::{Errors, FieldError, Path, quote};
 
 /// Errors of one node and below, and the number of visited nodes: composition shows the errors of the
@@ -80,14 +80,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    fn item(&self, schema: &Schema, index: usize, value: &'a Value) -> Self {
-        let old = match (schema.list_type, self.old) {
-            (ListType::Map, Some(Value::Array(before))) => {
-                let key = map_key(schema, value);
-                before.iter().find(|item| map_key(schema, item) == key)
-            }
-            _ => None,
-        };
+    fn item(&self, index: usize, value: &'a Value, old: Option<&'a Value>) -> Self {
         Node {
             value,
             old,
@@ -302,8 +295,11 @@ impl Outcome {
     fn list(&mut self, schema: &Schema, node: &Node<'_>, items: &[Value]) {
         self.visited += 1;
         if let Some(of) = &schema.items {
+            let before = items_by_key(schema, node.old);
             for (index, item) in items.iter().enumerate() {
-                self.merge(check(of, &node.item(schema, index, item), false));
+                let old = (!before.is_empty()).then(|| before.get(&map_key(schema, item)));
+                let old = old.flatten().copied();
+                self.merge(check(of, &node.item(index, item, old), false));
             }
         }
         let count = u64::try_from(items.len()).unwrap_or(u64::MAX);

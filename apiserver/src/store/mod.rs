@@ -23,7 +23,6 @@ mod aging;
 mod chore;
 mod chores;
 mod difference;
-mod edit;
 mod epoch;
 mod facts;
 mod history;

@@ -137,6 +137,11 @@ impl Content {
         self.api_version.as_deref()
     }
 
+    /// The bytes of its JSON.
+    pub(super) fn bytes(&self) -> usize {
+        self.json.len()
+    }
+
     /// The object that is written at `version`.
     pub(super) fn at(mut self, key: Key, api_version: Arc<str>, version: u64) -> Object {
         let digits = version.to_string();
@@ -190,15 +195,6 @@ impl Object {
             version: stored.version,
             stored: Some(stored.clone()),
             ..Self::of(stored.key.clone(), api_version.into(), value)
-        }
-    }
-
-    /// The same with other JSON, for an answer.
-    pub(super) fn in_another_form(self: &Arc<Self>, json: Bytes) -> Self {
-        Self {
-            version: self.version,
-            stored: Some(self.clone()),
-            ..Self::stored(self.key.clone(), self.api_version.clone(), json)
         }
     }
 

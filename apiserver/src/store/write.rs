@@ -29,6 +29,10 @@ pub(crate) struct Wanted {
     pub(crate) value: Option<Value>,
 }
 
+/// The most bytes of an object. (etcd: `--max-request-bytes`, of which the key and the frame of a request take a few. A built-in
+/// kind has fewer bytes there, in protobuf.)
+const LARGEST: usize = 1_572_864;
+
 /// The reason why nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommitError {
@@ -44,6 +48,9 @@ pub(crate) enum CommitError {
     /// The resource does not exist any more.
     #[error("the resource {0} has no table")]
     NoTable(String),
+    /// The object has more bytes than etcd takes.
+    #[error("etcdserver: request is too large")]
+    TooLarge,
     /// The server is shutting down.
     #[error("the server is shutting down")]
     Closed,
@@ -80,11 +87,15 @@ impl Store {
         expected: Expected,
         value: Option<Value>,
     ) -> Result<Arc<Object>, CommitError> {
+        let content = value.map(|value| Content::new(value, self.next_version()));
+        if content.as_ref().is_some_and(|it| it.bytes() > LARGEST) {
+            return Err(CommitError::TooLarge);
+        }
         self.sequence(Write {
             storage: storage.to_owned(),
             key: Key::from(key),
             expected,
-            content: value.map(|value| Content::new(value, self.next_version())),
+            content,
             decision,
         })
     }

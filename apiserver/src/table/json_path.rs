@@ -39,6 +39,9 @@ enum Comparison {
     GreaterOrEqual,
 }
 
+/// The most filters of a path: one within another takes a part of the stack.
+const MAX_FILTERS: usize = 32;
+
 // === impl JsonPath ===
 
 impl JsonPath {
@@ -53,6 +56,9 @@ impl JsonPath {
             .and_then(|inner| inner.strip_suffix('}'))
             .unwrap_or(inner);
         let inner = inner.strip_prefix('$').unwrap_or(inner);
+        if inner.matches("?(").count() > MAX_FILTERS {
+            return Err(Error(format!("more than {MAX_FILTERS} filters")));
+        }
         Ok(Self {
             steps: steps(inner)?,
         })
@@ -363,6 +369,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
+
+    #[test]
+    fn filters_within_filters_without_end_are_refused() {
+        let nested = |count: usize| format!("{}{}", ".a[?(@".repeat(count), ")]".repeat(count));
+        assert!(JsonPath::parse(&nested(MAX_FILTERS)).is_ok());
+        assert!(JsonPath::parse(&nested(100_000)).is_err());
+    }
 
     #[test]
     fn paths_lead_where_they_say() {

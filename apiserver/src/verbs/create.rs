@@ -20,6 +20,7 @@ pub(crate) async fn create(
     mut object: Value,
 ) -> Result<Written, Status> {
     metadata::settle_namespace(request, &mut object)?;
+    metadata::drop_equal_owners(request, &mut object, "");
     update::change(core, request, Target::Absent, &|_| {
         Ok(Changed::Object(object.clone()))
     })

@@ -1,6 +1,7 @@
 //! DELETE of one object and of many: preconditions, finalizers, propagation, grace.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -28,6 +29,8 @@ use crate::store::{Key, Object};
 pub(crate) struct Options {
     pub(crate) grace_period_seconds: Option<i64>,
     pub(crate) propagation: Option<Propagation>,
+    /// The older field says that dependents are deleted.
+    pub(crate) cascades: bool,
     pub(crate) uid: Option<String>,
     pub(crate) version: Option<String>,
     pub(crate) dry_run: bool,
@@ -87,7 +90,13 @@ impl Options {
             }
             options
         };
-        Self::parse(&options, &query.all("dryRun"))
+        // A body says all: the query does not count beside it.
+        let dry_run = if from_body {
+            Vec::new()
+        } else {
+            query.all("dryRun")
+        };
+        Self::parse(&options, &dry_run)
     }
 
     /// Reads the options of an eviction.
@@ -149,6 +158,7 @@ impl Options {
         Ok(Self {
             grace_period_seconds: options["gracePeriodSeconds"].as_i64(),
             propagation,
+            cascades: options["orphanDependents"] == false,
             uid: text("uid"),
             version: text("resourceVersion"),
             dry_run: !dry_run.is_empty(),
@@ -194,11 +204,37 @@ fn check_type(options: &Value) -> Result<(), Status> {
 pub(crate) struct Removal<'a> {
     options: &'a Options,
     is_admitted: bool,
+    /// The object goes, with its mark: the second of two writes.
+    ends: bool,
+    /// It was marked, and goes at once.
+    is_over: AtomicBool,
     /// The key of one object of a collection, which the request does not name.
     of_collection: Option<Key>,
 }
 
+/// What a deletion makes of an object.
+enum Mark {
+    /// It goes at once, as it is.
+    None,
+    /// It stays in this state.
+    Kept(Value),
+    /// This is stored, and then it goes.
+    Over(Value),
+}
+
 // === impl Removal ===
+
+impl<'a> Removal<'a> {
+    fn new(options: &'a Options, is_admitted: bool, of_collection: Option<Key>) -> Self {
+        Self {
+            options,
+            is_admitted,
+            ends: false,
+            is_over: AtomicBool::new(false),
+            of_collection,
+        }
+    }
+}
 
 impl Write for Removal<'_> {
     fn load(&self, core: &Core, request: &Request) -> Result<Draft, Status> {
@@ -227,8 +263,17 @@ impl Write for Removal<'_> {
         let Some(live) = &draft.live else {
             return Ok(());
         };
+        if self.ends {
+            return Ok(());
+        }
         check_preconditions(request, live, self.options)?;
-        draft.new = mark(request, live, self.options);
+        let mark = mark(request, live, self.options);
+        self.is_over
+            .store(matches!(mark, Mark::Over(_)), Ordering::Relaxed);
+        draft.new = match mark {
+            Mark::None => None,
+            Mark::Kept(marked) | Mark::Over(marked) => Some(marked),
+        };
         Ok(())
     }
 
@@ -262,7 +307,10 @@ impl Write for Removal<'_> {
 
     fn answer(&self, request: &Request, _: Draft, done: Done) -> Written {
         match done {
-            Done::Stored(object) => Written::object(200, object),
+            Done::Stored(object) => {
+                let waits = self.options.cascades && !self.is_over.load(Ordering::Relaxed);
+                Written::object(if waits { 202 } else { 200 }, object)
+            }
             Done::Removed(object) => gone(request, &object),
         }
     }
@@ -278,7 +326,7 @@ pub(crate) async fn delete(
     options: &Options,
 ) -> Result<Written, Status> {
     warn_of_orphans(request, options);
-    remove(core, request, options, true).await
+    remove(core, &as_options(request, options), options, true).await
 }
 
 /// Deletes the named object; admission is not asked for what it has admitted in another form.
@@ -291,11 +339,7 @@ pub(crate) async fn remove(
     options: &Options,
     is_admitted: bool,
 ) -> Result<Written, Status> {
-    let removal = Removal {
-        options,
-        is_admitted,
-        of_collection: None,
-    };
+    let removal = Removal::new(options, is_admitted, None);
     perform(core, request, &removal).await
 }
 
@@ -308,7 +352,27 @@ async fn perform(core: &Core, request: &Request, removal: &Removal<'_>) -> Resul
         };
         return write(core, &tried, removal).await;
     }
-    write(core, request, removal).await
+    let marked = write(core, request, removal).await?;
+    if request.dry_run || !removal.is_over.load(Ordering::Relaxed) {
+        return Ok(marked);
+    }
+    // Watches see the mark first. Whatever is written between the two, the object goes.
+    let end = Removal {
+        ends: true,
+        ..Removal::new(options, false, removal.of_collection.clone())
+    };
+    match write(core, request, &end).await {
+        Err(status) if status.code == 404 => Ok(marked),
+        ended => ended,
+    }
+}
+
+/// The request with what its options say of a dry run: they may be in its body.
+fn as_options(request: &Request, options: &Options) -> Request {
+    Request {
+        dry_run: options.dry_run,
+        ..request.clone()
+    }
 }
 
 fn warn_of_orphans(request: &Request, options: &Options) {
@@ -319,10 +383,24 @@ fn warn_of_orphans(request: &Request, options: &Options) {
     }
 }
 
-/// The object, marked as terminating; `None` when it is removed at once.
-fn mark(request: &Request, current: &Object, options: &Options) -> Option<Value> {
+/// What the deletion makes of an object. (apiserver: `BeforeDelete`, `updateForGracefulDeletionAndFinalizers`.)
+fn mark(request: &Request, current: &Object, options: &Options) -> Mark {
     let info = &request.info;
     let mut marked = current.to_value();
+    let graceful = info.strategy.ends_gracefully();
+    let left = marked["metadata"]["deletionGracePeriodSeconds"].as_i64();
+    let shorter = match left.filter(|&left| graceful && current.is_terminating() && left > 0) {
+        Some(left) => {
+            let asked = options.grace_period_seconds;
+            let asked = asked.map(|asked| if asked < 0 { 1 } else { asked });
+            match asked.filter(|&asked| asked < left) {
+                Some(asked) => Some((left, asked)),
+                // The deletion that is pending does not change.
+                None => return Mark::Kept(marked),
+            }
+        }
+        None => None,
+    };
     let mut finalizers = finalizers_for(info, current, options.propagation);
     if let Some(own) = info.strategy.finalizer_on_deletion()
         && !current.is_terminating()
@@ -335,13 +413,28 @@ fn mark(request: &Request, current: &Object, options: &Options) -> Option<Value>
     let grace = info
         .strategy
         .grace_period(&marked, options.grace_period_seconds);
-    let waits = !finalizers.is_empty() || !info.strategy.may_go(&marked) || grace > 0;
-    if !waits {
-        return None;
-    }
     let terminating = current.is_terminating();
+    let stays = !finalizers.is_empty() || !info.strategy.may_go(&marked);
+    if let Some((left, asked)) = shorter {
+        let mut asked = asked;
+        let begun = meta::deletion_time(&marked).unwrap_or(request.now);
+        let due = begun - jiff::SignedDuration::from_secs(left - asked);
+        if due < request.now {
+            asked = asked.min(1);
+        }
+        set_due(&mut marked, due.max(request.now), asked);
+        return if stays || asked > 0 {
+            Mark::Kept(marked)
+        } else {
+            Mark::Over(marked)
+        };
+    }
+    let waits = stays || grace > 0;
+    if !waits && (terminating || !graceful) {
+        return Mark::None;
+    }
     if !terminating && info.strategy.mark_deleted(&mut marked, request.now) {
-        return Some(marked);
+        return Mark::Kept(marked);
     }
     if !terminating {
         let generation = meta::generation(&marked);
@@ -349,25 +442,23 @@ fn mark(request: &Request, current: &Object, options: &Options) -> Option<Value>
             .now
             .checked_add(jiff::SignedDuration::from_secs(grace))
             .unwrap_or(request.now);
-        let metadata = meta::metadata_mut(&mut marked);
-        metadata.insert("deletionTimestamp".to_owned(), meta::time(due).into());
-        metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+        set_due(&mut marked, due, grace);
         if generation > 0 {
+            let metadata = meta::metadata_mut(&mut marked);
             metadata.insert("generation".to_owned(), (generation + 1).into());
         }
-    } else if let Some(left) = marked["metadata"]["deletionGracePeriodSeconds"].as_i64()
-        && grace < left
-        && options.grace_period_seconds.is_some()
-    {
-        let due = request
-            .now
-            .checked_add(jiff::SignedDuration::from_secs(grace))
-            .unwrap_or(request.now);
-        let metadata = meta::metadata_mut(&mut marked);
-        metadata.insert("deletionTimestamp".to_owned(), meta::time(due).into());
-        metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
     }
-    Some(marked)
+    if waits {
+        Mark::Kept(marked)
+    } else {
+        Mark::Over(marked)
+    }
+}
+
+fn set_due(marked: &mut Value, due: jiff::Timestamp, grace: i64) {
+    let metadata = meta::metadata_mut(marked);
+    metadata.insert("deletionTimestamp".to_owned(), meta::time(due).into());
+    metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
 }
 
 /// An explicit propagation overrides existing finalizers of the collector, and those override the
@@ -432,17 +523,6 @@ fn check_preconditions(
 }
 
 fn gone(request: &Request, removed: &Arc<Object>) -> Written {
-    if request.info.strategy.ends_gracefully() && !removed.is_terminating() {
-        // The answer shows the end of the object; watchers see the last stored state.
-        let generation = removed.field("metadata.generation");
-        let generation = generation.as_i64().unwrap_or_default() + 1;
-        let ended = removed.with_metadata(&[
-            ("deletionGracePeriodSeconds", "0".to_owned()),
-            ("deletionTimestamp", format!("{:?}", request.time())),
-            ("generation", generation.to_string()),
-        ]);
-        return Written::object(200, Arc::new(ended));
-    }
     if request.info.delete_returns_object {
         return Written::object(200, removed.clone());
     }
@@ -461,16 +541,13 @@ pub(crate) async fn delete_collection(
     options: &Options,
 ) -> Result<(Vec<Arc<Object>>, ListMeta), Status> {
     warn_of_orphans(request, options);
+    let request = &as_options(request, options);
     let (objects, meta) = list::list(core, request).await?;
     let mut deleted = Vec::with_capacity(objects.len());
     for object in objects {
         // Other requests run between two objects, and the time of this one may end.
         yield_now().await;
-        let removal = Removal {
-            options,
-            is_admitted: true,
-            of_collection: Some(object.key().clone()),
-        };
+        let removal = Removal::new(options, true, Some(object.key().clone()));
         match perform(core, request, &removal).await {
             // The answer shows the object as it was listed.
             Ok(_) => deleted.push(object),

@@ -1,5 +1,7 @@
 //! The rules of `metadata`: names, labels, annotations, finalizers, owners; and the fields that the server sets.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use crate::core::Core;
@@ -90,10 +92,39 @@ fn is_qualified(finalizer: &str) -> bool {
     finalizer.contains('/') || matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion")
 }
 
+/// Leaves one of equal owner references, with a warning that they came `when`. (apiserver:
+/// `dedupOwnerReferencesAndAddWarning`.)
+pub(crate) fn drop_equal_owners(request: &Request, object: &mut Value, when: &str) {
+    let owners = object.pointer_mut("/metadata/ownerReferences");
+    let Some(owners) = owners.and_then(Value::as_array_mut) else {
+        return;
+    };
+    let mut kept = HashSet::new();
+    let mut dropped = Vec::new();
+    owners.retain(|owner| {
+        let first = kept.insert(owner.clone());
+        if !first {
+            dropped.push(owner["uid"].as_str().unwrap_or_default().to_owned());
+        }
+        first
+    });
+    if !dropped.is_empty() {
+        request.warnings.add(format!(
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            dropped.join(", ")
+        ));
+    }
+}
+
 /// Owner references with their fields in the order of the Go type.
 fn shown_owners(owners: &Value) -> String {
+    let owners = owners.as_array().into_iter().flatten().map(shown_owner);
+    format!("[{}]", owners.collect::<Vec<_>>().join(","))
+}
+
+fn shown_owner(owner: &Value) -> String {
     const ALWAYS: &[&str] = &["apiVersion", "kind", "name", "uid"];
-    let owners = owners.as_array().into_iter().flatten().map(|owner| {
+    {
         let always = ALWAYS.iter().map(|field| {
             (
                 field,
@@ -109,8 +140,7 @@ fn shown_owners(owners: &Value) -> String {
             .map(|(field, value)| format!("\"{field}\":{}", json_text(&value)))
             .collect();
         format!("{{{}}}", fields.join(","))
-    });
-    format!("[{}]", owners.collect::<Vec<_>>().join(","))
+    }
 }
 
 /// Warnings about allowed but unwise metadata.
@@ -149,6 +179,15 @@ fn validate_parts(object: &Value, path: &Path, errors: &mut Errors) {
                     },
                 ));
             }
+        }
+        if owner["apiVersion"] == "v1" && owner["kind"] == "Event" {
+            let shown = shown_owner(owner);
+            errors.push(FieldError::new(
+                ErrorKind::Invalid,
+                &path,
+                None,
+                format!("{shown}: /v1, Kind=Event is disallowed from being an owner"),
+            ));
         }
         if owner["controller"] == Value::Bool(true) {
             let text = |field: &str| owner[field].as_str().unwrap_or_default();

@@ -38,10 +38,7 @@ pub(crate) async fn patch(
             "may not be specified for non-apply patch",
         ));
     }
-    let duplicates = match format {
-        Format::Json => Vec::new(),
-        Format::Merge | Format::Strategic => patch::duplicate_fields(body),
-    };
+    let strict = patch::strict_errors(format, body);
     update::modify(core, request, &|old| {
         let mut new = patched(request, format, old, body)?;
         for field in ["apiVersion", "kind"] {
@@ -58,7 +55,7 @@ pub(crate) async fn patch(
         let shown = |patched: &Value| before.clone().unwrap_or_else(|| text(patched));
         prepare::settle_type(core, request, &mut new)
             .map_err(|status| unpatchable(request, &shown(&new), status))?;
-        prepare::prune_patched(request, old, &mut new, &duplicates, &shown)?;
+        prepare::prune_patched(request, old, &mut new, &strict, &shown)?;
         refuse_other_uid(request, old, &new)?;
         metadata::settle_namespace(request, &mut new)?;
         if meta::text(&new, "name") != request.name {

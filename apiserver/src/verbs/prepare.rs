@@ -278,7 +278,8 @@ fn changes(old: &Value, new: &Value) -> Value {
     Value::Object(changed.collect())
 }
 
-/// Drops unknown fields from the result of a patch of `old`, with a warning or an error as `fieldValidation` asks.
+/// Drops unknown fields from the result of a patch of `old`, with a warning or an error as `fieldValidation` asks; `strict`
+/// is what there is to say of the patch itself.
 ///
 /// # Errors
 /// 422 for values of a wrong type, and with `fieldValidation=Strict` for unknown fields.
@@ -286,7 +287,7 @@ pub(crate) fn prune_patched(
     request: &Request,
     old: &Value,
     object: &mut Value,
-    duplicates: &[String],
+    strict: &[String],
     patch: &dyn Fn(&Value) -> String,
 ) -> Result<(), Status> {
     let Some(schema) = request.info.structural() else {
@@ -303,10 +304,7 @@ pub(crate) fn prune_patched(
         return Err(refuse(object, error));
     }
     if request.validation != FieldValidation::Ignore {
-        let mut errors: Vec<String> = duplicates
-            .iter()
-            .map(|path| format!("duplicate field {}", quote(path)))
-            .collect();
+        let mut errors = strict.to_vec();
         errors.extend(schema.strict_errors(&node));
         if request.validation == FieldValidation::Strict && !errors.is_empty() {
             let why = format!("strict decoding error: {}", errors.join(", "));

@@ -21,6 +21,7 @@ pub(crate) async fn replace(
     mut body: Value,
 ) -> Result<Written, Status> {
     metadata::settle_namespace(request, &mut body)?;
+    metadata::drop_equal_owners(request, &mut body, "");
     check_name(request, &body)?;
     let creates = request.info.create_on_update && request.subresource.is_empty();
     let target = if creates {
@@ -32,11 +33,34 @@ pub(crate) async fn replace(
         let mut body = body.clone();
         if old.is_none() {
             check_right(core, request)?;
+            refuse_uid_of_nothing(request, &body)?;
             meta::metadata_mut(&mut body).remove("resourceVersion");
         }
         Ok(Changed::Object(body))
     })
     .await
+}
+
+/// A PUT with a uid is about an object that was there. (apiserver: the storage compares it with that of an empty object.)
+fn refuse_uid_of_nothing(request: &Request, body: &Value) -> Result<(), Status> {
+    let uid = meta::text(body, "uid");
+    if uid.is_empty() {
+        return Ok(());
+    }
+    let directory = match (&*request.info.group, &*request.info.plural) {
+        ("", "services") => "services/specs",
+        ("", "endpoints") => "services/endpoints",
+        (_, plural) => plural,
+    };
+    let key = request.key();
+    Err(Status::conflict(
+        request.resource(),
+        &request.name,
+        format_args!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{directory}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: ",
+            key.as_str()
+        ),
+    ))
 }
 
 /// Checks that the body of a PUT has the name in the path.

@@ -27,6 +27,9 @@ use crate::request::Request;
 use crate::status::Status;
 use crate::store::{Change, Event, HistoryError, Object};
 
+/// The longest time of a watch, whatever `timeoutSeconds` is.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// Time between bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// The time from the last bookmark to the end of the stream.
@@ -49,6 +52,8 @@ pub(crate) struct Watch {
     encoding: Encoding,
     follow: watch::Receiver<u64>,
     closing: watch::Receiver<u64>,
+    /// Ends when what the definition of the kind serves changes. (apiextensions-apiserver: `tearDown`.)
+    definition: watch::Receiver<()>,
     initial: std::vec::IntoIter<Arc<Object>>,
     /// The version of the bookmark that ends the initial events, if it is still to be sent.
     end_of_initial: Option<u64>,
@@ -133,7 +138,7 @@ pub(crate) async fn watch(core: &Arc<Core>, request: &Request) -> Result<Watch, 
         Some(seconds) => Duration::from_secs(seconds.unsigned_abs()),
         None => core.clock.random().jitter(SHORTEST_DEFAULT, 1.0),
     };
-    let deadline = now + lasts;
+    let deadline = now + lasts.min(LONGEST);
     let mut watch = Watch {
         core: core.clone(),
         storage,
@@ -148,6 +153,7 @@ pub(crate) async fn watch(core: &Arc<Core>, request: &Request) -> Result<Watch, 
         encoding: request.accepted.encoding,
         follow,
         closing: core.closing.subscribe(),
+        definition: core.registry.follow(&request.info.storage),
         initial: start.initial.into_iter(),
         end_of_initial: start.end_of_initial,
         cursor: start.cursor,
@@ -233,11 +239,13 @@ impl Watch {
             }
             self.follow.borrow_and_update();
             let (mut closing, deadline) = (self.closing.clone(), self.deadline);
+            let mut definition = self.definition.clone();
             // A webhook may take long to convert what is ready. The watch ends meanwhile where it would end without.
             let frames = tokio::select! {
                 biased;
                 frames = self.ready() => Some(frames),
                 _ = closing.changed() => None,
+                _ = definition.changed() => None,
                 () = sleep_until(deadline) => None,
             };
             let Some(frames) = frames else {
@@ -261,6 +269,7 @@ impl Watch {
                 changed = self.follow.changed() => if changed.is_err() {
                     self.ended = true;
                 },
+                _ = self.definition.changed() => self.ended = true,
                 () = sleep_until(wake) => {}
             }
         }

@@ -223,6 +223,7 @@ async fn attempt(
         // It was removed meanwhile: admission has the answer.
         Err(CommitError::Namespace) => Ok(None),
         Err(CommitError::NoTable(_)) => Err(Status::no_such_resource()),
+        Err(CommitError::TooLarge) => Err(Status::internal_text(CommitError::TooLarge.to_string())),
         Err(error) => Err(Status::internal(error)),
     }
 }

@@ -206,6 +206,7 @@ impl Write for Save<'_> {
         let new = draft.new.get_or_insert_default();
         // Admission may have changed it.
         metadata::settle_namespace(request, new)?;
+        metadata::drop_equal_owners(request, new, " after mutating admission happens");
         let managers = meta::metadata_mut(new).remove("managedFields");
         match (&draft.live, &draft.old) {
             (Some(live), Some(old)) => update::restore(request, live, old, new)?,

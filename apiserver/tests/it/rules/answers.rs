@@ -298,7 +298,7 @@ async fn a_watch_in_protobuf_has_the_events_of_one_in_json() {
         .await
         .expect_ok();
     let mut kinds = Vec::new();
-    for _ in 0..6 {
+    for _ in 0..7 {
         let (event, (kind, object)) = (plain.next().await.unwrap(), stream.next().await.unwrap());
         let (metadata_kind, short) = metadata.next().await.unwrap();
         assert_eq!((&json!(kind), &kind), (&event["type"], &metadata_kind));
@@ -312,7 +312,7 @@ async fn a_watch_in_protobuf_has_the_events_of_one_in_json() {
     assert_eq!(
         kinds,
         [
-            "ADDED", "BOOKMARK", "ADDED", "MODIFIED", "DELETED", "BOOKMARK"
+            "ADDED", "BOOKMARK", "ADDED", "MODIFIED", "MODIFIED", "DELETED", "BOOKMARK"
         ]
     );
 }

@@ -297,6 +297,15 @@ async fn a_write_that_changes_nothing_keeps_the_version_and_sends_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_with_the_longest_time_of_all_is_open() {
+    let server = server().await;
+    post(&server, MAPS, &map("a")).await.expect_ok();
+    let path = format!("{MAPS}?watch=1&timeoutSeconds={}", i64::MAX);
+    let mut watch = watch(&server, &path).await;
+    assert_eq!(watch.brief().await.unwrap().1, "a");
+}
+
+#[tokio::test(start_paused = true)]
 async fn tables_of_a_watch_say_their_columns_once() {
     let server = server().await;
     post(&server, MAPS, &map("a")).await.expect_ok();

@@ -328,4 +328,18 @@ cases! { "definitions";
             t.note(event["type"].as_str().unwrap_or_default(), conditions(&event["object"]));
         }
     }
+    ["CRD-2 W-6"] "a watch ends when its definition changes" => |t| {
+        dogs(t, open_schema()).await;
+        let first = t.make(DOGS, dog("a", json!({}))).await;
+        let mut watch = t.watch_unwritten(&format!("{DOGS}?watch=true&resourceVersion={}", first.version())).await;
+        let path = format!("{DEFINITIONS}/dogs.{{own}}");
+        // Labels of the definition are no change of what is served.
+        t.setup("PATCH", &path, json!({"metadata": {"labels": {"a": "b"}}})).await;
+        t.setup("PATCH", &format!("{DOGS}/a"), json!({"spec": {"x": 1}})).await;
+        let event = t.event_unwritten(&mut watch).await;
+        t.note("still watched", event["type"].clone());
+        t.setup("PATCH", &path, json!({"spec": {"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "description": "changed"}}}]}})).await;
+        let rest = t.unwritten_to_end(&mut watch).await;
+        t.note("ended after", json!(rest.len()));
+    }
 }

@@ -18,6 +18,49 @@ async fn gone(t: &Case, path: &str) {
     t.until(path, |answer| answer.code == 404).await;
 }
 
+const PODS: &str = "/api/v1/namespaces/{ns}/pods";
+
+fn pod(node: Option<&str>) -> Value {
+    json!({"metadata": {"name": "a"}, "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}})
+}
+
+/// Makes a Pod on a node of its own.
+async fn running(t: &Case) {
+    t.until(
+        "/api/v1/namespaces/{ns}/serviceaccounts/default",
+        |answer| answer.code == 200,
+    )
+    .await;
+    t.make("/api/v1/nodes", json!({"metadata": {"name": "{me}"}}))
+        .await;
+    t.make(PODS, pod(Some("{me}"))).await;
+}
+
+/// Deletes the Pod and its node.
+async fn ended(t: &Case) {
+    let now = json!({"gracePeriodSeconds": 0});
+    t.setup_any("DELETE", &format!("{PODS}/a"), &[], now).await;
+    t.setup("DELETE", "/api/v1/nodes/{me}", Value::Null).await;
+}
+
+/// The code of a deletion of the Pod with `options`, and its grace and time, in seconds after `first`.
+async fn graced(t: &Case, options: Value, first: &mut Option<jiff::Timestamp>) -> Value {
+    let answer = t
+        .setup_any("DELETE", &format!("{PODS}/a"), &[], options)
+        .await;
+    let metadata = &answer.body["metadata"];
+    let time = metadata["deletionTimestamp"].as_str();
+    let time: Option<jiff::Timestamp> = time.and_then(|time| time.parse().ok());
+    let first = *first.get_or_insert(time.unwrap_or_default());
+    let after = time.map(|time| time.duration_since(first).as_secs());
+    json!([
+        answer.code,
+        answer.body["kind"],
+        metadata["deletionGracePeriodSeconds"],
+        after
+    ])
+}
+
 cases! { "delete";
     ["D-1"] "a delete without finalizers answers a Status with the uid" => |t| {
         t.make("{cm}", config_map("a", "1")).await;
@@ -280,5 +323,89 @@ cases! { "delete";
         t.make("{g}", gadget(json!({}))).await;
         t.delete("{g}/{me}").await;
         t.get("{g}/{me}").await;
+    }
+    ["D-8 W-1"] "a pod that goes at once is marked before, and a watch shows both" => |t| {
+        t.until("/api/v1/namespaces/{ns}/serviceaccounts/default", |answer| answer.code == 200).await;
+        let made = t.make(PODS, pod(None)).await;
+        let mut watch = t.watch_unwritten(&format!("{PODS}?watch=true&resourceVersion={}", made.version())).await;
+        let answer = t.setup("DELETE", &format!("{PODS}/a"), Value::Null).await;
+        let shown = |kind: &Value, object: &Value| {
+            let metadata = &object["metadata"];
+            json!([kind, metadata["deletionGracePeriodSeconds"], metadata["deletionTimestamp"].is_string(), metadata["generation"]])
+        };
+        t.note("answer", shown(&answer.body["kind"], &answer.body));
+        let mut versions = vec![made.version(), answer.version()];
+        for _ in 0..2 {
+            let event = t.event_unwritten(&mut watch).await;
+            t.note("event", shown(&event["type"], &event["object"]));
+            versions.push(event["object"]["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned());
+        }
+        let number = |at: usize| versions[at].parse::<u64>().unwrap_or_default();
+        t.note("the answer has the version of the end, which comes after that of the mark", json!([number(1) == number(3), number(3) > number(2), number(2) > number(0)]));
+    }
+    ["D-8 W-1"] "a pod on a node that is deleted with no grace is marked before" => |t| {
+        running(t).await;
+        let now = t.setup("GET", &format!("{PODS}/a"), Value::Null).await;
+        let mut watch = t.watch_unwritten(&format!("{PODS}?watch=true&resourceVersion={}", now.version())).await;
+        t.setup("DELETE", &format!("{PODS}/a"), json!({"gracePeriodSeconds": 0})).await;
+        for _ in 0..2 {
+            let event = t.event_unwritten(&mut watch).await;
+            let metadata = &event["object"]["metadata"];
+            t.note("event", json!([event["type"], metadata["deletionGracePeriodSeconds"], metadata["deletionTimestamp"].is_string(), metadata["generation"]]));
+        }
+        ended(t).await;
+    }
+    ["D-8"] "the grace of a pod becomes shorter and not longer" => |t| {
+        running(t).await;
+        let mut first = None;
+        for options in [json!({"gracePeriodSeconds": 300}), json!({"gracePeriodSeconds": 400}), json!(null), json!({"gracePeriodSeconds": 100}), json!({"gracePeriodSeconds": 100})] {
+            let answer = graced(t, options.clone(), &mut first).await;
+            t.note(&options.to_string(), answer);
+        }
+        ended(t).await;
+    }
+    ["D-8"] "a negative grace of a pod is a second" => |t| {
+        running(t).await;
+        for _ in 0..2 {
+            let mut first = None;
+            let answer = graced(t, json!({"gracePeriodSeconds": -1}), &mut first).await;
+            t.note("answer", answer);
+        }
+        ended(t).await;
+    }
+    ["D-8"] "a pod that ends while it is deleted stays for its grace" => |t| {
+        running(t).await;
+        let mut first = None;
+        let answer = graced(t, json!({"gracePeriodSeconds": 300}), &mut first).await;
+        t.note("deleted", answer);
+        t.setup("PATCH", &format!("{PODS}/a/status"), json!({"status": {"phase": "Succeeded"}})).await;
+        let answer = graced(t, json!(null), &mut first).await;
+        t.note("deleted again", answer);
+        let left = t.setup_any("GET", &format!("{PODS}/a"), &[], Value::Null).await;
+        t.note("left", json!(left.code));
+        ended(t).await;
+    }
+    ["D-8 D-4"] "a pod that is being deleted takes no other propagation" => |t| {
+        running(t).await;
+        t.setup("DELETE", &format!("{PODS}/a"), json!({"gracePeriodSeconds": 300})).await;
+        t.setup_any("DELETE", &format!("{PODS}/a"), &[], json!({"propagationPolicy": "Foreground"})).await;
+        let left = t.setup("GET", &format!("{PODS}/a"), Value::Null).await;
+        t.note("finalizers", left.body["metadata"]["finalizers"].clone());
+        ended(t).await;
+    }
+    ["D-4"] "orphanDependents in the answers of deletions that wait" => |t| {
+        for (name, options) in [("a", json!({"orphanDependents": false})), ("b", json!({"orphanDependents": true})), ("c", json!({"propagationPolicy": "Background"})), ("d", json!({"propagationPolicy": "Foreground"}))] {
+            t.make("{w}", held(name)).await;
+            let answer = t.setup_any("DELETE", &format!("{{w}}/{name}"), &[], options.clone()).await;
+            t.note(&options.to_string(), json!([answer.code, answer.body["kind"], answer.body["metadata"]["finalizers"]]));
+            t.setup("PATCH", &format!("{{w}}/{name}"), json!({"metadata": {"finalizers": null}})).await;
+        }
+    }
+    ["D-1"] "with options in the body those of the query do not count" => |t| {
+        t.make("{cm}", config_map("a", "1")).await;
+        let answer = t.setup_any("DELETE", "{cm}/a?dryRun=All", &[], json!({"gracePeriodSeconds": 0})).await;
+        t.note("answer", json!([answer.code, answer.body["status"]]));
+        let left = t.setup_any("GET", "{cm}/a", &[], Value::Null).await;
+        t.note("left", json!(left.code));
     }
 }

@@ -211,4 +211,34 @@ cases! { "patches";
         t.make("{cm}", config_map("a", "1")).await;
         t.patch(MERGE, "{cm}/a?force=true", json!({})).await;
     }
+    ["P-1"] "a merge patch drops nulls within the lists that it sets" => |t| {
+        t.make("{w}", widget("a", json!({"free": {"list": [{"x": 1}], "kept": {"y": 1}}}))).await;
+        let patch = |free: Value| json!({"spec": {"free": free}});
+        t.patch(MERGE, "{w}/a", patch(json!({"list": [{"a": null, "b": 1}, null, [{"c": null}, null, 1]], "fresh": {"d": null, "e": [{"f": null}]}, "kept": [{"g": null, "h": {"i": null}}]}))).await;
+        t.patch(MERGE, "{w}/a", patch(json!({"kept": {"j": null, "k": {"l": null}}, "list": null}))).await;
+    }
+    ["P-1"] "an operation of a JSON patch with an unknown field, or one twice" => |t| {
+        t.make("{cm}", config_map("a", "1")).await;
+        let patch = r#"[{"op": "add", "path": "/data/x", "value": "1", "extra": true}, {"op": "test", "path": "/data/x", "path": "/data/x", "value": "1"}]"#;
+        for validation in ["", "?fieldValidation=Ignore", "?fieldValidation=Warn", "?fieldValidation=Strict"] {
+            t.send("PATCH", &format!("{{cm}}/a{validation}"), &[("content-type", JSON_PATCH)], json!(patch)).await;
+        }
+    }
+    ["P-1"] "a JSON patch that copies an object into itself again and again" => |t| {
+        let mut deep = json!({});
+        for _ in 0..100 {
+            deep = json!({"a": deep});
+        }
+        t.make("{w}", widget("a", json!({"free": {}}))).await;
+        let mut operations = vec![json!({"op": "add", "path": "/spec/free/a", "value": deep})];
+        let mut depth = 101;
+        for _ in 0..12 {
+            let leaf = format!("/spec/free{}", "/a".repeat(depth));
+            operations.push(json!({"op": "copy", "from": "/spec/free/a", "path": format!("{leaf}/a")}));
+            depth *= 2;
+        }
+        let answer = t.setup_any("PATCH", "{w}/a", &[("content-type", JSON_PATCH)], json!(operations)).await;
+        t.note("answer", json!([answer.code >= 400, answer.code < 500]));
+        t.get("{w}/a").await;
+    }
 }

@@ -327,4 +327,37 @@ cases! { "writes";
         t.post("/apis/events.k8s.io/v1/namespaces/{ns}/events", json!({"metadata": {"name": "e"}, "regarding": {"namespace": "{ns}"}})).await;
         t.post("/api/v1/namespaces/{ns}/events", json!({"metadata": {"name": "e"}, "involvedObject": {"namespace": "elsewhere"}})).await;
     }
+    ["U-1 U-2"] "a PUT with a uid or a version creates nothing" => |t| {
+        let leases = "/apis/coordination.k8s.io/v1/namespaces/{ns}/leases";
+        let lease = |name: &str, uid: Value, version: Value| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": name, "uid": uid, "resourceVersion": version}, "spec": {"holderIdentity": "a"}});
+        t.put(&format!("{leases}/a"), lease("a", json!("00000000-0000-0000-0000-000000000001"), Value::Null)).await;
+        t.put(&format!("{leases}/b"), lease("b", json!("00000000-0000-0000-0000-000000000001"), json!("7"))).await;
+        t.put(&format!("{leases}/c"), lease("c", Value::Null, json!("7"))).await;
+        t.put("{cm}/a", json!({"metadata": {"name": "a", "uid": "00000000-0000-0000-0000-000000000001"}})).await;
+    }
+    ["C-1"] "owner references that are equal are stored once, with a warning" => |t| {
+        let named = |name: &str, uid: &str, kind: &str| json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": uid});
+        let (one, two) = (t.make("{cm}", config_map("owner", "1")).await, t.make("{cm}", config_map("other", "1")).await);
+        let (one, two) = (&*one.uid(), &*two.uid());
+        let owner = |uid: &str| named("owner", uid, "ConfigMap");
+        let other = |uid: &str| named("other", uid, "ConfigMap");
+        let map = |name: &str, owners: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": owners}});
+        t.post("{cm}", map("a", json!([owner(one), other(two), owner(one), other(two), owner(one)]))).await;
+        let mut blocking = owner(one);
+        blocking["blockOwnerDeletion"] = json!(true);
+        t.post("{cm}", map("b", json!([owner(one), blocking]))).await;
+        t.patch(MERGE, "{cm}/a", json!({"metadata": {"ownerReferences": [owner(one), owner(one)]}})).await;
+        t.post("{cm}", map("c", json!([named("owner", one, "Event")]))).await;
+    }
+    ["CRD-9"] "an object that is too large to store" => |t| {
+        let text = "x".repeat(1_600_000);
+        let answer = t.setup_any("POST", "{w}", &[], widget("a", json!({"free": {"text": text}}))).await;
+        t.note("answer", answer.body);
+        let text = "x".repeat(1_400_000);
+        let answer = t.setup_any("POST", "{w}", &[], widget("a", json!({"free": {"text": text}}))).await;
+        t.note("smaller", json!(answer.code));
+        let answer = t.setup_any("PATCH", "{w}/a", &[("content-type", MERGE)], json!({"spec": {"free": {"more": "x".repeat(200_000)}}})).await;
+        t.note("larger", answer.body);
+    }
 }
