@@ -122,7 +122,8 @@ impl Client {
     }
 
     /// Whether the server does not store its writes.
-    pub(crate) fn is_dry_run(&self) -> bool {
+    #[must_use]
+    pub fn is_dry_run(&self) -> bool {
         self.settings.dry_run
     }
 

@@ -47,19 +47,22 @@ struct Channels {
 // === impl Elector ===
 
 impl Elector {
-    /// A candidate for the lease of `options`, with a fence of its own.
+    /// A candidate for the lease of `options`, with a fence of its own. The namespace and the interceptors of `client` do not
+    /// count for the lease.
     ///
     /// # Errors
-    /// When the options are inconsistent: [`Options::validate`].
+    /// When the options are inconsistent: [`Options::validate`]; and for a client whose writes are not stored
+    /// ([`Client::dry_run`]), with which every candidate would lead.
     pub fn new(client: Client, options: Options, clock: Clock) -> Result<Self, Error> {
         let fence = Fence::closed(clock.clone());
         Self::with_fence(client, options, clock, fence)
     }
 
-    /// A candidate that opens and closes `fence`, for clients that exist already.
+    /// A candidate that opens and closes `fence`, for clients that exist already. `client` itself must not be
+    /// [gated](Fence::gate) by it: the write that opens it would never be sent.
     ///
     /// # Errors
-    /// When the options are inconsistent: [`Options::validate`].
+    /// As of [`Elector::new`].
     pub fn with_fence(
         client: Client,
         options: Options,
@@ -67,6 +70,9 @@ impl Elector {
         fence: Fence,
     ) -> Result<Self, Error> {
         options.validate()?;
+        if client.is_dry_run() {
+            return Err(Error::DryRun);
+        }
         let options = options.identified(&clock);
         let key = ObjectKey::namespaced(options.namespace.as_str(), options.name.as_str());
         // One slow answer must leave time for another try (controller-runtime: max(1 s, RenewDeadline / 2)).
@@ -79,7 +85,7 @@ impl Elector {
             holder: String::new(),
         };
         Ok(Self {
-            client: client.with_deadline(deadline),
+            client: Client::unbound(&client).with_deadline(deadline),
             deadline,
             machine: Machine::new(options.clone(), clock.random().clone()),
             options,
@@ -194,7 +200,10 @@ impl Elector {
     /// Returns when the lease is ours. Cancel-safe: a later call continues, and an elector that is dropped holds the lease
     /// for no longer than its duration.
     pub async fn acquire(&mut self) {
-        self.journal.contends();
+        // A later call finds an elector that leads.
+        if !matches!(self.machine.role(), Role::Leading(..) | Role::Renewing(..)) {
+            self.journal.contends();
+        }
         self.step(Event::Contend);
         self.drive(|role| matches!(role, Role::Leading(..)).then_some(()))
             .await;

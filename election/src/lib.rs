@@ -21,7 +21,8 @@
 //! * *another took the lease*: the leader watches it, too, and stops at that event, or at its next renewal;
 //! * *the lease was deleted or emptied* (client-go empties the lease of its successor when it was paused and releases
 //!   its lease at the end): the leader takes it back at that event. After a deletion the other candidates wait for the
-//!   duration of the lease they saw; an empty lease can be taken at once;
+//!   duration of the lease they saw; an empty lease can be taken at once, and a deleted one by a candidate that starts
+//!   after the deletion;
 //! * *writes are in flight when the lease is released*: the release waits until they are answered, or until
 //!   LeaseDuration − RenewDeadline after they were given up;
 //! * *clocks differ*: no time in the lease is ever compared with a clock here. Only a clock that *runs* slower than
@@ -35,7 +36,7 @@
 //!
 //! As in Kubernetes itself there is no fencing on the server. A request that was sent before the renew deadline and
 //! is in flight for longer than LeaseDuration − RenewDeadline may arrive under the next leader; so may a request of
-//! another program that empties the lease. Where that is not acceptable, write with a resourceVersion.
+//! another program that empties or deletes the lease, for as long as the leader is cut off. Where that is not acceptable, write with a resourceVersion.
 //!
 //! Needs `get`, `create`, `update` and, to be fast, `watch` on `leases` in `coordination.k8s.io`.
 

@@ -8,7 +8,7 @@ use reeve_clock::{Clock, LONGEST, scaled};
 /// Jitter of the wait between two tries to take the lease (client-go: `JitterFactor`).
 pub const JITTER: f64 = 1.2;
 
-/// Invalid [`Options`].
+/// Invalid [`Options`], or a client that cannot hold a lease.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -47,6 +47,9 @@ pub enum Error {
     /// The retry period is zero.
     #[error("leader election: the retry period must be longer than zero")]
     NoRetryPeriod,
+    /// The server does not store what the client writes.
+    #[error("leader election: the client makes dry runs, so no lease would be stored")]
+    DryRun,
 }
 
 /// Options of an elector: lease, identity and times.

@@ -68,7 +68,8 @@ impl<T: Hash + Eq + Clone + 'static> Item<T> {
     /// Failed: counts the failure and requeues the item after the limiter's delay, with the same priority.
     /// Returns the item's own back-off; the wait for a token, if the limiter has any, is added to it.
     ///
-    /// If the item was added again meanwhile, it is ready at once; the failure is counted in either case.
+    /// If the item was added again meanwhile, the earlier of the two times counts, so after an add without a delay it is
+    /// ready at once; the failure is counted in either case.
     pub fn retry(mut self) -> Duration {
         let priority = self.priority;
         self.settle(Outcome::Retry {
@@ -86,14 +87,14 @@ impl<T: Hash + Eq + Clone + 'static> Item<T> {
     }
 
     /// Processed successfully, and requeued after `delay` with the same priority: clears the failure record.
-    /// If the item was added again meanwhile, it is ready at once and `delay` is ignored.
+    /// If the item was added again meanwhile, the earlier of the two times counts.
     pub fn requeue_after(mut self, delay: Duration) {
         let priority = self.priority;
         self.settle(Outcome::After { delay, priority });
     }
 
     /// Not processed: requeued after `delay` with the priority, reasons and failures of the hand-out. If the item was
-    /// added again meanwhile, it is ready when that add is due and `delay` is ignored. The hand-out does not count for
+    /// added again meanwhile, the earlier of the two times counts. The hand-out does not count for
     /// the [`Builder::min_interval`](crate::Builder::min_interval) of later adds.
     pub fn put_back(mut self, delay: Duration) {
         let (priority, reasons) = (self.priority, self.reasons);
@@ -213,7 +214,15 @@ impl<T: Hash + Eq + Clone + 'static> Drop for Item<T> {
         match self.on_drop {
             None => {}
             Some(OnDrop::Done) => self.end(false),
-            Some(OnDrop::Retry) => {
+            Some(OnDrop::PutBack) if !std::thread::panicking() => {
+                let (priority, reasons) = (self.priority, self.reasons);
+                self.settle(Outcome::Back {
+                    delay: Duration::ZERO,
+                    priority,
+                    reasons,
+                });
+            }
+            Some(OnDrop::Retry | OnDrop::PutBack) => {
                 let priority = self.priority;
                 let retry = Outcome::Retry {
                     priority,

@@ -42,7 +42,7 @@
 //! # When things go wrong
 //!
 //! * *A worker panics, or its future is dropped*: its item is settled as [`OnDrop`] configures. A controller
-//!   uses [`OnDrop::Retry`], so that nothing is lost.
+//!   uses [`OnDrop::PutBack`], so that nothing is lost, and the loss of a lease is no failure of the items at work.
 //! * *A waiting `get` is dropped*: it passes its wake-up on, and the timers if it drives them.
 //! * *A waiting `get` is neither polled nor dropped*: an item it was woken for waits until another worker
 //!   calls the queue, and so do the timers it drives. Any call takes both over.

@@ -252,13 +252,17 @@ impl<T> RateLimiter<T> for ItemFastSlow {
 impl TokenBucket {
     /// `per_second` tokens a second, with a `burst` after an idle time.
     ///
-    /// A rate of zero or less counts as one token in 1000 s; a burst of 0 counts as 1.
+    /// A rate of zero or less counts as one token in 1000 s; a burst of 0 counts as 1, and one that takes centuries to gather
+    /// as what gathers in them.
     #[must_use]
     pub fn new(per_second: f64, burst: u32) -> Self {
         const SLOWEST: Duration = Duration::from_secs(1000);
         let period = Duration::try_from_secs_f64(1.0 / per_second)
             .unwrap_or(SLOWEST)
             .clamp(Duration::from_nanos(1), SLOWEST);
+        // The bucket counts the nanoseconds of a full burst.
+        let most = u128::from(u64::MAX / 2) / period.as_nanos();
+        let burst = burst.min(u32::try_from(most).unwrap_or(u32::MAX));
         let burst = std::num::NonZeroU32::new(burst).unwrap_or(std::num::NonZeroU32::MIN);
         let quota = Quota::with_period(period)
             .expect("the period is at least a nanosecond")
@@ -492,6 +496,17 @@ mod tests {
                 at_most: Some(800 * MS)
             }
         );
+    }
+
+    #[test]
+    fn a_burst_that_takes_centuries_to_gather_is_as_large_as_can_be_counted() {
+        for (rate, burst) in [(0.1, u32::MAX), (0.0, 20_000_000), (f64::NAN, u32::MAX)] {
+            let bucket = TokenBucket::new(rate, burst);
+            let now = Instant::now();
+            for _ in 0..1000 {
+                assert_eq!(RateLimiter::<()>::release(&bucket, now), Ok(()), "{rate}");
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -38,6 +38,9 @@ pub enum OnDrop {
     Done,
     /// As [`Item::retry`](crate::Item::retry): counted as a failure, requeued after the limiter's delay.
     Retry,
+    /// As [`Item::put_back`](crate::Item::put_back) without a delay: a future that is dropped did not process its item. After a
+    /// panic as [`OnDrop::Retry`].
+    PutBack,
 }
 
 // === impl AddOptions ===

@@ -122,7 +122,7 @@ impl<R: RequestKey> Plan<R> {
         let queue = Queue::builder()
             .name(self.name.as_str())
             .clock(parts.clock.clone())
-            .on_drop(OnDrop::Retry)
+            .on_drop(OnDrop::PutBack)
             .min_interval(self.settings.min_interval)
             .metrics(parts.metrics.queues());
         let limit = self.settings.limit.take();

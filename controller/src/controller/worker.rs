@@ -197,7 +197,7 @@ fn spawn(workers: &mut JoinSet<()>, ticket: &Ticket, work: BoxFuture<'static, ()
 
 impl<R: RequestKey> WorkerPool<R> {
     /// Runs `workers` until the stop, and then lets each finish its reconcile. On `cut` (the lease is lost) it drops
-    /// their reconciles, and returns when they are dropped; those keys count as failed.
+    /// their reconciles, and returns when they are dropped; those keys are put back.
     ///
     /// # Errors
     /// That of `cut`; and when a reconcile panics and `recover_panic` is false.

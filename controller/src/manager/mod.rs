@@ -59,7 +59,7 @@ use supervisor::Supervisor;
 
 /// The default limit of a stop. Workers get two thirds of it. By seven eighths the leases are released, when no sent
 /// write can land any more, and the runnables of every replica have ended. At least a twelfth is left for the last
-/// events; caches and servers get the rest.
+/// events, or half of that after webhook servers that use all of theirs; caches and servers get the rest.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(30);
 
 /// The time to write the last events of a removed cluster.

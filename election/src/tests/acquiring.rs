@@ -131,3 +131,14 @@ async fn a_dropped_call_is_continued_by_the_next() {
     assert_eq!(begun.elapsed(), Duration::from_secs(3));
     assert_eq!(fixture.verbs(), ["GET", "POST"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_elector_that_leads_shows_that_when_it_is_asked_to_acquire_once_more() {
+    let fixture = Fixture::new();
+    let mut one = fixture.leader("one").await;
+    one.elector.acquire().await;
+    assert!(one.keeps(Duration::from_secs(30)).await);
+    let status = one.elector.status().get();
+    assert_eq!(status.state, crate::State::Leading);
+    assert!(status.renewals > 5, "{status:?}");
+}

@@ -88,3 +88,23 @@ fn the_identity_is_the_name_of_the_pod_or_else_the_host_and_something_random() {
         assert!(random.len() == 16 && random.chars().all(hex), "{one}");
     }
 }
+
+#[tokio::test]
+async fn a_client_whose_writes_are_not_stored_holds_no_lease() {
+    let fixture = Fixture::new();
+    let client = reeve_client::Client::new(fixture.fake.client()).dry_run();
+    let options = Options::new("ns", "lock").identity("me");
+    let refused = crate::Elector::new(client, options, clock());
+    assert_eq!(refused.err(), Some(Error::DryRun));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_may_be_in_another_namespace_than_that_of_the_client() {
+    let fixture = Fixture::new();
+    let client = reeve_client::Client::new(fixture.fake.client()).in_namespace("another");
+    let options = Options::new("ns", "lock").identity("me");
+    let mut elector = crate::Elector::new(client, options, clock()).unwrap();
+    let acquired = tokio::time::timeout(Duration::from_secs(30), elector.acquire());
+    acquired.await.unwrap();
+    assert_eq!(fixture.spec()["holderIdentity"], "me");
+}

@@ -141,6 +141,22 @@ async fn an_item_that_was_got_and_dropped_is_settled_as_configured() {
     };
     assert_eq!(dropped(OnDrop::Done), (None, 0));
     assert_eq!(dropped(OnDrop::Retry), (Some(1), 2), "counted each time");
+    assert_eq!(dropped(OnDrop::PutBack), (Some(0), 0), "not processed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_that_is_put_back_when_it_is_dropped_counts_as_failed_after_a_panic() {
+    let queue = Queue::builder().on_drop(OnDrop::PutBack).build();
+    queue.add("foo");
+    let worker = tokio::spawn({
+        let queue = queue.clone();
+        async move {
+            let _item = queue.get().await;
+            panic!("on purpose");
+        }
+    });
+    assert!(worker.await.unwrap_err().is_panic());
+    assert_eq!(queue.get().await.unwrap().attempts(), 1);
 }
 
 #[tokio::test(start_paused = true)]

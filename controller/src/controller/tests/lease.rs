@@ -64,6 +64,47 @@ async fn the_queue_of_a_process_that_lost_its_lease_counts_what_it_would_begin_w
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reconcile_that_is_dropped_with_the_lease_is_no_failure_of_its_key() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    fake.put(&path("a"), map("1"));
+    let noted = Arc::clone(&seen);
+    let reconciler = reconcile::function(move |ctx: Context, _: Request| {
+        let runs = {
+            let mut seen = noted.lock();
+            seen.push(format!("attempt {}", ctx.attempt()));
+            seen.len()
+        };
+        async move {
+            match runs {
+                1 => std::future::pending().await,
+                2 => Err(reconcile::Error::message("the first error")),
+                _ => Ok(Outcome::done()),
+            }
+        }
+    });
+    let gave_up = Arc::new(AtomicBool::new(false));
+    let gives_up = Arc::clone(&gave_up);
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .lease(lease())
+        .max_retries(1, move |_, _| gives_up.store(true, Ordering::Relaxed))
+        .complete(reconciler);
+    let running = start(&fake, []).await;
+    let handle = running.manager.add_controller(controller.unwrap()).unwrap();
+    eventually("it is at work", || seen.lock().len() == 1).await;
+    let mut stolen = fake.object(LEASE).unwrap();
+    stolen["spec"]["holderIdentity"] = json!("thief");
+    stolen["spec"]["leaseDurationSeconds"] = json!(30);
+    fake.put(LEASE, stolen);
+    eventually("it stands by", || handle.state() == State::Standby).await;
+    let lease = Duration::from_secs(60);
+    eventually_within(lease, "it ends", || seen.lock().len() == 3).await;
+    assert_eq!(*seen.lock(), ["attempt 0", "attempt 0", "attempt 1"]);
+    assert!(!gave_up.load(Ordering::Relaxed));
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_key_wrote_before_its_lease_was_lost_it_waits_for_when_it_leads_again() {
     let (fake, seen) = (Fake::default(), Seen::default());
     fake.put(&path("a"), map("1"));
