@@ -39,8 +39,10 @@ pub(crate) fn check(
     let name = meta::text(object, "name");
     let granted = match grants {
         Grants::Rules => {
-            let unchanged = old.is_some_and(|old| old["rules"] == object["rules"]);
-            if unchanged || may(&policy, request, "escalate", &info.plural, &namespace, name) {
+            if old.is_some_and(|old| differs_for_collectors_only(old, object)) {
+                return Ok(());
+            }
+            if may(&policy, request, "escalate", &info.plural, &namespace, name) {
                 return Ok(());
             }
             serde_json::from_value::<Vec<Rule>>(object["rules"].clone()).unwrap_or_default()
@@ -53,9 +55,7 @@ pub(crate) fn check(
             } else {
                 "clusterroles"
             };
-            let unchanged = old.is_some_and(|old| {
-                old["roleRef"] == object["roleRef"] && old["subjects"] == object["subjects"]
-            });
+            let unchanged = old.is_some_and(|old| differs_for_collectors_only(old, object));
             if unchanged || may(&policy, request, "bind", plural, &namespace, text("name")) {
                 return Ok(());
             }
@@ -73,7 +73,10 @@ pub(crate) fn check(
     };
     let missing = policy.uncovered(&request.user, &namespace, &granted);
     if missing.is_empty() {
-        return Ok(());
+        return match grants {
+            Grants::Rules => refuse_aggregation(&policy, request, object, old),
+            Grants::Role => Ok(()),
+        };
     }
     let mut shown: Vec<String> = missing.iter().map(compact).collect();
     shown.sort();
@@ -92,6 +95,47 @@ pub(crate) fn check(
             groups.join(" "),
             shown.join("\n")
         ),
+    ))
+}
+
+/// Whether only fields of the garbage collector differ. (kubernetes: `IsOnlyMutatingGCFields`.)
+fn differs_for_collectors_only(old: &Value, new: &Value) -> bool {
+    let rest = |object: &Value| {
+        let mut object = object.clone();
+        let metadata = meta::metadata_mut(&mut object);
+        for field in [
+            "ownerReferences",
+            "finalizers",
+            "managedFields",
+            "resourceVersion",
+        ] {
+            metadata.remove(field);
+        }
+        object
+    };
+    rest(old) == rest(new)
+}
+
+/// A role that aggregates others may get any rights, whenever another role is labelled. (kubernetes:
+/// `clusterrole/policybased`.)
+fn refuse_aggregation(
+    policy: &Policy,
+    request: &Request,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    let aggregates = |role: &Value| !role["aggregationRule"].is_null();
+    if !aggregates(object) && !old.is_some_and(aggregates) {
+        return Ok(());
+    }
+    let all = Rule::everything();
+    if policy.uncovered(&request.user, "", &all).is_empty() {
+        return Ok(());
+    }
+    Err(Status::forbidden(
+        request.resource(),
+        meta::text(object, "name"),
+        "must have cluster-admin privileges to use the aggregationRule",
     ))
 }
 

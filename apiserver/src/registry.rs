@@ -61,6 +61,8 @@ impl Registry {
     /// A receiver that fails when [`Registry::end_watches`] is called for `storage`.
     pub(crate) fn follow(&self, storage: &str) -> watch::Receiver<()> {
         let mut definitions = self.definitions.lock();
+        // Those of definitions that are gone.
+        definitions.retain(|_, sender| sender.receiver_count() > 0);
         let sender = definitions.entry(storage.to_owned()).or_default();
         sender.subscribe()
     }

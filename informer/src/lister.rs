@@ -198,7 +198,7 @@ mod tests {
             retained: Vec::new(),
             resource_version: "1".into(),
             new_epoch: false,
-            reread: false,
+            reread: Arc::default(),
         };
         drop(indexer.replace(snapshot, true));
         let lister = Lister::new(indexer, None);
@@ -246,7 +246,7 @@ mod tests {
             retained: Vec::new(),
             resource_version: "1".into(),
             new_epoch: false,
-            reread: false,
+            reread: Arc::default(),
         };
         drop(indexer.replace(snapshot, true));
         let lister = Lister::new(indexer, None);
@@ -279,7 +279,7 @@ mod tests {
             retained: Vec::new(),
             resource_version: "1".into(),
             new_epoch: false,
-            reread: false,
+            reread: Arc::default(),
         };
         drop(indexer.replace(snapshot, true));
         let tier = |map: &ConfigMap| Ok(map.label("tier").map(Arc::from).into_iter().collect());

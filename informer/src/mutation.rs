@@ -211,7 +211,7 @@ mod tests {
                 retained: Vec::new(),
                 resource_version: version.into(),
                 new_epoch: false,
-                reread: false,
+                reread: Arc::default(),
             },
             true,
         );

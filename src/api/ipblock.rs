@@ -176,17 +176,21 @@ impl IPBlock {
             .map(|(_, manager)| manager)
     }
 
-    /// Whether a client that did not make the block wrote `spec.duration` since its ban began, or before its first one;
-    /// the operator's triggers do not count. `false` where `managedFields` is not there, as in caches.
+    /// Whether a client that did not make the block wrote `spec.duration` for its present ban: before or during the first
+    /// one, or since a later one began. The operator's triggers do not count. `false` where `managedFields` is not there, as
+    /// in caches.
+    ///
+    /// `managedFields` has one time for all fields of a client. So where an alert banned again for the very duration that a
+    /// person had set, a later edit of another field by the same client counts, too.
     #[must_use]
     pub fn has_edited_duration(&self) -> bool {
         let status = self.status.as_ref();
         let active = status.filter(|status| status.is(&Phase::Active));
         let begun = match active {
-            Some(status) => status.blocked_at(),
+            Some(status) if status.bans() > 1 => status.blocked_at(),
             // An edit may have come before the request for the ban that is awaited.
             None if status.is_some_and(|status| status.bans() > 0) => return false,
-            None => None,
+            Some(_) | None => None,
         };
         let creator = self.creator();
         let entries = self.metadata.managed_fields.iter().flatten();

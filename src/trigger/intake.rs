@@ -77,6 +77,18 @@ pub(super) enum Outcome {
     Unavailable(String),
 }
 
+// === impl Outcome ===
+
+impl Outcome {
+    /// Whether the alert was looked at with its block, and has its effect.
+    pub(super) fn is_carried_out(&self) -> bool {
+        matches!(
+            self,
+            Self::Created | Self::Triggered | Self::Extended | Self::LeftAlone
+        )
+    }
+}
+
 /// The parts that all routes share.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {

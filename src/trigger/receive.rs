@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use http::{HeaderValue, Method, StatusCode};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
@@ -225,10 +226,16 @@ impl Route {
         tally: &mut Tally,
         deadline: Instant,
     ) -> HashSet<Target> {
+        let done = Mutex::new(Vec::new());
         let mut writes: Vec<Write<'_>> = Vec::with_capacity(wanted.len());
         for ban in wanted {
-            writes.push(Box::pin(async {
-                (ban.target, self.intake.take(ban).await)
+            let done = &done;
+            writes.push(Box::pin(async move {
+                let outcome = self.intake.take(ban).await;
+                if outcome.is_carried_out() {
+                    done.lock().push(ban);
+                }
+                (ban.target, outcome)
             }));
         }
         let mut open: Counts = Counts::new();
@@ -238,8 +245,8 @@ impl Route {
         tally.count_all(writes, &mut open, deadline).await;
         if !open.is_empty() {
             // The sender repeats the whole request: it goes on where this one ended.
-            let done = wanted.iter().filter(|ban| !open.contains_key(&ban.target));
-            self.intake.unfinished.remember(done);
+            let done = std::mem::take(&mut *done.lock());
+            self.intake.unfinished.remember(done.into_iter());
         }
         open.into_keys().collect()
     }

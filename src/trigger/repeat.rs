@@ -343,12 +343,18 @@ mod tests {
             // An earlier ban's: the alert that bans again asked for the same duration.
             ("kubectl-edit", 90, false),
         ] {
-            let block = written_by(active(40, 20), editor, minutes_ago);
+            let mut block = written_by(active(40, 20), editor, minutes_ago);
+            block.status.as_mut().unwrap().ban_count = Some(2);
             for repeated in [Repeat::Extend, Repeat::Escalate] {
                 let left = answer(&block, "60m", rules(repeated), now()) == Answer::LeaveAlone;
                 assert_eq!(left, edited, "{editor} {minutes_ago} {repeated:?}");
             }
         }
+        // Before the gateway answered.
+        let mut first = written_by(active(40, 20), "kubectl-edit", 45);
+        first.status.as_mut().unwrap().ban_count = Some(1);
+        let given = answer(&first, "60m", rules(Repeat::Extend), now());
+        assert_eq!(given, Answer::LeaveAlone);
         let mut pending = written_by(active(0, 60), "kubectl-edit", 5);
         pending.status = None;
         let given = answer(&pending, "2h", rules(Repeat::Extend), now());

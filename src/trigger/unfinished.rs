@@ -3,7 +3,7 @@
 //! Their sender repeats all of them. Without this memory each try would begin with the first alert again, and a group
 //! that takes longer than one request would never be done.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -15,17 +15,20 @@ use crate::target::Target;
 /// How long an alert counts as carried out. A sender repeats sooner.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The alerts that were carried out of requests that were not, for a minute after the last of them.
+/// The alerts that were carried out of requests that were not, each for a minute.
 #[derive(Debug, Default)]
-pub(super) struct Unfinished(Mutex<Option<Done>>);
+pub(super) struct Unfinished(Mutex<Done>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Done {
-    until: Instant,
     /// How many alerts there are.
     count: usize,
-    alerts: HashMap<Target, HashSet<(String, Option<String>)>>,
+    /// Until when each counts as carried out.
+    alerts: HashMap<Target, HashMap<Mark, Instant>>,
 }
+
+/// An alert, with its duration.
+type Mark = (String, Option<String>);
 
 // === impl Unfinished ===
 
@@ -33,50 +36,48 @@ impl Unfinished {
     /// Remembers `done`, which were carried out of a request that was not.
     pub(super) fn remember<'a>(&self, done: impl Iterator<Item = &'a Wanted>) {
         let now = Instant::now();
-        let mut kept = self.0.lock();
-        let known = kept.take().filter(|known| now < known.until);
-        let mut known = known.unwrap_or_else(|| Done {
-            until: now,
-            count: 0,
-            alerts: HashMap::new(),
-        });
-        known.until = now + WINDOW;
+        let mut known = self.0.lock();
+        known.drop_old(now);
         for ban in done {
             // A group of another sender may come between.
             if known.count == 2 * MOST_ALERTS {
-                known.alerts.clear();
-                known.count = 0;
+                *known = Done::default();
             }
             let alerts = known.alerts.entry(ban.target).or_default();
-            known.count += usize::from(alerts.insert(mark(ban)));
+            let is_new = alerts.insert(mark(ban), now + WINDOW).is_none();
+            known.count += usize::from(is_new);
         }
-        *kept = Some(known);
     }
 
     /// Whether `ban` was carried out, with the same duration.
     pub(super) fn has(&self, ban: &Wanted) -> bool {
-        let mut kept = self.0.lock();
-        let Some(known) = kept.as_ref() else {
-            return false;
-        };
-        if known.until <= Instant::now() {
-            *kept = None;
-            return false;
-        }
+        let known = self.0.lock();
         let alerts = known.alerts.get(&ban.target);
-        alerts.is_some_and(|alerts| alerts.contains(&mark(ban)))
+        let until = alerts.and_then(|alerts| alerts.get(&mark(ban)));
+        until.is_some_and(|until| Instant::now() < *until)
     }
 
     /// An alert about `target` is over: the next one is news.
     pub(super) fn forget(&self, target: &Target) {
-        if let Some(known) = self.0.lock().as_mut() {
-            let gone = known.alerts.remove(target);
-            known.count -= gone.map_or(0, |alerts| alerts.len());
-        }
+        let mut known = self.0.lock();
+        let gone = known.alerts.remove(target);
+        known.count -= gone.map_or(0, |alerts| alerts.len());
     }
 }
 
-fn mark(ban: &Wanted) -> (String, Option<String>) {
+// === impl Done ===
+
+impl Done {
+    fn drop_old(&mut self, now: Instant) {
+        self.alerts.retain(|_, alerts| {
+            alerts.retain(|_, until| now < *until);
+            !alerts.is_empty()
+        });
+        self.count = self.alerts.values().map(HashMap::len).sum();
+    }
+}
+
+fn mark(ban: &Wanted) -> Mark {
     (ban.alert.clone(), ban.duration.clone())
 }
 

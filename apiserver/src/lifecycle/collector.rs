@@ -210,12 +210,25 @@ async fn check_owners(work: &Work<'_>, storage: &str, key: &Key) -> bool {
         // With its reference left in place, an owner that waits for this object would never be removed.
         return droppable.is_empty() || drop_references(work, &info, &object, &droppable).await;
     }
-    let propagation = if waiting
-        && !work
-            .store
-            .owned_by(object.uid().unwrap_or_default())
-            .is_empty()
-    {
+    let dependents = work.store.owned_by(object.uid().unwrap_or_default());
+    let mut object = object;
+    let propagation = if waiting && !dependents.is_empty() {
+        // One that waits for its own dependents may wait for this one in turn: neither would go.
+        let is_waiting = |(storage, key): &(String, Key)| {
+            let dependent = work.store.get(storage, key.as_str());
+            dependent.is_some_and(|it| {
+                it.is_terminating() && it.finalizers().any(|finalizer| finalizer == FOREGROUND)
+            })
+        };
+        if dependents.iter().any(is_waiting) {
+            if !unblock_owners(work, &info, &object).await {
+                return false;
+            }
+            match work.store.get(storage, key.as_str()) {
+                Some(now) if now.uid() == object.uid() => object = now,
+                _ => return true,
+            }
+        }
         Propagation::Foreground
     } else if object.has_collector_finalizer() {
         return remove(work, &info, &object, None).await;
@@ -235,10 +248,19 @@ async fn remove(
     let request = internal_request(work, info, object.key(), Part::GarbageCollector);
     let options = Options {
         uid: object.uid().map(str::to_owned),
+        // It may get another owner while admission is asked.
+        version: Some(object.version().to_string()),
         propagation,
         ..Options::default()
     };
     match delete::delete(work, &request, &options).await {
+        // It has changed, and is decided about again.
+        Err(status) if status.code == 409 && has_changed(work, info, object) => {
+            let key = object.key().clone();
+            work.store
+                .add_chore(Chore::Dependent(info.storage.clone(), key));
+            true
+        }
         // An object that is gone, or replaced by another one of its name, needs nothing.
         Err(status) if is_stored(work, info, object) => {
             tracing::warn!(%status, object = %object.key(), "could not delete an object whose owners are gone: it is retried");
@@ -246,6 +268,12 @@ async fn remove(
         }
         _ => true,
     }
+}
+
+/// Whether the object is stored in another state.
+fn has_changed(work: &Work<'_>, info: &ResourceInfo, object: &Object) -> bool {
+    let stored = work.store.get(&info.storage, object.key().as_str());
+    stored.is_some_and(|now| now.uid() == object.uid() && now.version() != object.version())
 }
 
 /// The resource of the kind that a reference names.
@@ -294,6 +322,20 @@ async fn drop_references(
         if let Some(Value::Array(references)) = metadata.get_mut("ownerReferences") {
             references
                 .retain(|reference| !uids.contains(&reference["uid"].as_str().unwrap_or_default()));
+        }
+    })
+    .await
+}
+
+/// Lets no owner wait for an object.
+async fn unblock_owners(work: &Work<'_>, info: &Arc<ResourceInfo>, object: &Object) -> bool {
+    modify(work, info, object, |new| {
+        let references = meta::metadata_mut(new).get_mut("ownerReferences");
+        let references = references.and_then(Value::as_array_mut);
+        for reference in references.into_iter().flatten() {
+            if reference["blockOwnerDeletion"] == true {
+                reference["blockOwnerDeletion"] = false.into();
+            }
         }
     })
     .await

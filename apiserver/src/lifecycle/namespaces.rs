@@ -14,6 +14,8 @@ use crate::store::{Chore, Key, Object};
 use crate::verbs::delete::{self, Options, Propagation};
 use crate::verbs::update;
 
+const PODS: &str = "pods";
+
 /// The rest of a namespace: objects by resource, and their number for each finalizer.
 #[derive(Default)]
 pub(super) struct Left {
@@ -118,11 +120,14 @@ fn drop_own_finalizer(namespace: &mut Value) {
     }
 }
 
-/// Deletes what is in a namespace while it terminates. A restore may bring it back meanwhile, with what is in it.
+/// Deletes what is in a namespace while it terminates, Pods first: they may need the rest until they are gone. (kubernetes:
+/// `OrderedNamespaceDeletion`.) A restore may bring it back meanwhile, with what is in it.
 pub(super) async fn delete_contents(work: &Work<'_>, name: &str) -> Left {
     let prefix = format!("{name}/");
     let mut left = Left::default();
-    for storage in work.store.storages() {
+    let mut storages = work.store.storages();
+    storages.sort_by_key(|storage| storage != PODS);
+    for storage in storages {
         let Some(info) = work.registry.of_storage(&storage) else {
             continue;
         };
@@ -160,6 +165,9 @@ pub(super) async fn delete_contents(work: &Work<'_>, name: &str) -> Left {
             for finalizer in kept.finalizers() {
                 *left.finalizers.entry(finalizer.to_owned()).or_default() += 1;
             }
+        }
+        if storage == PODS && !left.resources.is_empty() {
+            return left;
         }
     }
     left

@@ -52,6 +52,14 @@ const MAX_COPIED: usize = 3 << 20;
 /// fewer. (Go's decoder allows 10,000, and the stack of this server fewer.)
 const MAX_DEPTH: usize = 512;
 
+const TOO_DEEP: &str = "exceeded max depth";
+
+/// Whether `value` at `path` has more than [`MAX_DEPTH`] levels.
+fn is_too_deep(path: &str, value: &Value) -> bool {
+    let levels = MAX_DEPTH.checked_sub(path.matches('/').count());
+    levels.is_none_or(|levels| json_text::is_deeper(value, levels))
+}
+
 /// `original` with all operations applied in order.
 pub(super) fn apply(original: &Value, operations: &[Operation]) -> Result<Value, Error> {
     let mut document = original.clone();
@@ -79,9 +87,8 @@ fn apply_one(
             .ok_or_else(|| format!("{operator} operation lacks its from field"))
     };
     let place = |document: &mut Value, value: Value| {
-        let levels = MAX_DEPTH.checked_sub(path.matches('/').count());
-        if levels.is_none_or(|levels| json_text::is_deeper(&value, levels)) {
-            return Err(Misfit::Whole("exceeded max depth"));
+        if is_too_deep(path, &value) {
+            return Err(Misfit::Whole(TOO_DEEP));
         }
         add(document, path, value)
     };
@@ -91,6 +98,9 @@ fn apply_one(
         "remove" => remove(document, path)
             .map(drop)
             .map_err(|misfit| misfit.text("remove", "doc is missing path", &quoted(path), path)),
+        "replace" if is_too_deep(path, &operation.value) => {
+            Err(Misfit::Whole(TOO_DEEP).text("replace", "doc is missing path", path, path))
+        }
         "replace" => replace(document, path, operation.value.clone())
             .map_err(|misfit| misfit.text("replace", "doc is missing path", path, path)),
         "move" => {

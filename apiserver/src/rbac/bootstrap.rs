@@ -125,6 +125,8 @@ fn edit_rules() -> Vec<Value> {
     let core = [
         "configmaps",
         "persistentvolumeclaims",
+        "replicationcontrollers",
+        "replicationcontrollers/scale",
         "secrets",
         "serviceaccounts",
         "services",
@@ -158,6 +160,11 @@ fn edit_rules() -> Vec<Value> {
             &["ingresses", "networkpolicies"],
         ),
         rule(&[WRITE, READ].concat(), "coordination.k8s.io", &["leases"]),
+        rule(
+            WRITE,
+            "resource.k8s.io",
+            &["resourceclaims", "resourceclaimtemplates"],
+        ),
     ]
 }
 
@@ -168,6 +175,8 @@ fn view_rules() -> Vec<Value> {
         "persistentvolumeclaims",
         "persistentvolumeclaims/status",
         "pods",
+        "replicationcontrollers",
+        "replicationcontrollers/scale",
         "serviceaccounts",
         "services",
         "services/status",
@@ -178,6 +187,7 @@ fn view_rules() -> Vec<Value> {
         "namespaces/status",
         "pods/log",
         "pods/status",
+        "replicationcontrollers/status",
         "resourcequotas",
         "resourcequotas/status",
     ];
@@ -224,6 +234,15 @@ fn view_rules() -> Vec<Value> {
             READ,
             "networking.k8s.io",
             &["ingresses", "ingresses/status", "networkpolicies"],
+        ),
+        rule(
+            READ,
+            "resource.k8s.io",
+            &[
+                "resourceclaims",
+                "resourceclaims/status",
+                "resourceclaimtemplates",
+            ],
         ),
     ]
 }

@@ -1,6 +1,6 @@
 //! Rules and bindings, parsed once, and the walk over them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -101,8 +101,8 @@ impl Policy {
     /// `aggregationRule` selects, in order of name, without repetitions. `None` when it has no such rule.
     #[must_use]
     pub fn aggregated_rules(role: &Value, cluster_roles: &[&Value]) -> Option<Vec<Rule>> {
-        // `admin` aggregates `edit`, which aggregates `view`: 8 is deeper than any real role.
-        aggregate(role, cluster_roles, 8)
+        let mut rules = Vec::new();
+        aggregate(role, cluster_roles, &mut HashSet::new(), &mut rules).then_some(rules)
     }
 
     /// Whether `user` may perform the request.
@@ -269,10 +269,18 @@ fn rules_of(role: &Value) -> Vec<Rule> {
         .collect()
 }
 
-fn aggregate(role: &Value, cluster_roles: &[&Value], depth_left: u8) -> Option<Vec<Rule>> {
-    let selectors = role
-        .pointer("/aggregationRule/clusterRoleSelectors")?
-        .as_array()?;
+/// Adds the rules that `role` aggregates, of each role once: those that select one another would be visited without end.
+/// Returns whether it aggregates any.
+fn aggregate(
+    role: &Value,
+    cluster_roles: &[&Value],
+    seen: &mut HashSet<String>,
+    rules: &mut Vec<Rule>,
+) -> bool {
+    let selectors = role.pointer("/aggregationRule/clusterRoleSelectors");
+    let Some(selectors) = selectors.and_then(Value::as_array) else {
+        return false;
+    };
     let own_name = text(role, "/metadata/name");
     let mut selected: Vec<&Value> = cluster_roles
         .iter()
@@ -281,18 +289,19 @@ fn aggregate(role: &Value, cluster_roles: &[&Value], depth_left: u8) -> Option<V
         .filter(|other| selectors.iter().any(|selector| selects(selector, other)))
         .collect();
     selected.sort_by_key(|other| text(other, "/metadata/name"));
-    let mut rules = Vec::new();
     for other in selected {
-        let aggregated = (depth_left > 0)
-            .then(|| aggregate(other, cluster_roles, depth_left - 1))
-            .flatten();
-        for rule in aggregated.unwrap_or_else(|| rules_of(other)) {
+        if !seen.insert(text(other, "/metadata/name"))
+            || aggregate(other, cluster_roles, seen, rules)
+        {
+            continue;
+        }
+        for rule in rules_of(other) {
             if !rules.contains(&rule) {
                 rules.push(rule);
             }
         }
     }
-    Some(rules)
+    true
 }
 
 /// In the format of utilerrors.Aggregate: a single one as it is, several in brackets, without repetitions.

@@ -24,6 +24,24 @@ pub struct Rule {
 // === impl Rule ===
 
 impl Rule {
+    /// Every right there is.
+    pub(crate) fn everything() -> [Self; 2] {
+        let all = || vec!["*".to_owned()];
+        [
+            Self {
+                verbs: all(),
+                api_groups: all(),
+                resources: all(),
+                ..Self::default()
+            },
+            Self {
+                verbs: all(),
+                non_resource_urls: all(),
+                ..Self::default()
+            },
+        ]
+    }
+
     /// Whether the rule allows the request.
     #[must_use]
     pub fn allows(&self, attributes: &Attributes) -> bool {

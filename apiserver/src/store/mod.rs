@@ -54,4 +54,4 @@ pub(crate) use persist::Found;
 pub use persist::PersistError;
 pub(crate) use query::{HistoryError, Query};
 pub(crate) use table::{Change, Event};
-pub(crate) use write::{CommitError, Expected, Wanted};
+pub(crate) use write::{CommitError, Effect, Expected, Wanted};

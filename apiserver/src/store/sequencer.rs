@@ -70,6 +70,8 @@ struct Draft<'a> {
     revision: u64,
     /// Whether the batch has several writes.
     several: bool,
+    /// The version of the write before, if it was accepted.
+    last: Option<u64>,
     /// The objects that the batch has written so far; `None` where it removed one.
     written: HashMap<(String, Key), Option<Arc<Object>>>,
 }
@@ -136,7 +138,11 @@ impl Store {
     fn lead(&self, log: &mut Option<Log>) -> bool {
         let batch: Vec<Waiting> = {
             let mut queue = self.queue.0.lock();
-            let count = queue.0.len().min(MAX_BATCH);
+            let mut count = queue.0.len().min(MAX_BATCH);
+            let belongs = |next: &Waiting| next.write.expected == Expected::JustWritten;
+            while queue.0.get(count).is_some_and(belongs) {
+                count += 1;
+            }
             queue.0.drain(..count).collect()
         };
         let is_empty = batch.is_empty();
@@ -281,12 +287,14 @@ impl<'a> Draft<'a> {
             step,
             revision: state.revision,
             several: false,
+            last: None,
             written: HashMap::new(),
         }
     }
 
     /// Checks a write, and gives it the next version.
     fn decide(&mut self, write: Write) -> Result<Sequenced, CommitError> {
+        let last = self.last.take();
         if self.state.closed {
             return Err(CommitError::Closed);
         }
@@ -309,6 +317,7 @@ impl<'a> Draft<'a> {
         let holds = match (&previous, write.expected) {
             (None, Expected::Absent) => write.content.is_some(),
             (Some(object), Expected::Version(version)) => object.version() == version,
+            (Some(object), Expected::JustWritten) => Some(object.version()) == last,
             _ => false,
         };
         if !holds {
@@ -335,6 +344,7 @@ impl<'a> Draft<'a> {
             (None, None) => return Err(CommitError::Raced),
         };
         self.revision = version;
+        self.last = Some(version);
         let object = Arc::new(object);
         if self.several {
             let stays = (change != Change::Deleted).then(|| object.clone());

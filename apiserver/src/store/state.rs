@@ -137,6 +137,14 @@ impl State {
         for uid in after.difference(&before) {
             self.owned.add(uid, storage, key);
         }
+        // A reference that blocks its owner no more is a change of the dependent, too.
+        let waits = |uid: &&&str| self.waiting.contains_key(**uid);
+        let waiting: Vec<Chore> = after
+            .iter()
+            .filter(waits)
+            .map(|uid| Chore::Owner((*uid).to_owned()))
+            .collect();
+        self.chores.extend(waiting);
         if before != after && !after.is_empty() {
             self.chores
                 .insert(Chore::Dependent(storage.to_owned(), key.clone()));

@@ -17,6 +17,19 @@ pub(crate) enum Expected {
     Absent,
     /// The object is at this version.
     Version(u64),
+    /// The write right before this one stored it.
+    JustWritten,
+}
+
+/// What a write leaves.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    /// This object.
+    Put(Value),
+    /// None.
+    Remove,
+    /// None, after this one was stored: with nothing between the two.
+    PutAndRemove(Value),
 }
 
 /// A write of one of several objects.
@@ -32,6 +45,9 @@ pub(crate) struct Wanted {
 /// The most bytes of an object. (etcd: `--max-request-bytes`, of which the key and the frame of a request take a few. A built-in
 /// kind has fewer bytes there, in protobuf.)
 const LARGEST: usize = 1_572_864;
+
+/// The bytes by which one that is larger may grow: it can be marked for its deletion, and lose its finalizers.
+const OF_METADATA: usize = 1024;
 
 /// The reason why nothing was written.
 #[derive(Debug, thiserror::Error)]
@@ -75,29 +91,53 @@ impl Store {
         expected: Expected,
         value: Option<Value>,
     ) -> Result<Arc<Object>, CommitError> {
-        self.commit_decided(None, storage, key, expected, value)
+        let content = value.map(|value| Content::new(value, self.next_version()));
+        self.sequence(Write {
+            storage: storage.to_owned(),
+            key: Key::from(key),
+            expected,
+            content,
+            decision: None,
+        })
     }
 
-    /// [`Store::commit`] of the background task: it is refused if a restore began after the decision.
+    /// The write of a request, or of the background task: that is refused if a restore began after the `decision`. An object
+    /// that is too large is refused, unless it was so before.
     pub(crate) fn commit_decided(
         &self,
         decision: Option<Decision>,
         storage: &str,
         key: &str,
         expected: Expected,
-        value: Option<Value>,
+        effect: Effect,
     ) -> Result<Arc<Object>, CommitError> {
+        let (value, then_removes) = match effect {
+            Effect::Put(value) => (Some(value), false),
+            Effect::PutAndRemove(value) => (Some(value), true),
+            Effect::Remove => (None, false),
+        };
         let content = value.map(|value| Content::new(value, self.next_version()));
-        if content.as_ref().is_some_and(|it| it.bytes() > LARGEST) {
-            return Err(CommitError::TooLarge);
+        if let Some(content) = content.as_ref().filter(|it| it.bytes() > LARGEST) {
+            let before = self.get(storage, key);
+            let before = before.map_or(0, |before| before.encoded().len());
+            if content.bytes() > before + OF_METADATA {
+                return Err(CommitError::TooLarge);
+            }
         }
-        self.sequence(Write {
+        let write = |expected, content| Write {
             storage: storage.to_owned(),
             key: Key::from(key),
             expected,
             content,
             decision,
-        })
+        };
+        let first = write(expected, content);
+        if !then_removes {
+            return self.sequence(first);
+        }
+        let both = self.sequence_all(vec![first, write(Expected::JustWritten, None)]);
+        let results: Result<Vec<_>, _> = both.into_iter().collect();
+        results?.pop().ok_or(CommitError::Closed)
     }
 
     /// [`Store::commit_decided`] that leaves this thread to other tasks while the disk syncs. The write goes on when the
@@ -108,15 +148,15 @@ impl Store {
         storage: &str,
         key: &str,
         expected: Expected,
-        value: Option<Value>,
+        effect: Effect,
         held: impl Send + 'static,
     ) -> Result<Arc<Object>, CommitError> {
         if !self.synced {
-            return self.commit_decided(decision, storage, key, expected, value);
+            return self.commit_decided(decision, storage, key, expected, effect);
         }
         let (store, storage, key) = (self.clone(), storage.to_owned(), key.to_owned());
         let commit = move || {
-            let written = store.commit_decided(decision, &storage, &key, expected, value);
+            let written = store.commit_decided(decision, &storage, &key, expected, effect);
             drop(held);
             written
         };

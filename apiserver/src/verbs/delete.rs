@@ -204,9 +204,7 @@ fn check_type(options: &Value) -> Result<(), Status> {
 pub(crate) struct Removal<'a> {
     options: &'a Options,
     is_admitted: bool,
-    /// The object goes, with its mark: the second of two writes.
-    ends: bool,
-    /// It was marked, and goes at once.
+    /// It is marked, and goes at once.
     is_over: AtomicBool,
     /// The key of one object of a collection, which the request does not name.
     of_collection: Option<Key>,
@@ -229,7 +227,6 @@ impl<'a> Removal<'a> {
         Self {
             options,
             is_admitted,
-            ends: false,
             is_over: AtomicBool::new(false),
             of_collection,
         }
@@ -263,9 +260,6 @@ impl Write for Removal<'_> {
         let Some(live) = &draft.live else {
             return Ok(());
         };
-        if self.ends {
-            return Ok(());
-        }
         check_preconditions(request, live, self.options)?;
         let mark = mark(request, live, self.options);
         self.is_over
@@ -300,6 +294,10 @@ impl Write for Removal<'_> {
     fn settle(&self, _: &Request, draft: &mut Draft) -> Commit {
         match (draft.new.take(), &draft.live) {
             (None, _) => Commit::Remove,
+            // Watches see the mark, and then the end.
+            (Some(marked), _) if self.is_over.load(Ordering::Relaxed) => {
+                Commit::PutAndRemove(marked)
+            }
             (Some(marked), None) => Commit::Put(marked),
             (Some(marked), Some(live)) => Commit::change(live, marked),
         }
@@ -352,19 +350,7 @@ async fn perform(core: &Core, request: &Request, removal: &Removal<'_>) -> Resul
         };
         return write(core, &tried, removal).await;
     }
-    let marked = write(core, request, removal).await?;
-    if request.dry_run || !removal.is_over.load(Ordering::Relaxed) {
-        return Ok(marked);
-    }
-    // Watches see the mark first. Whatever is written between the two, the object goes.
-    let end = Removal {
-        ends: true,
-        ..Removal::new(options, false, removal.of_collection.clone())
-    };
-    match write(core, request, &end).await {
-        Err(status) if status.code == 404 => Ok(marked),
-        ended => ended,
-    }
+    write(core, request, removal).await
 }
 
 /// The request with what its options say of a dry run: they may be in its body.
@@ -418,7 +404,8 @@ fn mark(request: &Request, current: &Object, options: &Options) -> Mark {
     if let Some((left, asked)) = shorter {
         let mut asked = asked;
         let begun = meta::deletion_time(&marked).unwrap_or(request.now);
-        let due = begun - jiff::SignedDuration::from_secs(left - asked);
+        let earlier = jiff::SignedDuration::from_secs(left - asked);
+        let due = begun.checked_sub(earlier).unwrap_or(request.now);
         if due < request.now {
             asked = asked.min(1);
         }

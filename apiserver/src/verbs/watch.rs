@@ -84,6 +84,14 @@ struct Start {
 /// 400 and 422 for its options; 500 for a malformed version, as a real server answers it.
 pub(crate) async fn watch(core: &Arc<Core>, request: &Request) -> Result<Watch, Status> {
     check(core, request)?;
+    // Followed before what is served is looked at once more: what changes from here on ends the watch.
+    let definition = core.registry.follow(&request.info.storage);
+    let info = &request.info;
+    let now = core.registry.find(&info.group, &info.version, &info.plural);
+    let request = &Request {
+        info: now.ok_or_else(Status::no_such_resource)?,
+        ..request.clone()
+    };
     let query = &request.query;
     let selection = Selection::of(&request.info, query, &request.name)?;
     let storage = request.info.storage.clone();
@@ -153,7 +161,7 @@ pub(crate) async fn watch(core: &Arc<Core>, request: &Request) -> Result<Watch, 
         encoding: request.accepted.encoding,
         follow,
         closing: core.closing.subscribe(),
-        definition: core.registry.follow(&request.info.storage),
+        definition,
         initial: start.initial.into_iter(),
         end_of_initial: start.end_of_initial,
         cursor: start.cursor,
@@ -278,7 +286,7 @@ impl Watch {
     /// The frames that can be sent now; ends the watch when its time is over.
     async fn ready(&mut self) -> Bytes {
         let mut out = Frames::default();
-        if self.closing.has_changed().unwrap_or(true) {
+        if self.closing.has_changed().unwrap_or(true) || self.definition.has_changed().is_err() {
             self.ended = true;
             return out.finish();
         }

@@ -1,5 +1,8 @@
 //! Carries out a [`Plan`]: one call for an action, in order. A failed action does not stop the others, except those that
 //! need its result; all failures come back as one [`Failures`].
+//!
+//! A group whose new backends were refused gets no listener in place of another group, and keeps its former backends if no
+//! other would be left. Backends that the cloud does not know are left out, and the others are added.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -7,12 +10,15 @@ use std::time::Duration;
 
 use reeve_controller::reconcile;
 
-use crate::model::{GroupId, LbId, ListenerKey};
+use crate::model::{Backend, GroupId, LbId, ListenerKey};
 use crate::plan::{Action, GroupRef, Plan};
 use crate::provider::{Error, Kind, Provider};
 
 /// The wait for a load balancer that refuses changes for now, and for a throttled call without a time.
 const BUSY: Duration = Duration::from_secs(5);
+
+/// The name of an addition in which the cloud refused some backends and took others.
+const SOME_BACKENDS: &str = "add_some_backends";
 
 /// A failed action.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,10 +50,14 @@ pub async fn apply(provider: &dyn Provider, id: &LbId, plan: &Plan) -> Result<()
         id,
         created: HashMap::new(),
         without: BTreeSet::new(),
+        short: BTreeSet::new(),
+        keeps_groups: false,
     };
     let mut failed = Vec::new();
     for action in &plan.actions {
-        if let Err(error) = run.act(action).await {
+        if let Action::AddBackends(group, backends) = action {
+            run.add(group, backends, &mut failed).await;
+        } else if let Err(error) = run.act(action).await {
             if let Action::CreateListener(key, ..) = action {
                 run.without.insert(*key);
             }
@@ -72,6 +82,10 @@ struct Run<'a> {
     created: HashMap<&'a str, GroupId>,
     /// The listeners whose creation failed or was skipped.
     without: BTreeSet<ListenerKey>,
+    /// The groups that did not get new backends.
+    short: BTreeSet<GroupId>,
+    /// A listener still uses a group that was to be replaced.
+    keeps_groups: bool,
 }
 
 // === impl Run ===
@@ -82,6 +96,47 @@ impl<'a> Run<'a> {
             GroupRef::Id(id) => Some(id.clone()),
             GroupRef::New(name) => self.created.get(name.as_str()).cloned(),
         }
+    }
+
+    /// Adds backends; if the cloud refuses some, the others.
+    async fn add(&mut self, group: &GroupRef, backends: &[Backend], failed: &mut Vec<Failure>) {
+        let Some(id) = self.group(group) else {
+            return;
+        };
+        let mut left = vec![backends];
+        let (mut added, mut failures) = (0, Vec::new());
+        while let Some(part) = left.pop() {
+            let Err(error) = self.provider.add_backends(self.id, &id, part).await else {
+                added += part.len();
+                continue;
+            };
+            if error.kind == Kind::Invalid && part.len() > 1 {
+                let (first, second) = part.split_at(part.len() / 2);
+                left.extend([second, first]);
+                continue;
+            }
+            failures.push((part, error));
+        }
+        if failures.is_empty() {
+            return;
+        }
+        // Those that are left out are reported, and the group is of use without them.
+        let of_some = failures
+            .iter()
+            .all(|(_, error)| error.kind == Kind::Invalid)
+            && added > 0;
+        if !of_some {
+            self.short.insert(id);
+        }
+        failed.extend(failures.into_iter().map(|(part, error)| Failure {
+            call: if of_some {
+                SOME_BACKENDS
+            } else {
+                "add_backends"
+            },
+            action: Action::AddBackends(group.clone(), part.to_vec()).to_string(),
+            error,
+        }));
     }
 
     async fn act(&mut self, action: &'a Action) -> Result<(), Error> {
@@ -100,18 +155,18 @@ impl<'a> Run<'a> {
                 self.created.insert(&new.name, group);
                 Ok(())
             }
-            Action::AddBackends(group, backends) => match self.group(group) {
-                Some(group) => provider.add_backends(id, &group, backends).await,
-                None => Ok(()),
-            },
+            // [`Run::add`] does that.
+            Action::AddBackends(..) => Ok(()),
             Action::SetWeights(group, backends) => match self.group(group) {
                 Some(group) => provider.set_weights(id, &group, backends).await,
                 None => Ok(()),
             },
-            Action::RemoveBackends(group, backends) => match self.group(group) {
+            Action::RemoveBackends(group, backends, replaces) => match self.group(group) {
+                Some(group) if *replaces && self.short.contains(&group) => Ok(()),
                 Some(group) => provider.remove_backends(id, &group, backends).await,
                 None => Ok(()),
             },
+            Action::DeleteGroup(..) if self.keeps_groups => Ok(()),
             Action::DeleteGroup(group, _) => provider.delete_group(id, group).await,
             Action::DeleteListener(key) => provider.delete_listener(id, *key).await,
             Action::CreateListener(key, settings, group) => {
@@ -124,7 +179,11 @@ impl<'a> Run<'a> {
                 provider.create_listener(id, *key, &settings).await
             }
             Action::SetListener(key, settings, group, _) => {
-                let Some(group) = self.group(group) else {
+                let group = self
+                    .group(group)
+                    .filter(|group| !self.short.contains(group));
+                let Some(group) = group else {
+                    self.keeps_groups = true;
                     return Ok(());
                 };
                 let mut settings = settings.clone();
@@ -161,7 +220,8 @@ impl Failures {
         }
     }
 
-    /// Whether all listeners, groups and backends are as planned: only attributes failed.
+    /// Whether all listeners and groups are as planned, and have backends: only attributes failed, or some backends of a
+    /// group.
     #[must_use]
     pub fn leaves_listeners(&self) -> bool {
         let attributes = [
@@ -172,6 +232,7 @@ impl Failures {
             "set_delete_protection",
             "set_modification_protection",
             "tag",
+            SOME_BACKENDS,
         ];
         let mut failed = self.failed.iter();
         failed.all(|failure| attributes.contains(&failure.call))

@@ -76,12 +76,16 @@ impl Objects {
                 number: at + 1,
                 cause: error.to_string(),
             })?;
-            match value["items"].take() {
-                Value::Array(items) => objects.extend(items.into_iter().map(|item| (at, item))),
+            match value.get_mut("items").map(Value::take) {
+                Some(Value::Array(items)) => {
+                    objects.extend(items.into_iter().map(|item| (at, item)));
+                }
                 _ => objects.push((at, value)),
             }
         }
         let (mut services, mut nodes, mut slices) = (Vec::new(), Vec::new(), Vec::new());
+        // Anything else is no object.
+        objects.retain(|(_, object)| object.is_object());
         for (at, mut object) in objects {
             let meta = &mut object["metadata"];
             if object_is_named(meta) && meta["namespace"].is_null() {

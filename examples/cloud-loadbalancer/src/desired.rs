@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Service, ServicePort};
 
 use crate::annotations::{Annotations, Problem};
 use crate::backends::{self, Mode, Readiness, Rules, Sources};
-use crate::identity::Owner;
+use crate::identity::{Owner, PREFIX};
 use crate::model::{
     AddressType, Backend, Create, Fixed, GroupId, HealthCheck, InstanceCharge, Internet, IpVersion,
     LbId, ListenerKey, ListenerSettings, LoadBalancer, Probe, Protocol, Tags, Targets,
@@ -85,6 +85,14 @@ pub struct WantedPort {
 // === impl Wanted ===
 
 impl Wanted {
+    /// Whether the annotations that select the backends have no mistake. With one they count as not set, and the backends
+    /// are those of another mode, or none.
+    pub(crate) fn knows_backends(&self) -> bool {
+        let selects = ["backends", "backend-labels"].map(|name| format!("{PREFIX}{name}"));
+        let mut problems = self.problems.iter();
+        !problems.any(|problem| selects.contains(&problem.field))
+    }
+
     /// The load balancer that `service` asks for, of a cloud that can do everything; see [`Wanted::fit`]. `remote` is the
     /// one that it has: its address selects the Pods'.
     #[must_use]

@@ -24,7 +24,8 @@ pub struct Remote {
 
 /// The plan that brings `remote` to `wanted`, with at most `per_call` backends in a call.
 ///
-/// A Service with problems gets its backends compared and nothing else.
+/// A Service with problems gets its backends compared and nothing else, and not even them if the mistake is in what selects
+/// them.
 #[must_use]
 pub fn diff(wanted: &Wanted, remote: &Remote, per_call: usize) -> Plan {
     let mut plan = Plan::default();
@@ -37,7 +38,7 @@ pub fn diff(wanted: &Wanted, remote: &Remote, per_call: usize) -> Plan {
     }
     let listeners = remote.listeners.as_ref();
     let Some(listeners) = listeners.filter(|_| wanted.problems.is_empty()) else {
-        for port in &wanted.ports {
+        for port in wanted.ports.iter().filter(|_| wanted.knows_backends()) {
             if let Some(group) = group_of(&remote.groups, port, &[]) {
                 let changes = Changes::of(&group.backends, &port.backends);
                 let group = GroupRef::Id(group.id.clone());
@@ -339,6 +340,8 @@ struct Changes {
     add: Vec<Backend>,
     weigh: Vec<Backend>,
     remove: Vec<Backend>,
+    /// None of the former backends stays.
+    replaces: bool,
 }
 
 // === impl Changes ===
@@ -350,6 +353,7 @@ impl Changes {
             add: Vec::new(),
             weigh: Vec::new(),
             remove: Vec::new(),
+            replaces: false,
         };
         for backend in wanted {
             match find(is, backend.key()) {
@@ -360,6 +364,7 @@ impl Changes {
         }
         let gone = is.iter().filter(|one| find(wanted, one.key()).is_none());
         changes.remove.extend(gone.cloned());
+        changes.replaces = changes.remove.len() == is.len();
         changes
     }
 
@@ -375,7 +380,10 @@ impl Changes {
     /// The obsolete backends.
     fn leave(&self, group: &GroupRef, per_call: usize, actions: &mut Vec<Action>) {
         let chunks = self.remove.chunks(per_call.max(1));
-        actions.extend(chunks.map(|chunk| Action::RemoveBackends(group.clone(), chunk.to_vec())));
+        actions.extend(
+            chunks
+                .map(|chunk| Action::RemoveBackends(group.clone(), chunk.to_vec(), self.replaces)),
+        );
     }
 }
 

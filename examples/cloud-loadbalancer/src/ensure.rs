@@ -350,7 +350,9 @@ impl LoadBalancers {
         let served = valid && !plan.has_conflict();
         let stored = request.hash().map(str::to_owned);
         // Until it is gone, everything is compared: a conflict shows in no other comparison.
-        let next = if served || (valid && request.note.retired.is_empty()) {
+        let retires = !request.note.retired.is_empty()
+            || request.note.reused.iter().any(|id| *id != balancer.id);
+        let next = if served || (valid && !retires) {
             Some(hash.clone())
         } else {
             stored.clone()

@@ -57,7 +57,11 @@ async fn ensure(
     let per_call = provider.backends_per_call();
     let balancer = match &wanted.reuse {
         Some(id) => match find::reused(provider, id).await? {
-            Reused::Usable(balancer) if wanted.problems.is_empty() => balancer,
+            Reused::Usable(balancer)
+                if wanted.problems.is_empty() || recorded(service).as_ref() == Some(id) =>
+            {
+                balancer
+            }
             Reused::Usable(_) => {
                 let notices = wanted.problems.iter().cloned().map(Notice::Problem);
                 let plan = Plan {

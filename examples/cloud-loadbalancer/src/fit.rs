@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Service;
 use crate::annotations::Problem;
 use crate::desired::Wanted;
 use crate::identity::PREFIX;
-use crate::model::Scheduler;
+use crate::model::{Protocol, Scheduler, Targets};
 use crate::provider::Abilities;
 
 /// The weight of a backend where all are equal.
@@ -49,6 +49,7 @@ impl Wanted {
         self.check_protocols(abilities);
         self.check_sources(abilities);
         self.check_proxy_protocol(abilities);
+        self.check_udp_of_pods(abilities);
         self.fit_draining(abilities);
         self.fit_health_checks(abilities, set);
         self.fit_affinity(service, abilities);
@@ -113,6 +114,22 @@ impl Wanted {
             if port.settings.proxy_protocol && !(abilities.proxy_protocol)(protocol) {
                 let message = format!("this cloud cannot send it at {}", port.key);
                 let key = format!("{PREFIX}proxy-protocol");
+                self.problems.push(Problem::new(key, message));
+            }
+        }
+    }
+
+    fn check_udp_of_pods(&mut self, abilities: &Abilities) {
+        for port in &self.ports {
+            let unchecked = port.key.protocol == Protocol::Udp
+                && port.targets == Targets::Addresses
+                && port.settings.health_check.port.is_none();
+            if unchecked && !abilities.udp_checks {
+                let message = format!(
+                    "this cloud checks {} by HTTP at /healthz; name the port of the Pods that answers there",
+                    port.key
+                );
+                let key = format!("{PREFIX}health-check-port");
                 self.problems.push(Problem::new(key, message));
             }
         }

@@ -30,7 +30,8 @@ pub enum Action {
     CreateGroup(NewGroup),
     AddBackends(GroupRef, Vec<Backend>),
     SetWeights(GroupRef, Vec<Backend>),
-    RemoveBackends(GroupRef, Vec<Backend>),
+    /// `true`: none of the former backends stays.
+    RemoveBackends(GroupRef, Vec<Backend>, bool),
     DeleteGroup(GroupId, String),
     DeleteListener(ListenerKey),
     CreateListener(ListenerKey, Box<ListenerSettings>, GroupRef),
@@ -154,7 +155,7 @@ impl fmt::Display for Action {
             Self::SetWeights(group, backends) => {
                 write!(f, "set weights in group {group}: {}", list(backends))
             }
-            Self::RemoveBackends(group, backends) => {
+            Self::RemoveBackends(group, backends, _) => {
                 write!(f, "remove from group {group}: {}", list(backends))
             }
             Self::DeleteGroup(id, name) => write!(f, "delete group {id} ({name})"),

@@ -163,7 +163,7 @@ struct Kubeconfig {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["authority", "group"])]
     service_account: Option<String>,
     /// Seconds that the token, or the certificate of the cluster's signer, is valid.
-    #[arg(long, default_value_t = 8 * 3600, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 8 * 3600, value_name = "SECONDS", conflicts_with = "authority")]
     valid: u64,
     /// The file.
     #[arg(long, value_name = "FILE")]

@@ -161,7 +161,9 @@ impl Writer {
             is_production.then_some((change, before.uid.clone()))
         });
         drop(state);
-        if let Some((change, uid)) = change {
+        // The webhook of records is not called there.
+        let exempt = self.config.exempt_namespaces.contains(&key.namespace);
+        if let Some((change, uid)) = change.filter(|_| !exempt) {
             self.detector.observed(Observed { change, key, uid });
         }
     }

@@ -1,5 +1,6 @@
 //! The whole state, as a list brings it: [`Snapshot`].
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use reeve_client::{ObjectKey, ResourceVersion};
@@ -15,16 +16,16 @@ pub struct Snapshot<S: ?Sized> {
     pub resource_version: ResourceVersion,
     /// The server's history began again: equal versions do not mean equal objects.
     pub new_epoch: bool,
-    /// The store may have these objects with other parts left out: equal versions do not mean equal entries. A
+    /// The namespaces whose objects the store may have with other parts left out: equal versions do not mean equal entries. A
     /// [`DeltaFifo`](crate::DeltaFifo) passes its objects on one by one, without this.
-    pub reread: bool,
+    pub reread: Arc<BTreeSet<Arc<str>>>,
 }
 
 // === impl Snapshot ===
 
 impl<S: ?Sized> Snapshot<S> {
-    /// True if equal versions do not mean equal entries of the store.
+    /// True if equal versions do not mean equal entries of the store, of all or of some objects.
     pub(crate) fn is_fresh(&self) -> bool {
-        self.new_epoch || self.reread
+        self.new_epoch || !self.reread.is_empty()
     }
 }

@@ -58,7 +58,7 @@ fn all(objects: &[&str], version: &str) -> Snapshot<ConfigMap> {
         objects: objects.iter().map(|object| map(object)).collect(),
         retained: Vec::new(),
         new_epoch: false,
-        reread: false,
+        reread: Arc::default(),
         resource_version: version.into(),
     }
 }

@@ -107,8 +107,9 @@ impl<S: Stored + ?Sized> Replacement<S> {
             namespaces: BTreeSet::new(),
             namespace: Arc::from(""),
         };
-        let fresh = snapshot.is_fresh();
         for object in snapshot.objects {
+            let namespace = object.namespace().unwrap_or_default();
+            let fresh = snapshot.new_epoch || snapshot.reread.contains(namespace);
             next.take(&old, object, fresh);
             turns.spend(1).await;
         }

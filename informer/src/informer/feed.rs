@@ -1,5 +1,6 @@
 //! One watch of an informer: a reflector, the queue behind it, and how far the store has come with it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -65,9 +66,12 @@ impl<S: Stored + ?Sized> Feed<S> {
         }
     }
 
-    /// Whether the store may still have objects with other parts left out than this feed does.
-    pub(super) fn rereads(&self) -> bool {
-        self.reflector.rereads && !self.has_synced()
+    /// The namespaces of which the store may still have objects with other parts left out than this feed does.
+    pub(super) fn rereads(&self) -> Arc<BTreeSet<Arc<str>>> {
+        if self.has_synced() {
+            return Arc::default();
+        }
+        Arc::clone(&self.reflector.rereads)
     }
 
     /// Fills the queue until the feed is stopped.

@@ -1,6 +1,6 @@
 //! The state that all handles to one informer share: [`Inner`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
@@ -164,8 +164,22 @@ impl<S: Stored + ?Sized> Inner<S> {
         let newest = self.indexer.resource_version();
         // What such a feed held is read again by one that leaves out other parts.
         let rereads = |scope: &Scope| {
-            let mut former = gone.iter().filter(|former| meet(&former.scope, scope));
-            former.any(|former| former.rereads() || !self.source.skips_alike(&former.scope, scope))
+            let mut names = BTreeSet::new();
+            for former in &gone {
+                names.extend(former.rereads().iter().cloned());
+                // What a watch of all leaves to another one, or gets from it, is the namespace of that.
+                let name = match (&former.scope, scope) {
+                    (Scope::Namespace(name), Scope::Cluster)
+                    | (Scope::Cluster, Scope::Namespace(name)) => Some(name),
+                    _ => None,
+                };
+                let differ = !self.source.skips_alike(&former.scope, scope);
+                names.extend(name.filter(|_| differ).cloned());
+            }
+            if let Scope::Namespace(name) = scope {
+                names.retain(|one| one == name);
+            }
+            Arc::new(names)
         };
         let new: Vec<_> = wanted
             .iter()
@@ -366,9 +380,4 @@ impl<S: Stored + ?Sized> Gauges for Inner<S> {
         }
         health
     }
-}
-
-/// Whether one object may be in both scopes.
-fn meet(one: &Scope, other: &Scope) -> bool {
-    one == other || *one == Scope::Cluster || *other == Scope::Cluster
 }

@@ -208,7 +208,7 @@ mod tests {
             retained: Vec::new(),
             resource_version: version.into(),
             new_epoch: false,
-            reread: false,
+            reread: Arc::default(),
         }
     }
 

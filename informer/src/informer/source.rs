@@ -1,5 +1,6 @@
 //! The common parts of the watches of one informer: [`Source`], which makes the watches.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_client::Client;
@@ -44,7 +45,12 @@ pub(super) struct Source<S: Stored + ?Sized> {
 impl<S: Stored + ?Sized> Source<S> {
     /// A watch of `scope` that fills the whole store.
     pub(super) fn whole(&self, scope: Scope) -> Arc<Feed<S>> {
-        self.feed(scope, Part::Whole, ResourceVersion::default(), false)
+        self.feed(
+            scope,
+            Part::Whole,
+            ResourceVersion::default(),
+            Arc::default(),
+        )
     }
 
     /// Whether the same parts are left out of the objects of both scopes.
@@ -53,14 +59,14 @@ impl<S: Stored + ?Sized> Source<S> {
         skip(one) == skip(other)
     }
 
-    /// One watch of several. It accepts nothing older than `not_before`, which the store has already. `rereads`: the store
-    /// may have its objects with other parts left out.
+    /// One watch of several. It accepts nothing older than `not_before`, which the store has already. Of the namespaces
+    /// in `rereads` the store may have objects with other parts left out.
     pub(super) fn feed(
         &self,
         scope: Scope,
         part: Part,
         not_before: ResourceVersion,
-        rereads: bool,
+        rereads: Arc<BTreeSet<Arc<str>>>,
     ) -> Arc<Feed<S>> {
         let known: Arc<dyn KnownObjects<S>> = match &part {
             Part::Whole => Arc::clone(&self.indexer) as _,

@@ -54,7 +54,7 @@ impl<S: Stored + ?Sized> Reflector<S> {
             transform: None,
             known: None,
             not_before: ResourceVersion::default(),
-            rereads: false,
+            rereads: Arc::default(),
             refusals: Refusals::default(),
             json_only: JsonOnly::default(),
             health: Arc::new(HealthCell::new(clock.clone())),

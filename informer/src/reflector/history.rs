@@ -35,8 +35,8 @@ pub(super) struct History {
     /// The server no longer has that version, so the next list has to be of its newest state (client-go:
     /// `isLastSyncResourceVersionUnavailable`).
     expired: bool,
-    /// No list was read, and the consumer may have other entries of the same versions.
-    rereads: bool,
+    /// A list was read.
+    listed: bool,
     /// The number of consistent lists in a row that were older than the version.
     old_lists: u32,
     /// The number of bookmarks in a row that were older.
@@ -61,11 +61,9 @@ pub(super) struct NewEpoch {
 // === impl History ===
 
 impl History {
-    /// A history in which only `not_before` was seen, if it is not empty. `rereads`: in another form, so that the first list
-    /// is read in full.
-    pub(super) fn new(not_before: &ResourceVersion, rereads: bool) -> Self {
+    /// A history in which only `not_before` was seen, if it is not empty.
+    pub(super) fn new(not_before: &ResourceVersion) -> Self {
         Self {
-            rereads,
             version: Some(not_before.to_string()).filter(|version| !version.is_empty()),
             ..Self::default()
         }
@@ -86,9 +84,9 @@ impl History {
         self.old_lists > 0
     }
 
-    /// True until a list was read, if the consumer may have other entries of the same versions.
-    pub(super) fn rereads(&self) -> bool {
-        self.rereads
+    /// True once a list was read, whatever was known before.
+    pub(super) fn has_listed(&self) -> bool {
+        self.listed
     }
 
     /// The version at which pages are requested; `None` for the newest state.
@@ -144,6 +142,7 @@ impl History {
         };
         *self = Self {
             version: Some(version.to_string()),
+            listed: true,
             silences: self.silences,
             probed: self.probed,
             ..Self::default()
@@ -249,7 +248,7 @@ mod tests {
     use super::*;
 
     fn history(version: &str) -> History {
-        History::new(&version.into(), false)
+        History::new(&version.into())
     }
 
     fn list(history: &mut History, version: &str, consistent: bool) -> Result<u32, ()> {

@@ -40,6 +40,8 @@ pub(super) struct Offers {
     silent: u32,
     /// The number of streaming lists in a row that failed before they began and were not refused, since pages were read.
     unbegun: u32,
+    /// The next list is read in pages.
+    pages_next: bool,
     /// A list at version 0 came in pages: the server has no cache for this kind.
     uncached: bool,
     /// Lists are read in pages before this time: everything at once was too large or took too long.
@@ -91,6 +93,7 @@ impl Offers {
             incomplete: 0,
             silent: 0,
             unbegun: 0,
+            pages_next: false,
             uncached: false,
             pages_until: None,
         }
@@ -98,8 +101,10 @@ impl Offers {
 
     /// True if a streaming list is requested now. A server that seems to lag behind is asked for pages of its newest
     /// state until that is settled.
-    pub(super) fn streams(&self, history: &History, now: Instant) -> bool {
-        self.options.streaming
+    pub(super) fn streams(&mut self, history: &History, now: Instant) -> bool {
+        let pages = std::mem::take(&mut self.pages_next);
+        !pages
+            && self.options.streaming
             && !history.is_doubtful()
             && self.streaming_after.is_none_or(|after| now >= after)
             && !self
@@ -142,8 +147,8 @@ impl Offers {
             || (!begun && self.reads_pages_once(error))
     }
 
-    /// True if pages are read once after a streaming list failed with `error` before it began: a proxy may end it early, and
-    /// a role may allow lists and no watches (client-go lists after any failure).
+    /// A streaming list failed with `error` before it began: a proxy may end it early, and a role may allow lists and no watches
+    /// (client-go lists after any failure). After the second in a row pages are read once, after a back-off; true if at once.
     fn reads_pages_once(&mut self, error: &Error) -> bool {
         let code = match error {
             Error::Transport(error) => error.code(),
@@ -154,11 +159,11 @@ impl Offers {
             return false;
         }
         self.unbegun += 1;
-        let pages = code == Some(403) || self.unbegun > 1;
-        if pages {
+        if self.unbegun > 1 {
             self.unbegun = 0;
+            self.pages_next = true;
         }
-        pages
+        code == Some(403)
     }
 
     /// The form in which the present state is requested first.
@@ -349,7 +354,7 @@ mod tests {
         let history = History::default();
         for (name, error, expected) in cases {
             let mut offers = offers(ReflectorOptions::default());
-            let other = Offers::new(
+            let mut other = Offers::new(
                 offers.endpoint.clone(),
                 offers.refusals.clone(),
                 offers.options,
@@ -394,8 +399,13 @@ mod tests {
         for _ in 0..2 {
             assert!(!offers.stream_failed(&status(504, ""), false, now));
             assert!(!offers.stream_failed(&status(429, ""), false, now), "busy");
-            assert!(offers.stream_failed(&status(503, ""), false, now));
             assert!(offers.streams(&History::default(), now));
+            assert!(!offers.stream_failed(&status(503, ""), false, now));
+            assert!(
+                !offers.streams(&History::default(), now),
+                "after a back-off"
+            );
+            assert!(offers.streams(&History::default(), now), "once");
         }
         offers.stream_failed(&status(504, ""), false, now);
         offers.streamed();

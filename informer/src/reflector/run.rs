@@ -4,6 +4,7 @@
 //! `list.rs` and `watch.rs`. Here are the waits, and what all of them share: objects go through
 //! [`prepare`](Reflector::prepare), and a complete state through [`accept`](Reflector::accept).
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use crate::indexer::is_same;
 use crate::metrics::{Measurement, Recorder};
 use crate::object::{EntryReader, Stored};
 use reeve_client::transport::{Endpoint, Scope, Selection, Transport};
-use reeve_client::{ResourceVersion, error_chain};
+use reeve_client::{KeyRef, ResourceVersion, error_chain};
 
 /// Changes an object before it is queued, to drop unneeded parts. An object at which it panics is quarantined, as one
 /// that cannot be read; the state that the store held of it before stays.
@@ -46,14 +47,36 @@ pub struct Reflector<S: Stored + ?Sized> {
     pub(super) known: Option<Arc<dyn KnownObjects<S>>>,
     /// An older list is refused: the consumer has seen this version, from another reflector.
     pub(crate) not_before: ResourceVersion,
-    /// The consumer may have entries with other parts left out: the first list replaces them, also those of equal versions.
-    pub(crate) rereads: bool,
+    /// The namespaces of which the consumer may have entries with other parts left out: the first list replaces them, also
+    /// those of equal versions.
+    pub(crate) rereads: Arc<BTreeSet<Arc<str>>>,
     /// Shared with other watches of the same server.
     pub(crate) refusals: Refusals,
     pub(super) json_only: JsonOnly,
     pub(super) clock: Clock,
     pub(crate) health: Arc<HealthCell>,
     pub(crate) recorder: Recorder,
+}
+
+/// What is known of the namespaces that are not read again.
+struct Elsewhere<S: ?Sized> {
+    known: Arc<dyn KnownObjects<S>>,
+    rereads: Arc<BTreeSet<Arc<str>>>,
+}
+
+// === impl Elsewhere ===
+
+impl<S: Stored + ?Sized> KnownObjects<S> for Elsewhere<S> {
+    fn known(&self, key: KeyRef<'_>) -> Option<Arc<S>> {
+        let again = self.rereads.contains(key.namespace.unwrap_or_default());
+        (!again).then(|| self.known.known(key)).flatten()
+    }
+
+    fn known_objects(&self) -> Vec<Arc<S>> {
+        let mut objects = self.known.known_objects();
+        objects.retain(|it| !self.rereads.contains(it.namespace().unwrap_or_default()));
+        objects
+    }
 }
 
 /// A complete state that was read.
@@ -78,7 +101,7 @@ impl<S: Stored + ?Sized> Reflector<S> {
 
     async fn run_phases(&self) {
         self.json_only.reset();
-        let mut history = History::new(&self.not_before, self.rereads);
+        let mut history = History::new(&self.not_before);
         let mut offers = Offers::new(self.endpoint.clone(), self.refusals.clone(), self.options);
         let mut waits = Waits::new(&self.options, self.clock.random());
         let mut phase = Phase::Preparing;
@@ -202,18 +225,24 @@ impl<S: Stored + ?Sized> Reflector<S> {
     }
 
     /// The objects that the consumer holds, so that a list does not double the memory. None while the history is doubtful:
-    /// one version may then stand for two states. None either for a list that is read in full.
+    /// one version may then stand for two states.
     pub(super) fn holding(&self, history: &History) -> Option<Arc<dyn KnownObjects<S>>> {
-        let known = self.known.clone();
-        known.filter(|_| !history.is_doubtful() && !history.rereads())
+        let known = self.known.clone().filter(|_| !history.is_doubtful())?;
+        if history.has_listed() || self.rereads.is_empty() {
+            return Some(known);
+        }
+        let rereads = Arc::clone(&self.rereads);
+        Some(Arc::new(Elsewhere { known, rereads }))
     }
 
     /// A listed object: the entry that the consumer holds in the same version, or else this one, prepared.
     pub(super) fn reuse(&self, history: &History, object: Arc<S>) -> Result<Arc<S>, Undecodable> {
+        let namespace = object.namespace().unwrap_or_default();
+        let again = !history.has_listed() && self.rereads.contains(namespace);
         let held = self
             .known
             .as_ref()
-            .filter(|_| !history.is_doubtful() && !history.rereads())
+            .filter(|_| !history.is_doubtful() && !again)
             .and_then(|known| known.known(object.key_ref()))
             .filter(|held| is_same::<S>(held, &object));
         held.map_or_else(|| self.prepare(object), Ok)
@@ -253,7 +282,11 @@ impl<S: Stored + ?Sized> Reflector<S> {
         consistent: bool,
     ) -> Result<(), Error> {
         let version = listed_version(listed.version);
-        let reread = history.rereads();
+        let reread = if history.has_listed() {
+            Arc::default()
+        } else {
+            Arc::clone(&self.rereads)
+        };
         let epoch = history
             .accept_list(&version, consistent, self.options.epoch_lists)
             .inspect_err(|_| {

@@ -456,6 +456,7 @@ async fn all_other_namespaces_are_one_watch_that_leaves_out_those_with_their_own
 async fn an_object_that_comes_to_a_scope_that_leaves_out_other_parts_is_read_again() {
     let server = server(4).await;
     let client = server.client();
+    create(&client, &["green/a"]).await;
     for name in ["a", "b"] {
         let maps = Api::<ConfigMap>::namespaced(client.clone(), "red");
         write(&maps, name, 0, true).await;
@@ -479,7 +480,7 @@ async fn an_object_that_comes_to_a_scope_that_leaves_out_other_parts_is_read_aga
         all.iter().filter(|map| map.data.is_some()).count()
     };
     informer.wait_synced().await.unwrap();
-    assert_eq!((informer.lister().len(), with_data()), (2, 0));
+    assert_eq!((informer.lister().len(), with_data()), (3, 0));
     drop(received.take());
     for (by_itself, expected) in [(true, 2), (false, 0)] {
         let changed = if by_itself {

@@ -1,10 +1,11 @@
 //! The server: binds an address, accepts connections within its limits, and drains them when it stops.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -234,6 +235,10 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     } else {
         TcpSocket::new_v6()?
     };
+    if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
+        // All of the machine's addresses, also where the system's default is IPv6 alone (`net.ipv6.bindv6only`).
+        SockRef::from(&socket).set_only_v6(false)?;
+    }
     // On Windows the option lets two listeners share an address.
     if cfg!(not(windows)) {
         socket.set_reuseaddr(true)?;

@@ -60,6 +60,10 @@ fn descend(place: &mut PointerBuf, texts: [&str; 3], patch: &mut Patch) -> Resul
             (Some(raw), Some(old), Some(new)) => {
                 descend(place, [raw, old, new].map(|text| text.get()), patch)?;
             }
+            // The type left out its default value, and knows a part of what was there.
+            (Some(raw), None, Some(new)) if is_object(raw) && is_object(new) => {
+                descend(place, [raw.get(), "{}", new.get()], patch)?;
+            }
             (Some(raw), None, Some(new)) => {
                 add_difference(place, &value(raw.get())?, &value(new.get())?, patch);
             }
@@ -71,6 +75,10 @@ fn descend(place: &mut PointerBuf, texts: [&str; 3], patch: &mut Patch) -> Resul
         place.pop_back();
     }
     Ok(())
+}
+
+fn is_object(text: &RawValue) -> bool {
+    text.get().starts_with('{')
 }
 
 fn is_equal(one: &RawValue, other: &RawValue) -> Result<bool> {
@@ -161,6 +169,9 @@ fn object(
             (old, Some(new)) => {
                 let value = match (raw.get(name), old) {
                     (Some(raw), Some(old)) => changed(raw, old, new),
+                    (Some(raw), None) if raw.is_object() && new.is_object() => {
+                        changed(raw, &Value::Object(Map::new()), new)
+                    }
                     _ => new.clone(),
                 };
                 result.insert(name.clone(), value);
@@ -336,6 +347,13 @@ mod tests {
                 json!([{"name": "a"}, {"name": "b"}]),
                 json!([{"name": "b"}, {"name": "a"}]),
                 json!([{"name": "b", "new": 2}, {"name": "a", "new": 1}]),
+            ),
+            (
+                "an object that the type left out as its default gets a field",
+                json!({"a": {"new": 1}}),
+                json!({}),
+                json!({"a": {"priority": 5}}),
+                json!({"a": {"new": 1, "priority": 5}}),
             ),
             (
                 "another type of value",

@@ -99,6 +99,12 @@ pub(super) fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
 // === impl Material ===
 
 impl Material {
+    /// Whether a rotation wrote the data of a Secret, though what is left of it may not be usable.
+    pub(super) fn is_ours(data: &BTreeMap<String, ByteString>) -> bool {
+        let state = data.get(STATE);
+        state.is_some_and(|state| serde_json::from_slice::<State>(&state.0).is_ok())
+    }
+
     /// Reads the data of a Secret. The leaf fits if it is for all of `names`.
     pub(super) fn read(
         data: &BTreeMap<String, ByteString>,
@@ -217,6 +223,17 @@ impl Material {
         Ok((self.leaf.clone(), private(&self.leaf_key)?))
     }
 
+    /// A new leaf, if the API server can verify it. One that it cannot would be replaced without end.
+    fn fitting(self, names: &[String]) -> Result<Self, Problem> {
+        if self.contents.leaf.fits {
+            return Ok(self);
+        }
+        let names = names.join(", ");
+        Err(Problem::Issue(format!(
+            "one of the names is no host name or address without a port: {names}"
+        )))
+    }
+
     /// Performs a write of the machine: the next content.
     pub(super) fn next(
         write: &Write,
@@ -254,7 +271,8 @@ impl Material {
                         bundle.push(certificate.clone());
                     }
                 }
-                Self::of(state, bundle, signer.key, leaf.certificate, leaf.key, names)
+                let key = signer.key;
+                Self::of(state, bundle, key, leaf.certificate, leaf.key, names)?.fitting(names)
             }
             Write::Restore { generation } => {
                 let known = known.ok_or(Problem::Unreadable(STATE))?;
@@ -318,7 +336,7 @@ impl Material {
                     ..State::of(&base.contents)
                 };
                 let (bundle, key) = (base.bundle.clone(), base.signer_key.clone());
-                Self::of(state, bundle, key, leaf.certificate, leaf.key, names)
+                Self::of(state, bundle, key, leaf.certificate, leaf.key, names)?.fitting(names)
             }
             Write::Retire(old) => {
                 let mut next = base()?.clone();

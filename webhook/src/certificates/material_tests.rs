@@ -291,3 +291,27 @@ fn a_content_of_an_earlier_version_confirms_nothing() {
     let read = Material::read(&data, &names()).unwrap().contents;
     assert_eq!((read.generation, read.confirmed.len()), (4, 0));
 }
+
+#[test]
+fn a_name_that_no_client_could_verify_is_refused_before_it_is_issued_without_end() {
+    let first = next(&Write::Create, None, 0);
+    let lifetimes = Lifetimes::default();
+    for wrong in ["*.example.com", "localhost:9443", "[::1]"] {
+        let names = vec!["guard.hbox.svc".to_owned(), wrong.to_owned()];
+        for (write, found) in [(Write::Create, None), (Write::Issue, Some(&first))] {
+            let terms = terms(&names, &lifetimes, &[]);
+            let made = Material::next(&write, found, found, &terms, at(1), 7);
+            assert!(matches!(made, Err(Problem::Issue(_))), "{wrong}");
+        }
+    }
+}
+
+#[test]
+fn a_content_is_known_by_its_state_whatever_label_its_secret_has() {
+    let mut data = next(&Write::Create, None, 0).data();
+    assert!(Material::is_ours(&data));
+    data.remove("tls.key");
+    assert!(Material::is_ours(&data), "damaged");
+    data.insert("state.json".to_owned(), ByteString(b"{}".to_vec()));
+    assert!(!Material::is_ours(&data));
+}

@@ -61,6 +61,8 @@ pub struct Rotation {
     /// The problems of the last look, which are not recorded again, and those of this one.
     last_problems: BTreeSet<String>,
     problems: BTreeSet<String>,
+    /// The present look met an error, which readiness shows.
+    has_failed: bool,
     warned: Option<Timestamp>,
 }
 
@@ -99,6 +101,7 @@ impl Rotation {
             known: None,
             last_problems: BTreeSet::new(),
             problems: BTreeSet::new(),
+            has_failed: false,
             warned: None,
         }
     }

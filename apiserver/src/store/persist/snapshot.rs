@@ -28,8 +28,11 @@ impl Snapshot {
     pub(super) fn write(self) -> Result<(), PersistError> {
         let path = path(&self.directory);
         let draft = self.directory.join("snapshot.jsonl.new");
-        self.write_draft(&draft)
-            .map_err(PersistError::new("write", &draft))?;
+        if let Err(error) = self.write_draft(&draft) {
+            // On a full disk it has the last free space.
+            let _ = disk::remove(&draft);
+            return Err(PersistError::new("write", &draft)(error));
+        }
         disk::replace(&draft, &path).map_err(PersistError::new("rename", &draft))?;
         for (number, path) in logs(&self.directory)? {
             if number < self.below {

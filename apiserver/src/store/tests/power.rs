@@ -299,11 +299,12 @@ async fn tasks_of_one_thread_write_together_while_the_disk_syncs() {
         let store = store.clone();
         tokio::spawn(async move {
             let (key, absent) = (format!("a/{n}"), Expected::Absent);
-            let value = Some(thing(&key, n));
-            let first = store.commit_unblocked(None, STORAGE, &key, absent, value.clone(), ());
+            let value = thing(&key, n);
+            let first =
+                store.commit_unblocked(None, STORAGE, &key, absent, Effect::Put(value.clone()), ());
             first.await.unwrap();
             let again = store
-                .commit_unblocked(None, STORAGE, &key, absent, value, ())
+                .commit_unblocked(None, STORAGE, &key, absent, Effect::Put(value), ())
                 .await;
             assert!(matches!(again, Err(CommitError::Raced)));
         })

@@ -48,6 +48,8 @@ pub(crate) enum Commit {
     Put(Value),
     /// Removes the object.
     Remove,
+    /// Stores this, and removes the object at once.
+    PutAndRemove(Value),
 }
 
 // === impl Commit ===

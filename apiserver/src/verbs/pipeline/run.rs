@@ -14,7 +14,7 @@ use crate::kinds::{Claim, rules};
 use crate::ownership::Conversions;
 use crate::request::Request;
 use crate::status::Status;
-use crate::store::{CommitError, Object};
+use crate::store::{CommitError, Effect, Object};
 use crate::verbs::{Content, Written, conversion};
 
 /// What differs between writes. No step waits: each decides from what is stored, and from the steps before it.
@@ -242,29 +242,32 @@ async fn commit(
     let info = &request.info;
     let live = draft.live.as_ref();
     let key = draft.key.clone().unwrap_or_else(|| request.key());
-    let value = match (change, live) {
+    let effect = match (change, live) {
         (Commit::Nothing, Some(live)) => return Ok(Done::Stored(live.clone())),
-        (Commit::Put(value), _) => Some(value),
-        (Commit::Nothing | Commit::Remove, _) => None,
+        (Commit::Put(value), _) => Effect::Put(value),
+        (Commit::PutAndRemove(value), _) => Effect::PutAndRemove(value),
+        (Commit::Nothing | Commit::Remove, _) => Effect::Remove,
     };
     if request.dry_run {
-        return match (value, live) {
-            (Some(_), None) if core.store.get(&info.storage, key.as_str()).is_some() => {
+        return match (effect, live) {
+            (Effect::Put(_), None) if core.store.get(&info.storage, key.as_str()).is_some() => {
                 Err(CommitError::Raced)
             }
-            (Some(value), _) => Ok(Done::Stored(Arc::new(Object::draft(value)))),
-            (None, Some(live)) => Ok(Done::Removed(live.clone())),
-            (None, None) => Err(CommitError::Raced),
+            (Effect::Put(value) | Effect::PutAndRemove(value), _) => {
+                Ok(Done::Stored(Arc::new(Object::draft(value))))
+            }
+            (Effect::Remove, Some(live)) => Ok(Done::Removed(live.clone())),
+            (Effect::Remove, None) => Err(CommitError::Raced),
         };
     }
-    let removes = value.is_none();
+    let removes = !matches!(effect, Effect::Put(_));
     let storage = &info.storage;
     let (store, expected, decision) = (&core.store, draft.expected(), request.decision);
     let stored = if rules::has_effects(info) {
-        store.commit_decided(decision, storage, key.as_str(), expected, value)?
+        store.commit_decided(decision, storage, key.as_str(), expected, effect)?
     } else {
         let key = key.as_str();
-        let commit = store.commit_unblocked(decision, storage, key, expected, value, claim);
+        let commit = store.commit_unblocked(decision, storage, key, expected, effect, claim);
         commit.await?
     };
     rules::after_write(

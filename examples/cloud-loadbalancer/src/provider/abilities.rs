@@ -30,6 +30,9 @@ pub struct Abilities {
     pub affinity: Option<Duration>,
     /// The next health check that the cloud accepts.
     pub health_check: fn(&HealthCheck) -> HealthCheck,
+    /// Whether a health check can be one of packets of UDP. Without, UDP ports are checked at the proxy of a node, which Pods
+    /// do not have.
+    pub udp_checks: bool,
     /// Whether a listener of a protocol lets connections of a backend that leaves go on for a while.
     pub drains: fn(Protocol) -> bool,
     /// Whether a listener of a protocol can send the PROXY protocol. A Service that asks for it gets no load balancer otherwise.
@@ -67,6 +70,7 @@ impl Abilities {
         longest_affinity: |_| Duration::MAX,
         affinity: None,
         health_check: HealthCheck::clone,
+        udp_checks: true,
         drains: |_| true,
         proxy_protocol: |_| true,
         lacks: &[],

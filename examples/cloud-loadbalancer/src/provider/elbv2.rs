@@ -57,6 +57,7 @@ pub const ABILITIES: Abilities = Abilities {
     protocols: &[Protocol::Tcp, Protocol::Udp, Protocol::Https],
     sources: false,
     ipv6_sources: false,
+    udp_checks: false,
     weights: false,
     longest_affinity: Abilities::ALL.longest_affinity,
     affinity: Some(listeners::AFFINITY),

@@ -165,6 +165,11 @@ impl Cloud {
         };
     }
 
+    /// Refuses backends that are this instance: it is none of the cloud's.
+    pub fn forget_instance(&self, id: &str) {
+        self.0.state.lock().unknown.insert(id.to_owned());
+    }
+
     fn run<'a, T: Send + 'a>(
         &'a self,
         name: &'static str,
@@ -325,6 +330,11 @@ impl Provider for Cloud {
         backends: &'a [Backend],
     ) -> Answer<'a, ()> {
         self.run("add_backends", &id.0, |state, settings| {
+            let unknown = |one: &&Backend| matches!(&one.server, crate::model::Server::Instance(id) if state.unknown.contains(id));
+            if let Some(unknown) = backends.iter().find(unknown) {
+                let message = format!("there is no instance {unknown}");
+                return Err(Error::new(super::Kind::Invalid, "ObtainIpFail", message));
+            }
             state.change_backends(id, group, backends, settings, |all, backend, at| {
                 if at.is_none() {
                     all.push(backend.clone());

@@ -391,3 +391,82 @@ fn a_group_that_is_full_gets_the_rest_when_others_are_removed() {
         running.end().await;
     });
 }
+
+#[test]
+fn backends_stay_while_the_cloud_refuses_all_that_are_to_replace_them() {
+    run(async |world: World| {
+        let running = world.start().await;
+        world.service("web", json!({})).await;
+        world.until_served("web", &[80]).await;
+        let refused = Error::new(Kind::Quota, "BackendServerNumberOverLimit", "no more");
+        world.cloud.refuse("add_backends", Some(refused));
+        world
+            .node("n4", json!({"metadata": {"labels": {"pool": "new"}}}))
+            .await;
+        world
+            .annotate("web", json!({"backend-labels": "pool=new"}))
+            .await;
+        world.until_reason("web", "SyncLoadBalancerFailed").await;
+        world.quiet().await;
+        until_instances(&world, &["1", "2", "3"]).await;
+        world.cloud.refuse("add_backends", None);
+        until_instances(&world, &["4"]).await;
+        running.end().await;
+    });
+}
+
+#[test]
+fn a_mistake_in_what_selects_the_backends_leaves_them_as_they_are() {
+    run(async |world: World| {
+        let running = world.start().await;
+        world
+            .node("n4", json!({"metadata": {"labels": {"pool": "new"}}}))
+            .await;
+        let labels =
+            json!({"metadata": {"annotations": {"lb.reeve.dev/backend-labels": "pool=new"}}});
+        world.service("web", labels).await;
+        world.until_reason("web", "EnsuredLoadBalancer").await;
+        until_instances(&world, &["4"]).await;
+        for mistake in [
+            json!({"backend-labels": "pool"}),
+            json!({"backends": "pdos"}),
+        ] {
+            world.annotate("web", mistake).await;
+            world.until_reason("web", "InvalidService").await;
+            world.quiet().await;
+            until_instances(&world, &["4"]).await;
+        }
+        running.end().await;
+    });
+}
+
+#[test]
+fn a_node_that_the_cloud_does_not_know_keeps_no_other_from_being_a_backend() {
+    run(async |world: World| {
+        let running = world.start().await;
+        for number in 4..=20 {
+            world.node(&format!("n{number}"), json!({})).await;
+        }
+        for unknown in ["i-2", "i-9"] {
+            world.cloud.forget_instance(unknown);
+        }
+        world.service("web", json!({})).await;
+        world.until_reason("web", "SyncLoadBalancerFailed").await;
+        let all: Vec<String> = (1..=20).map(|number| number.to_string()).collect();
+        let known = all.iter().map(String::as_str);
+        let known: Vec<&str> = known.filter(|it| !["2", "9"].contains(it)).collect();
+        until_instances(&world, &known).await;
+        let served = world.only("web").await;
+        assert_eq!(
+            world.addresses("web").await,
+            [served.about.address.to_string()]
+        );
+        let note = world.events("web").await.into_iter().find_map(|one| {
+            let note = one.note?;
+            note.contains("i-9").then_some(note)
+        });
+        let note = note.expect("it names them");
+        assert!(note.contains("i-2") && !note.contains("i-3:"), "{note}");
+        running.end().await;
+    });
+}

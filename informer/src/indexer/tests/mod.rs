@@ -33,7 +33,7 @@ fn snapshot(objects: &[&str], version: &str) -> Snapshot<ConfigMap> {
         objects: objects.iter().map(|object| map(object)).collect(),
         retained: Vec::new(),
         new_epoch: false,
-        reread: false,
+        reread: Arc::default(),
         resource_version: version.into(),
     }
 }
@@ -302,7 +302,7 @@ proptest! {
                     let mut objects: Vec<_> = indexer.list();
                     objects.truncate(3);
                     objects.push(map(&object));
-                    let state = Snapshot { objects, retained: vec![], new_epoch: false, reread: false, resource_version: version.to_string().into() };
+                    let state = Snapshot { objects, retained: vec![], new_epoch: false, reread: Arc::default(), resource_version: version.to_string().into() };
                     indexer.replace(state, false);
                 }
             }
@@ -337,7 +337,7 @@ proptest! {
     ) {
         let state = |objects: &std::collections::BTreeMap<u8, (u8, u8)>| Snapshot {
             objects: objects.iter().map(|(name, (version, uid))| map(&format!("o{name}@{version}/{uid}"))).collect(),
-            retained: vec![], new_epoch: false, reread: false,
+            retained: vec![], new_epoch: false, reread: Arc::default(),
             resource_version: "9".into(),
         };
         let indexer = Indexer::new();

@@ -104,7 +104,7 @@ fn take(indexer: &Indexer<ConfigMap>, model: &mut Model, version: u64, step: Ste
                 objects: objects.collect(),
                 retained: Vec::new(),
                 new_epoch: false,
-                reread: false,
+                reread: Arc::default(),
                 resource_version: version.to_string().into(),
             };
             indexer.replace(snapshot, false);

@@ -22,7 +22,7 @@ impl Machine {
     fn new(options: ReflectorOptions) -> Self {
         let endpoint = Endpoint::of::<ConfigMap>();
         Self {
-            history: History::new(&"10".into(), false),
+            history: History::new(&"10".into()),
             offers: Offers::new(endpoint, Refusals::default(), options),
         }
     }

@@ -62,6 +62,7 @@ impl Rotation {
             }
         }
         self.last_problems = std::mem::take(&mut self.problems);
+        self.has_failed = false;
         self.warn_before_the_end();
     }
 
@@ -140,11 +141,15 @@ impl Rotation {
                 problem: None,
             });
         };
-        let data = object.data.clone().unwrap_or_default();
+        let mut data = object.data.clone().unwrap_or_default();
+        // A Secret that was prepared may have its keys without values.
+        data.retain(|_, value| !value.0.is_empty());
         let labels = object.metadata.labels.as_ref();
         let own = labels
             .and_then(|labels| labels.get(LABEL.0))
             .is_some_and(|value| value == LABEL.1);
+        // Another tool may set the label back, as Helm does with its own.
+        let own = own || Material::is_ours(&data);
         if !own && !data.is_empty() {
             return Err(Error::Foreign(self.secret.clone()));
         }
@@ -236,8 +241,10 @@ impl Rotation {
         let mut secret = read.object.clone().unwrap_or_default();
         secret.metadata.name = Some(self.secret.name.to_string());
         secret.metadata.namespace = self.secret.namespace.as_deref().map(str::to_owned);
+        // That of another tool stays.
         let labels = secret.metadata.labels.get_or_insert_default();
-        labels.insert(LABEL.0.to_owned(), LABEL.1.to_owned());
+        let label = labels.entry(LABEL.0.to_owned());
+        label.or_insert_with(|| LABEL.1.to_owned());
         // Keys of others stay.
         secret.data.get_or_insert_default().extend(next.data());
         // An update names the version that was read, so the slower of two replicas conflicts.
@@ -275,7 +282,7 @@ impl Rotation {
         }
         let mut status = self.status.lock();
         status.ready = self.memory.ready && self.certificates.is_loaded();
-        if !status.ready && served.is_some() {
+        if !status.ready && served.is_some() && !self.has_failed {
             "the configurations do not trust the certificate long enough yet"
                 .clone_into(&mut status.problem);
         }
@@ -302,6 +309,7 @@ impl Rotation {
     }
 
     fn failed(&mut self, problem: &str) {
+        self.has_failed = true;
         self.metrics.errors.inc();
         {
             let mut status = self.status.lock();

@@ -408,4 +408,47 @@ cases! { "delete";
         let left = t.setup_any("GET", "{cm}/a", &[], Value::Null).await;
         t.note("left", json!(left.code));
     }
+    ["D-4 D-5"] "owners of one another go in the foreground, too" => |t| {
+        let a = t.make("{cm}", config_map("a", "1")).await.uid();
+        let b = t.make("{cm}", owned("b", "a", &a, true)).await.uid();
+        let reference = owned("a", "b", &b, true)["metadata"]["ownerReferences"].clone();
+        t.setup("PATCH", "{cm}/a", json!({"metadata": {"ownerReferences": reference}})).await;
+        t.setup("DELETE", "{cm}/a", json!({"propagationPolicy": "Foreground"})).await;
+        gone(t, "{cm}/a").await;
+        gone(t, "{cm}/b").await;
+        t.note("both", json!("gone"));
+    }
+    ["D-4 D-5"] "an owner goes when a dependent that stays blocks it no more" => |t| {
+        let a = t.make("{cm}", config_map("a", "1")).await.uid();
+        let mut b = owned("b", "a", &a, true);
+        b["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        t.make("{cm}", b).await;
+        t.setup("DELETE", "{cm}/a", json!({"propagationPolicy": "Foreground"})).await;
+        t.until("{cm}/b", |answer| answer.body["metadata"]["deletionTimestamp"].is_string()).await;
+        let there = t.setup_any("GET", "{cm}/a", &[], Value::Null).await;
+        t.note("waits", json!(there.code));
+        let reference = owned("b", "a", &a, false)["metadata"]["ownerReferences"].clone();
+        t.setup("PATCH", "{cm}/b", json!({"metadata": {"ownerReferences": reference}})).await;
+        gone(t, "{cm}/a").await;
+        t.setup("PATCH", "{cm}/b", json!({"metadata": {"finalizers": null}})).await;
+        gone(t, "{cm}/b").await;
+        t.note("both", json!("gone"));
+    }
+    ["D-7"] "a namespace deletes its pods first" => |t| {
+        let namespace = "/api/v1/namespaces/{me}-pods";
+        t.make("/api/v1/namespaces", json!({"metadata": {"name": "{me}-pods"}})).await;
+        t.until(&format!("{namespace}/serviceaccounts/default"), |answer| answer.code == 200).await;
+        let mut held = pod(None);
+        held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        t.make(&format!("{namespace}/pods"), held).await;
+        t.make(&format!("{namespace}/configmaps"), config_map("a", "1")).await;
+        t.setup("DELETE", namespace, Value::Null).await;
+        t.until(&format!("{namespace}/pods/a"), |answer| answer.body["metadata"]["deletionTimestamp"].is_string()).await;
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        let there = t.setup_any("GET", &format!("{namespace}/configmaps/a"), &[], Value::Null).await;
+        t.note("beside the pod", json!(there.code));
+        t.setup("PATCH", &format!("{namespace}/pods/a"), json!({"metadata": {"finalizers": null}})).await;
+        gone(t, namespace).await;
+        t.note("without it", json!("gone"));
+    }
 }

@@ -163,4 +163,37 @@ cases! { "rights";
         t.send("POST", &roles, &[("impersonate-user", &me)], json!({"metadata": {"name": "held"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]})).await;
         t.send("POST", &roles, &[("impersonate-user", &me)], json!({"metadata": {"name": "more"}, "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]})).await;
     }
+    ["AUTH-1"] "a role that aggregates others, or is labelled for one, needs all rights" => |t| {
+        let roles = format!("{RBAC}/clusterroles");
+        let rules = json!([{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["get", "create", "update", "patch"]}]);
+        t.make(&roles, json!({"metadata": {"name": "{me}"}, "rules": rules})).await;
+        let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "{me}"});
+        t.make(&format!("{RBAC}/clusterrolebindings"), json!({"metadata": {"name": "{me}"}, "roleRef": reference, "subjects": [user("joan-{me}")]})).await;
+        t.make(&roles, json!({"metadata": {"name": "{me}-strong"}, "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]})).await;
+        let joan = t.fill("joan-{me}");
+        t.hide(&joan, "joan");
+        let path = format!("{roles}/{{me}}");
+        for _ in 0..100 {
+            if t.setup_any("GET", &path, &[("impersonate-user", &joan)], Value::Null).await.code == 200 {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        let headers = [("content-type", MERGE), ("impersonate-user", &*joan)];
+        let aggregates = json!({"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"{me}": "yes"}}]}});
+        for (name, patch) in [
+            ("{me}", aggregates),
+            ("{me}", json!({"metadata": {"labels": {"a": "b"}}})),
+            ("{me}-strong", json!({"metadata": {"labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}}})),
+            ("{me}-strong", json!({"metadata": {"finalizers": ["example.com/x"]}})),
+        ] {
+            let answer = t.setup_any("PATCH", &format!("{roles}/{name}"), &headers, patch.clone()).await;
+            t.note(&patch.to_string(), json!([answer.code, answer.body["reason"]]));
+        }
+        for name in ["{me}", "{me}-strong"] {
+            t.setup("PATCH", &format!("{roles}/{name}"), json!({"metadata": {"finalizers": null}})).await;
+            t.setup("DELETE", &format!("{roles}/{name}"), Value::Null).await;
+        }
+        t.setup("DELETE", &format!("{RBAC}/clusterrolebindings/{{me}}"), Value::Null).await;
+    }
 }

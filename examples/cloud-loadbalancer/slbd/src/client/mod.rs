@@ -348,6 +348,10 @@ impl Error {
         let Self::Refused { code, message, .. } = self else {
             return false;
         };
+        // The key of the account is no object of a call.
+        if code.starts_with("InvalidAccessKeyId") {
+            return false;
+        }
         // Listeners and server groups have no code of their own.
         code.ends_with(".NotFound")
             || code == "AclNotExist"

@@ -31,7 +31,6 @@ pub(super) struct Summary {
     name: String,
     host: String,
     internet: bool,
-    dual_stack: bool,
     state: String,
     subnets: Vec<String>,
 }
@@ -125,7 +124,6 @@ fn one(member: Element<'_>) -> Result<Summary, Error> {
         name: member.needed("LoadBalancerName")?.to_owned(),
         host: member.needed("DNSName")?.to_owned(),
         internet: member.text("Scheme") != "internal",
-        dual_stack: member.text("IpAddressType").starts_with("dualstack"),
         state: state.unwrap_or_default().to_owned(),
         subnets,
     })
@@ -149,11 +147,8 @@ pub(super) fn balancer(summary: Summary, tags: Tags, attributes: &Attributes) ->
             } else {
                 AddressType::Intranet
             },
-            ip_version: if summary.dual_stack {
-                IpVersion::Ipv6
-            } else {
-                IpVersion::Ipv4
-            },
+            // One with both has targets of IPv4.
+            ip_version: IpVersion::Ipv4,
             subnet: Some(summary.subnets.join(",")).filter(|subnets| !subnets.is_empty()),
             zone: None,
             resource_group: None,

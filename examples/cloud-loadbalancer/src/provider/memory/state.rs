@@ -1,6 +1,6 @@
 //! The state of the cloud, and the rules of its changes. Nothing here waits.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -53,6 +53,8 @@ pub(super) struct State {
     pub(super) log: VecDeque<Logged>,
     pub(super) fail_deletion: bool,
     pub(super) refused: HashMap<&'static str, Error>,
+    /// Instances that do not exist.
+    pub(super) unknown: HashSet<String>,
 }
 
 // === impl State ===

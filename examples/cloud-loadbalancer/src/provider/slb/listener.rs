@@ -23,6 +23,8 @@ const ANY_CODE: &str = "http_2xx,http_3xx,http_4xx,http_5xx";
 const GOOD_CODES: &str = "http_2xx,http_3xx";
 /// The entries of one call.
 const ENTRIES_PER_CALL: usize = 50;
+/// The entries of one list.
+const ENTRIES: usize = 300;
 
 /// A call about a listener.
 pub(super) fn about(action: &str, id: &LbId, key: ListenerKey) -> Parameters {
@@ -178,20 +180,30 @@ impl Slb {
                 (made.id, BTreeSet::new())
             }
         };
+        let count = has.len();
         let missing = sources.iter().filter(|source| !has.contains(source));
         let missing: Vec<IpNet> = missing.copied().collect();
         let others = has.into_iter().filter(|source| !sources.contains(source));
         let others: Vec<IpNet> = others.collect();
-        // In turn, so that a full list is replaced as well.
+        // In turn, and where the list would be too long in the other order, so that a full list is replaced as well.
         let mut missing = missing.chunks(ENTRIES_PER_CALL);
         let mut others = others.chunks(ENTRIES_PER_CALL);
+        let mut count = count;
         loop {
             let (more, fewer) = (missing.next(), others.next());
+            let (more_len, fewer_len) = (more.map_or(0, <[_]>::len), fewer.map_or(0, <[_]>::len));
+            // Some entries stay: an empty list allows all.
+            let makes_room = count + more_len > ENTRIES && fewer_len < count;
+            if let Some(fewer) = fewer.filter(|_| makes_room) {
+                self.change_entries("RemoveAccessControlListEntry", &id, fewer)
+                    .await?;
+            }
+            count = count + more_len - fewer_len;
             if let Some(more) = more {
                 self.change_entries("AddAccessControlListEntry", &id, more)
                     .await?;
             }
-            if let Some(fewer) = fewer {
+            if let Some(fewer) = fewer.filter(|_| !makes_room) {
                 self.change_entries("RemoveAccessControlListEntry", &id, fewer)
                     .await?;
             }
