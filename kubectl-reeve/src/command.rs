@@ -270,7 +270,8 @@ impl Arguments {
     /// The most keys of a queue.
     fn limit(&self) -> u16 {
         let by_view = if self.shown() == View::Summary {
-            10
+            // It shows those that fail, which come last.
+            1000
         } else {
             100
         };
@@ -371,7 +372,7 @@ mod tests {
             }))
         };
         for (line, wanted) in [
-            ("reeve web-0", Asked::Report(10)),
+            ("reeve web-0", Asked::Report(1000)),
             ("reeve queues web-0", Asked::Report(100)),
             ("reeve queues web-0 --limit 7", Asked::Report(7)),
             ("reeve log web-0", Asked::Log(None)),

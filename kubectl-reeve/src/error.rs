@@ -38,6 +38,8 @@ pub(crate) enum Error {
     Refused(String),
     #[error("the request failed: {0}")]
     Request(String),
+    #[error("the output cannot be written: {0}")]
+    Output(std::io::Error),
     #[error(
         "the page needs credentials (401): add --token \"$(kubectl create token SERVICEACCOUNT)\""
     )]

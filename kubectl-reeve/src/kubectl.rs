@@ -86,7 +86,10 @@ impl Source {
             .as_array()
             .map(Vec::as_slice)
             .unwrap_or_default();
+        // One that was evicted, or completed, has no program any more.
+        let has_ended = |pod: &Pod| matches!(&*pod.phase, "Succeeded" | "Failed");
         let mut pods: Vec<Pod> = items.iter().map(pod_of).collect();
+        pods.retain(|pod| !has_ended(pod));
         pods.sort_by(|a, b| a.name.cmp(&b.name));
         if pods.is_empty() {
             return Err(Error::NoPods(place));

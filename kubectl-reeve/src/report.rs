@@ -209,6 +209,18 @@ impl Report {
     }
 }
 
+impl Report {
+    /// Whether all of its sections can be read, and have nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.problems.is_empty()
+            && self.controllers.is_empty()
+            && self.queues.is_empty()
+            && self.informers.is_empty()
+            && self.election.is_empty()
+            && self.writes.is_empty()
+    }
+}
+
 // === impl Section ===
 
 impl<T: DeserializeOwned> Section<T> {
@@ -224,6 +236,10 @@ impl<T: DeserializeOwned> Section<T> {
 }
 
 impl<T> Section<T> {
+    fn is_empty(&self) -> bool {
+        matches!(self, Self::Served(reports) if reports.is_empty())
+    }
+
     /// Keeps the reports that `is_shown`.
     pub(crate) fn retain(&mut self, is_shown: impl Fn(&T) -> bool) {
         if let Self::Served(reports) = self {

@@ -88,8 +88,13 @@ async fn run(arguments: &Arguments) -> Result<bool, Error> {
         let answers = session.answers().await;
         if !arguments.output.watch {
             let answers = answers?;
-            // A closed pipe (`| head`) is not an error.
-            let _ = print(&shown(arguments, &answers));
+            match print(&shown(arguments, &answers)) {
+                // A closed pipe (`| head`) is not an error.
+                Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                    return Err(Error::Output(error));
+                }
+                _ => {}
+            }
             return Ok(answers.iter().all(|answer| answer.report.is_ok()));
         }
         // A failure may pass, so the next refresh tries again.
@@ -153,7 +158,8 @@ impl Source {
         pod: Pod,
         known: Option<Forward>,
     ) -> (String, Option<Forward>, Result<Value, Error>) {
-        if pod.phase != "Running" {
+        // One that is being deleted may hang in its end, or still lead.
+        if !matches!(&*pod.phase, "Running" | "Terminating") {
             return (pod.name, None, Err(Error::NotRunning(pod.phase)));
         }
         let forward = match known {
@@ -244,18 +250,23 @@ fn show(arguments: &Arguments, answer: &Answer, screen: &mut Screen) {
     let title = format!("{}{instance}{leads}", answer.from);
     screen.line(&title, Style::Bold);
     if let Some(name) = &arguments.output.name {
-        let is_it = |other: &str| other == name;
-        // An informer of another cluster has the cluster before its name: edge/pods.
-        let last = |full: &str| full.rsplit('/').next().is_some_and(is_it);
-        let problems = &mut report.problems;
-        problems.retain(|problem| is_it(&problem.name) || last(&problem.name));
+        // A lease has its namespace before its name, and what is in another cluster that: edge/pods.
+        let is_it = |full: &str| full == name || full.rsplit('/').next() == Some(name);
+        report.problems.retain(|problem| is_it(&problem.name));
         report
             .controllers
             .retain(|controller| is_it(&controller.name));
         report.queues.retain(|queue| is_it(&queue.name));
-        report.informers.retain(|informer| is_it(&informer.name));
+        report.informers.retain(|informer| {
+            let cluster = informer.cluster.as_deref().unwrap_or_default();
+            is_it(&informer.name) || *name == format!("{cluster}/{}", informer.name)
+        });
         report.election.retain(|election| is_it(&election.lease));
         report.writes.retain(|writes| is_it(&writes.controller));
+        if report.is_empty() {
+            screen.line(&format!("  nothing of the name {name}"), Style::Yellow);
+            return;
+        }
     }
     let now = report.time.unwrap_or_else(|| Clock::system().now());
     let view = arguments.shown();

@@ -8,6 +8,9 @@ use crate::report::{
 };
 use crate::table::{Cell, Screen, Style, Table};
 
+/// The failing keys of a queue in the summary.
+const FAILING: usize = 10;
+
 /// What a view shows, and the time to which its spans refer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
@@ -87,8 +90,13 @@ impl Frame {
     }
 
     fn problems(self, report: &Report, screen: &mut Screen) {
-        let Section::Served(problems) = &report.problems else {
-            return;
+        let problems = match &report.problems {
+            Section::Served(problems) => problems,
+            other => {
+                screen.line("problems", Style::Bold);
+                Self::unserved(other, screen);
+                return;
+            }
         };
         if problems.is_empty() {
             screen.line("no problems", Style::Bold);
@@ -132,6 +140,14 @@ impl Frame {
                 screen.table(&table);
                 screen.append(below);
             }
+            Section::Missing | Section::Unreadable(_) => Self::unserved(section, screen),
+        }
+    }
+
+    /// Why a section has no reports.
+    fn unserved<T>(section: &Section<T>, screen: &mut Screen) {
+        match section {
+            Section::Served(_) => {}
             Section::Missing => {
                 screen.line("  not served by this version of the program", Style::Dim);
             }
@@ -201,7 +217,13 @@ impl Frame {
                 Cell::marked(queue.failing.to_string(), Style::Red, queue.failing > 0),
             ]);
             let shown = |item: &&Item| self.view == View::Queues || item.failures > 0;
-            let items: Vec<&Item> = queue.items.iter().filter(shown).collect();
+            let mut items: Vec<&Item> = queue.items.iter().filter(shown).collect();
+            let all = items.len();
+            if self.view != View::Queues {
+                // Those that fail longest come last in the queue.
+                items.sort_by_key(|item| std::cmp::Reverse(item.failures));
+                items.truncate(FAILING);
+            }
             if items.is_empty() {
                 continue;
             }
@@ -212,7 +234,7 @@ impl Frame {
             }
             below.line(&format!("  keys of {}", queue.name), Style::Bold);
             below.table(&keys);
-            if queue.more {
+            if queue.more || items.len() < all {
                 below.line("  … and more: --limit", Style::Dim);
             }
         }

@@ -100,7 +100,13 @@ async fn a_summary_has_problems_first_and_no_control_characters_of_errors() {
     assert!(colored.contains("\u{1b}[1;31m"), "{colored}");
     let queues = at(&address, &["queues", "--name", "other"]).await;
     assert_eq!(queues.code, Some(0));
-    assert!(queues.text.ends_with("queues\n  none\n"), "{}", queues.text);
+    let text = queues.text;
+    assert!(text.contains("nothing of the name other"), "{text}");
+    assert!(!text.contains("no problems"), "{text}");
+    for lease in ["greeter", "default/greeter"] {
+        let text = at(&address, &["election", "--name", lease]).await.text;
+        assert!(text.contains("leading"), "{text}");
+    }
 
     let output = at(&address, &["-o", "json"]).await;
     let document: Value = serde_json::from_str(&output.text).unwrap();
