@@ -341,11 +341,13 @@ impl<S: Stored + ?Sized> Reflector<S> {
                 let before = session.synthetic && history.is_old(version);
                 session.events += u64::from(before || history.advance(version));
                 let quarantined = self.health.release(object.key_ref());
-                let held = self.known.as_ref();
-                let held = held.and_then(|known| known.known(object.key_ref()));
-                let is_held = held.is_some_and(|held| held.uid() == object.uid());
-                self.fifo.push(if deleted && quarantined && !is_held {
-                    // The store may hold a former object of this name, which this deletion would not be about.
+                // The store may hold a former object of this name, which this deletion would not be about.
+                let is_former = deleted && quarantined && {
+                    let held = self.known.as_ref();
+                    let held = held.and_then(|known| known.known(object.key_ref()));
+                    held.is_none_or(|held| held.uid() != object.uid())
+                };
+                self.fifo.push(if is_former {
                     Delta::Deleted(Deletion::Unreadable {
                         key: object.key(),
                         uid: String::new(),
