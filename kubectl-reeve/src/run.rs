@@ -17,7 +17,7 @@ use crate::kubectl::{Forward, Pod};
 use crate::pages::Pages;
 use crate::report::Report;
 use crate::table::{Screen, Style};
-use crate::view::Frame;
+use crate::view::{FAILING, Frame};
 
 /// The pause between two refreshes of `--watch`.
 const REFRESH: Duration = Duration::from_secs(2);
@@ -270,7 +270,8 @@ fn show(arguments: &Arguments, answer: &Answer, screen: &mut Screen) {
     }
     let now = report.time.unwrap_or_else(|| Clock::system().now());
     let view = arguments.shown();
-    Frame { view, now }.show(&report, screen);
+    let failing = arguments.output.limit.map_or(FAILING, usize::from);
+    Frame { view, now, failing }.show(&report, screen);
 }
 
 /// The levels of a log, and their end.

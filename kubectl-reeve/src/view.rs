@@ -8,14 +8,16 @@ use crate::report::{
 };
 use crate::table::{Cell, Screen, Style, Table};
 
-/// The failing keys of a queue in the summary.
-const FAILING: usize = 10;
+/// The failing keys of a queue in the summary, unless `--limit` sets another number.
+pub(crate) const FAILING: usize = 10;
 
 /// What a view shows, and the time to which its spans refer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) view: View,
     pub(crate) now: Timestamp,
+    /// The failing keys of a queue in the summary.
+    pub(crate) failing: usize,
 }
 
 // === impl Frame ===
@@ -222,7 +224,7 @@ impl Frame {
             if self.view != View::Queues {
                 // Those that fail longest come last in the queue.
                 items.sort_by_key(|item| std::cmp::Reverse(item.failures));
-                items.truncate(FAILING);
+                items.truncate(self.failing);
             }
             if items.is_empty() {
                 continue;
@@ -412,7 +414,8 @@ mod tests {
         let report = Report::of(document);
         let now = "2026-05-01T03:00:00Z".parse().unwrap();
         let mut screen = Screen::new(false);
-        Frame { view, now }.show(&report, &mut screen);
+        let failing = FAILING;
+        Frame { view, now, failing }.show(&report, &mut screen);
         screen.into_text()
     }
 

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 use super::alerts::{MOST_ALERTS, Wanted};
 use crate::target::Target;
 
-/// How long an alert counts as carried out. A sender repeats sooner.
-const WINDOW: Duration = Duration::from_secs(60);
+/// How long an alert counts as carried out: as long as a large group may take, and shorter than most bans.
+const WINDOW: Duration = Duration::from_secs(180);
 
-/// The alerts that were carried out of requests that were not, each for a minute.
+/// The alerts that were carried out of requests that were not, each for three minutes.
 #[derive(Debug, Default)]
 pub(super) struct Unfinished(Mutex<Done>);
 
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn an_alert_counts_as_carried_out_for_a_minute_and_until_one_is_over() {
+    async fn an_alert_counts_as_carried_out_for_a_time_of_its_own_and_until_one_is_over() {
         let unfinished = Unfinished::default();
         let (one, two) = (wanted("192.0.2.1", None), wanted("192.0.2.2", None));
         assert!(!unfinished.has(&one));

@@ -7,6 +7,7 @@
 //! kind named by a cluster-scoped object) protects its object.
 //! (kubernetes: `pkg/controller/garbagecollector`.)
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -225,7 +226,10 @@ async fn check_owners(work: &Work<'_>, storage: &str, key: &Key) -> bool {
                 return false;
             }
             match work.store.get(storage, key.as_str()) {
-                Some(now) if now.uid() == object.uid() => object = now,
+                Some(now) if now.uid() == object.uid() && has_same_owners(&now, &object) => {
+                    object = now;
+                }
+                // Another owner is a chore of its own.
                 _ => return true,
             }
         }
@@ -246,21 +250,30 @@ async fn remove(
     propagation: Option<Propagation>,
 ) -> bool {
     let request = internal_request(work, info, object.key(), Part::GarbageCollector);
-    let options = Options {
+    let mut options = Options {
         uid: object.uid().map(str::to_owned),
         // It may get another owner while admission is asked.
         version: Some(object.version().to_string()),
         propagation,
         ..Options::default()
     };
-    match delete::delete(work, &request, &options).await {
-        // It has changed, and is decided about again.
-        Err(status) if status.code == 409 && has_changed(work, info, object) => {
+    let mut deleted = delete::delete(work, &request, &options).await;
+    if deleted.as_ref().is_err_and(|status| status.code == 409)
+        && let Some(now) = work.store.get(&info.storage, object.key().as_str())
+        && now.uid() == object.uid()
+        && now.version() != object.version()
+    {
+        if !has_same_owners(&now, object) {
+            // It is decided about again.
             let key = object.key().clone();
             work.store
                 .add_chore(Chore::Dependent(info.storage.clone(), key));
-            true
+            return true;
         }
+        options.version = None;
+        deleted = delete::delete(work, &request, &options).await;
+    }
+    match deleted {
         // An object that is gone, or replaced by another one of its name, needs nothing.
         Err(status) if is_stored(work, info, object) => {
             tracing::warn!(%status, object = %object.key(), "could not delete an object whose owners are gone: it is retried");
@@ -270,10 +283,15 @@ async fn remove(
     }
 }
 
-/// Whether the object is stored in another state.
-fn has_changed(work: &Work<'_>, info: &ResourceInfo, object: &Object) -> bool {
-    let stored = work.store.get(&info.storage, object.key().as_str());
-    stored.is_some_and(|now| now.uid() == object.uid() && now.version() != object.version())
+/// Whether two states of an object have the same owners.
+fn has_same_owners(one: &Object, other: &Object) -> bool {
+    let owners = |object: &Object| {
+        object
+            .owner_uids()
+            .map(str::to_owned)
+            .collect::<BTreeSet<_>>()
+    };
+    owners(one) == owners(other)
 }
 
 /// The resource of the kind that a reference names.

@@ -101,8 +101,7 @@ impl Policy {
     /// `aggregationRule` selects, in order of name, without repetitions. `None` when it has no such rule.
     #[must_use]
     pub fn aggregated_rules(role: &Value, cluster_roles: &[&Value]) -> Option<Vec<Rule>> {
-        let mut rules = Vec::new();
-        aggregate(role, cluster_roles, &mut HashSet::new(), &mut rules).then_some(rules)
+        aggregate(role, cluster_roles)
     }
 
     /// Whether `user` may perform the request.
@@ -269,30 +268,17 @@ fn rules_of(role: &Value) -> Vec<Rule> {
         .collect()
 }
 
-/// Adds the rules that `role` aggregates, of each role once: those that select one another would be visited without end.
-/// Returns whether it aggregates any.
-fn aggregate(
-    role: &Value,
-    cluster_roles: &[&Value],
-    seen: &mut HashSet<String>,
-    rules: &mut Vec<Rule>,
-) -> bool {
-    let selectors = role.pointer("/aggregationRule/clusterRoleSelectors");
-    let Some(selectors) = selectors.and_then(Value::as_array) else {
-        return false;
-    };
-    let own_name = text(role, "/metadata/name");
-    let mut selected: Vec<&Value> = cluster_roles
-        .iter()
-        .copied()
-        .filter(|other| text(other, "/metadata/name") != own_name)
-        .filter(|other| selectors.iter().any(|selector| selects(selector, other)))
-        .collect();
-    selected.sort_by_key(|other| text(other, "/metadata/name"));
-    for other in selected {
-        if !seen.insert(text(other, "/metadata/name"))
-            || aggregate(other, cluster_roles, seen, rules)
-        {
+/// The rules that `role` aggregates, of each role once: those that select one another would be visited without end. `None` if
+/// it aggregates none.
+fn aggregate(role: &Value, cluster_roles: &[&Value]) -> Option<Vec<Rule>> {
+    let mut left = selected(role, cluster_roles)?;
+    let (mut seen, mut rules) = (HashSet::new(), Vec::new());
+    while let Some(other) = left.pop() {
+        if !seen.insert(text(other, "/metadata/name")) {
+            continue;
+        }
+        if let Some(more) = selected(other, cluster_roles) {
+            left.extend(more);
             continue;
         }
         for rule in rules_of(other) {
@@ -301,7 +287,22 @@ fn aggregate(
             }
         }
     }
-    true
+    Some(rules)
+}
+
+/// The roles that `role` aggregates, the last by name first. `None` if it has no such rule.
+fn selected<'a>(role: &Value, cluster_roles: &[&'a Value]) -> Option<Vec<&'a Value>> {
+    let selectors = role.pointer("/aggregationRule/clusterRoleSelectors")?;
+    let selectors = selectors.as_array()?;
+    let own_name = text(role, "/metadata/name");
+    let mut selected: Vec<&Value> = cluster_roles
+        .iter()
+        .copied()
+        .filter(|other| text(other, "/metadata/name") != own_name)
+        .filter(|other| selectors.iter().any(|selector| selects(selector, other)))
+        .collect();
+    selected.sort_by_key(|other| std::cmp::Reverse(text(other, "/metadata/name")));
+    Some(selected)
 }
 
 /// In the format of utilerrors.Aggregate: a single one as it is, several in brackets, without repetitions.

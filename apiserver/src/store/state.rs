@@ -138,13 +138,16 @@ impl State {
             self.owned.add(uid, storage, key);
         }
         // A reference that blocks its owner no more is a change of the dependent, too.
-        let waits = |uid: &&&str| self.waiting.contains_key(**uid);
-        let waiting: Vec<Chore> = after
-            .iter()
-            .filter(waits)
+        let released = |uid: &&&str| {
+            self.waiting.contains_key(**uid)
+                && previous.is_some_and(|previous| blocks(previous, uid))
+                && !object.is_some_and(|object| blocks(object, uid))
+        };
+        let released = after.iter().filter(released);
+        let released: Vec<Chore> = released
             .map(|uid| Chore::Owner((*uid).to_owned()))
             .collect();
-        self.chores.extend(waiting);
+        self.chores.extend(released);
         if before != after && !after.is_empty() {
             self.chores
                 .insert(Chore::Dependent(storage.to_owned(), key.clone()));
@@ -210,6 +213,14 @@ impl State {
                 .collect(),
         }
     }
+}
+
+/// Whether the owner `uid` of an object waits for it.
+fn blocks(object: &Object, uid: &str) -> bool {
+    let value = object.value();
+    let references = value["metadata"]["ownerReferences"].as_array();
+    let mut references = references.into_iter().flatten();
+    references.any(|one| one["uid"] == uid && one["blockOwnerDeletion"] == true)
 }
 
 // === impl Owned ===

@@ -120,7 +120,7 @@ impl Store {
         if let Some(content) = content.as_ref().filter(|it| it.bytes() > LARGEST) {
             let before = self.get(storage, key);
             let before = before.map_or(0, |before| before.encoded().len());
-            if content.bytes() > before + OF_METADATA {
+            if before <= LARGEST || content.bytes() > before + OF_METADATA {
                 return Err(CommitError::TooLarge);
             }
         }

@@ -4,7 +4,7 @@
 //! A group whose new backends were refused gets no listener in place of another group, and keeps its former backends if no
 //! other would be left. Backends that the cloud does not know are left out, and the others are added.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::time::Duration;
 
@@ -19,6 +19,9 @@ const BUSY: Duration = Duration::from_secs(5);
 
 /// The name of an addition in which the cloud refused some backends and took others.
 const SOME_BACKENDS: &str = "add_some_backends";
+
+/// The backends that the cloud may refuse one by one before the others count as refused, too, while it took none.
+const MOST_REFUSED: usize = 8;
 
 /// A failed action.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,13 +53,14 @@ pub async fn apply(provider: &dyn Provider, id: &LbId, plan: &Plan) -> Result<()
         id,
         created: HashMap::new(),
         without: BTreeSet::new(),
-        short: BTreeSet::new(),
+        usable: BTreeMap::new(),
+        invalid: Vec::new(),
         keeps_groups: false,
     };
     let mut failed = Vec::new();
     for action in &plan.actions {
-        if let Action::AddBackends(group, backends) = action {
-            run.add(group, backends, &mut failed).await;
+        if let Action::AddBackends(group, backends, stay) = action {
+            run.add(group, backends, *stay, &mut failed).await;
         } else if let Err(error) = run.act(action).await {
             if let Action::CreateListener(key, ..) = action {
                 run.without.insert(*key);
@@ -71,6 +75,12 @@ pub async fn apply(provider: &dyn Provider, id: &LbId, plan: &Plan) -> Result<()
     if failed.is_empty() {
         return Ok(());
     }
+    // Those that are left out are reported, and the group is of use without them.
+    for (at, group) in &run.invalid {
+        if !run.is_short(group) {
+            failed[*at].call = SOME_BACKENDS;
+        }
+    }
     let of = plan.actions.len();
     Err(Failures { failed, of })
 }
@@ -82,8 +92,10 @@ struct Run<'a> {
     created: HashMap<&'a str, GroupId>,
     /// The listeners whose creation failed or was skipped.
     without: BTreeSet<ListenerKey>,
-    /// The groups that did not get new backends.
-    short: BTreeSet<GroupId>,
+    /// Whether each group that was to get backends has any.
+    usable: BTreeMap<GroupId, bool>,
+    /// The failures whose backends the cloud does not know, with their groups.
+    invalid: Vec<(usize, GroupId)>,
     /// A listener still uses a group that was to be replaced.
     keeps_groups: bool,
 }
@@ -98,45 +110,48 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Adds backends; if the cloud refuses some, the others.
-    async fn add(&mut self, group: &GroupRef, backends: &[Backend], failed: &mut Vec<Failure>) {
+    /// Adds backends; if the cloud refuses some, the others. Former ones `stay`.
+    async fn add(
+        &mut self,
+        group: &GroupRef,
+        backends: &[Backend],
+        stay: bool,
+        failed: &mut Vec<Failure>,
+    ) {
         let Some(id) = self.group(group) else {
             return;
         };
         let mut left = vec![backends];
-        let (mut added, mut failures) = (0, Vec::new());
+        let (mut added, mut refused) = (0, 0);
         while let Some(part) = left.pop() {
             let Err(error) = self.provider.add_backends(self.id, &id, part).await else {
                 added += part.len();
                 continue;
             };
-            if error.kind == Kind::Invalid && part.len() > 1 {
+            let invalid = error.kind == Kind::Invalid;
+            // Where none is taken, none of the others will be.
+            if invalid && part.len() > 1 && (added > 0 || refused < MOST_REFUSED) {
                 let (first, second) = part.split_at(part.len() / 2);
                 left.extend([second, first]);
                 continue;
             }
-            failures.push((part, error));
+            refused += 1;
+            if invalid {
+                self.invalid.push((failed.len(), id.clone()));
+            }
+            failed.push(Failure {
+                call: "add_backends",
+                action: Action::AddBackends(group.clone(), part.to_vec(), stay).to_string(),
+                error,
+            });
         }
-        if failures.is_empty() {
-            return;
-        }
-        // Those that are left out are reported, and the group is of use without them.
-        let of_some = failures
-            .iter()
-            .all(|(_, error)| error.kind == Kind::Invalid)
-            && added > 0;
-        if !of_some {
-            self.short.insert(id);
-        }
-        failed.extend(failures.into_iter().map(|(part, error)| Failure {
-            call: if of_some {
-                SOME_BACKENDS
-            } else {
-                "add_backends"
-            },
-            action: Action::AddBackends(group.clone(), part.to_vec()).to_string(),
-            error,
-        }));
+        let usable = self.usable.entry(id).or_insert(false);
+        *usable |= stay || added > 0;
+    }
+
+    /// Whether a group was to get backends, and has none.
+    fn is_short(&self, group: &GroupId) -> bool {
+        self.usable.get(group) == Some(&false)
     }
 
     async fn act(&mut self, action: &'a Action) -> Result<(), Error> {
@@ -162,7 +177,7 @@ impl<'a> Run<'a> {
                 None => Ok(()),
             },
             Action::RemoveBackends(group, backends, replaces) => match self.group(group) {
-                Some(group) if *replaces && self.short.contains(&group) => Ok(()),
+                Some(group) if *replaces && self.is_short(&group) => Ok(()),
                 Some(group) => provider.remove_backends(id, &group, backends).await,
                 None => Ok(()),
             },
@@ -178,10 +193,10 @@ impl<'a> Run<'a> {
                 settings.group = group;
                 provider.create_listener(id, *key, &settings).await
             }
-            Action::SetListener(key, settings, group, _) => {
-                let group = self
-                    .group(group)
-                    .filter(|group| !self.short.contains(group));
+            Action::SetListener(key, settings, group, fields) => {
+                let moves = fields.contains(&"group");
+                let group = self.group(group);
+                let group = group.filter(|group| !(moves && self.is_short(group)));
                 let Some(group) = group else {
                     self.keeps_groups = true;
                     return Ok(());

@@ -372,7 +372,9 @@ impl Changes {
     fn arrive(&self, group: &GroupRef, per_call: usize, actions: &mut Vec<Action>) {
         let per_call = per_call.max(1);
         let adds = self.add.chunks(per_call);
-        actions.extend(adds.map(|chunk| Action::AddBackends(group.clone(), chunk.to_vec())));
+        actions.extend(
+            adds.map(|chunk| Action::AddBackends(group.clone(), chunk.to_vec(), !self.replaces)),
+        );
         let weights = self.weigh.chunks(per_call);
         actions.extend(weights.map(|chunk| Action::SetWeights(group.clone(), chunk.to_vec())));
     }

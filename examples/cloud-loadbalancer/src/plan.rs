@@ -28,7 +28,8 @@ pub enum Action {
     SetSpec(String),
     Tag(Tags),
     CreateGroup(NewGroup),
-    AddBackends(GroupRef, Vec<Backend>),
+    /// `true`: former backends of the group stay.
+    AddBackends(GroupRef, Vec<Backend>, bool),
     SetWeights(GroupRef, Vec<Backend>),
     /// `true`: none of the former backends stays.
     RemoveBackends(GroupRef, Vec<Backend>, bool),
@@ -149,7 +150,7 @@ impl fmt::Display for Action {
                 write!(f, "tag {}", texts.join(" "))
             }
             Self::CreateGroup(group) => write!(f, "create group {}", group.name),
-            Self::AddBackends(group, backends) => {
+            Self::AddBackends(group, backends, _) => {
                 write!(f, "add to group {group}: {}", list(backends))
             }
             Self::SetWeights(group, backends) => {

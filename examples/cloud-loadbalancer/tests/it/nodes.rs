@@ -467,6 +467,19 @@ fn a_node_that_the_cloud_does_not_know_keeps_no_other_from_being_a_backend() {
         });
         let note = note.expect("it names them");
         assert!(note.contains("i-2") && !note.contains("i-3:"), "{note}");
+        // Nor does it keep the listener from what the Service asks for.
+        world
+            .patch(
+                "web",
+                json!({"spec": {"loadBalancerSourceRanges": ["10.0.0.0/8"]}}),
+            )
+            .await;
+        let limited = async || {
+            let listeners = world.only("web").await.listeners;
+            listeners.iter().all(|one| !one.settings.sources.is_empty())
+        };
+        world.cluster.eventually("it is limited", limited).await;
+        until_instances(&world, &known).await;
         running.end().await;
     });
 }

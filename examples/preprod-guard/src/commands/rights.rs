@@ -95,14 +95,15 @@ pub(super) async fn rights(client: &Client, config: &Config) -> Result<Vec<Findi
     for namespace in namespaces.items {
         let labels = namespace.metadata.labels.unwrap_or_default();
         let name = namespace.metadata.name.unwrap_or_default();
-        if labels.get(&config.mark.label) == Some(&config.mark.value) {
+        let is_production = labels.get(&config.mark.label) == Some(&config.mark.value);
+        if is_production {
             production.push(name.clone());
         }
         let is_pre_release = config.callers.service_account_namespaces.contains(&name);
         match is_pre_release {
             true => {}
             false if all.len() < MOST_NAMESPACES => all.push(name),
-            false => unchecked += 1,
+            false => unchecked += usize::from(!is_production),
         }
     }
     production.sort_unstable();
