@@ -232,7 +232,7 @@ cases! { "patches";
         t.make("{w}", widget("a", json!({"free": {}}))).await;
         let mut operations = vec![json!({"op": "add", "path": "/spec/free/a", "value": deep})];
         let mut depth = 101;
-        for _ in 0..12 {
+        for _ in 0..7 {
             let leaf = format!("/spec/free{}", "/a".repeat(depth));
             operations.push(json!({"op": "copy", "from": "/spec/free/a", "path": format!("{leaf}/a")}));
             depth *= 2;
