@@ -144,18 +144,21 @@ async fn an_item_that_was_got_and_dropped_is_settled_as_configured() {
     assert_eq!(dropped(OnDrop::PutBack), (Some(0), 0), "not processed");
 }
 
+/// Runs a worker that panics with an item in its hands.
+async fn panicking_worker(queue: &Queue<&'static str>) {
+    let queue = queue.clone();
+    let worker = tokio::spawn(async move {
+        let _item = queue.get().await;
+        panic!("on purpose");
+    });
+    assert!(worker.await.unwrap_err().is_panic());
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_item_that_is_put_back_when_it_is_dropped_counts_as_failed_after_a_panic() {
     let queue = Queue::builder().on_drop(OnDrop::PutBack).build();
     queue.add("foo");
-    let worker = tokio::spawn({
-        let queue = queue.clone();
-        async move {
-            let _item = queue.get().await;
-            panic!("on purpose");
-        }
-    });
-    assert!(worker.await.unwrap_err().is_panic());
+    panicking_worker(&queue).await;
     assert_eq!(queue.get().await.unwrap().attempts(), 1);
 }
 
@@ -163,14 +166,7 @@ async fn an_item_that_is_put_back_when_it_is_dropped_counts_as_failed_after_a_pa
 async fn a_panicking_worker_leaves_the_queue_in_order() {
     let queue = Queue::builder().on_drop(OnDrop::Retry).build();
     queue.add("foo");
-    let worker = tokio::spawn({
-        let queue = queue.clone();
-        async move {
-            let _item = queue.get().await;
-            panic!("on purpose");
-        }
-    });
-    assert!(worker.await.unwrap_err().is_panic());
+    panicking_worker(&queue).await;
     let snapshot = queue.snapshot();
     assert_eq!((snapshot.in_flight, snapshot.waiting), (0, 1));
     let item = queue.get().await.unwrap();
