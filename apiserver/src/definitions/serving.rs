@@ -88,13 +88,15 @@ fn serve(core: &Core, installed: &mut HashMap<String, Served>, definition: &Obje
             uid: current.uid().unwrap_or_default().to_owned(),
             content: (value["spec"].clone(), accepted["acceptedNames"].clone()),
         };
-        let content = now.content.clone();
-        let before = installed.insert(key.to_owned(), now);
+        let changed = installed
+            .get(key)
+            .is_some_and(|before| before.content != now.content);
+        installed.insert(key.to_owned(), now);
         core.store.create_table(key);
         let mut resources = versions::resources(&current.value());
         versions::note_conversions(core, &mut resources);
         core.registry.set(key, resources);
-        if before.is_some_and(|before| before.content != content) {
+        if changed {
             core.registry.end_watches(key);
         }
         write_status(core, key, |_, _| {});
