@@ -31,7 +31,7 @@ pub(crate) async fn run(
     log: PathBuf,
     entries: usize,
 ) -> Result<()> {
-    let local = Local::start("feed").await?;
+    let local = Local::start("feed", false).await?;
     let list = Arc::new(Mutex::new(lines(0..entries)));
     let shown = Arc::clone(&list);
     let handler = move |_| {
@@ -55,7 +55,7 @@ pub(crate) async fn run(
         scenario: format!("a list of {entries}"),
     };
     bench.measure(&list, entries).await?;
-    bench.subject.kill().await?;
+    bench.subject.stop().await?;
     Ok(())
 }
 

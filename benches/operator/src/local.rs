@@ -37,11 +37,16 @@ pub(crate) struct Local {
 // === impl Local ===
 
 impl Local {
-    /// Starts an API server without objects. `bench` is a part of the name of its kubeconfig.
-    pub(crate) async fn start(bench: &str) -> Result<Self> {
+    /// Starts an API server without objects, with TLS if `tls`. `bench` is a part of the name of its kubeconfig.
+    pub(crate) async fn start(bench: &str, tls: bool) -> Result<Self> {
         let server = ApiServer::builder().record_requests(false).start().await;
         let server = server.map_err(setup)?;
-        let serving = server.serve(loopback(0)).await.map_err(setup)?;
+        let serving = if tls {
+            server.serve_tls(loopback(0)).await
+        } else {
+            server.serve(loopback(0)).await
+        };
+        let serving = serving.map_err(setup)?;
         let name = format!("operator-bench-{}.{bench}.kubeconfig", std::process::id());
         let kubeconfig = std::env::temp_dir().join(name);
         std::fs::write(&kubeconfig, serving.kubeconfig())?;

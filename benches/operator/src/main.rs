@@ -57,6 +57,9 @@ struct Args {
     /// The blocks of `--scale` are at a gateway, with a call for each, in place of one engine that serves all.
     #[arg(long, requires = "scale")]
     at_gateway: bool,
+    /// The API server of `--scale` is reached by TLS.
+    #[arg(long, requires = "scale")]
+    tls: bool,
     /// Only lists of so many entries, which the operator pulls and keeps as BlockLists, against the built-in API server.
     #[arg(long, value_delimiter = ',')]
     feed: Vec<usize>,
@@ -148,6 +151,7 @@ async fn scales(args: &Args) -> Result<()> {
             entries: *entries,
             idle: Duration::from_secs(args.idle),
             called: args.at_gateway,
+            tls: args.tls,
         };
         scale::run(&mut report, args.operator.clone(), args.log.clone(), size).await?;
     }

@@ -37,6 +37,8 @@ pub(crate) struct Size {
     pub(crate) idle: Duration,
     /// Whether a gateway has the blocks, with a call for each; otherwise an engine of the type `list` serves all.
     pub(crate) called: bool,
+    /// Whether the API server is reached by TLS.
+    pub(crate) tls: bool,
 }
 
 struct Scale {
@@ -55,7 +57,7 @@ pub(crate) async fn run(
     log: PathBuf,
     size: Size,
 ) -> Result<()> {
-    let local = Local::start("scale").await?;
+    let local = Local::start("scale", size.tls).await?;
     let (place, gateway, data) = if size.called {
         let gateway = Gateway::start().await?;
         let host = gateway.host();
@@ -143,7 +145,7 @@ impl Scale {
             subject.usage().resident_bytes as f64 / 1e6,
             "MB",
         );
-        subject.kill().await?;
+        subject.stop().await?;
         Ok(())
     }
 

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
+use tokio::time::timeout;
 
 use crate::blocks::{Error, Result};
 
@@ -56,6 +58,27 @@ impl Subject {
     /// Ends the process at once, as `kill -9` does.
     pub(crate) async fn kill(mut self) -> std::io::Result<()> {
         self.child.kill().await
+    }
+
+    /// Ends the process as Kubernetes does, by SIGTERM. What a program that was built with `profile-generate` counted is
+    /// written at such an end only.
+    pub(crate) async fn stop(mut self) -> Result<()> {
+        /// The default grace period of a Pod.
+        const GRACE: Duration = Duration::from_secs(30);
+        let id = self
+            .child
+            .id()
+            .and_then(|id| Pid::from_raw(id.cast_signed()));
+        let id = id.ok_or_else(|| Error::Setup("the operator ended before SIGTERM".into()))?;
+        kill_process(id, Signal::TERM).map_err(std::io::Error::from)?;
+        let status = timeout(GRACE, self.child.wait())
+            .await
+            .map_err(|_| Error::Setup(format!("the operator runs {GRACE:?} after SIGTERM")))??;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(Error::Setup(format!("the operator ended with {status}")))
+        }
     }
 
     /// Whether the process still runs.
