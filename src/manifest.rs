@@ -72,7 +72,7 @@ pub fn engine_rbac(plugin: Plugin, namespace: &str) -> Result<String, Error> {
         "kind": "ClusterRole",
         "metadata": {"name": name, "labels": labels},
         "rules": [
-            {"apiGroups": groups, "resources": [sets], "verbs": ["list", "create", "update", "delete"]},
+            {"apiGroups": groups, "resources": [sets], "verbs": ["get", "list", "create", "update", "delete"]},
             {"apiGroups": groups, "resources": [policies], "verbs": ["get", "create", "update", "delete"]},
         ],
     });

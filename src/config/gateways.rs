@@ -8,11 +8,20 @@ use super::parse::entries;
 use crate::api::Place;
 use crate::engine::{Endpoint, Kind, UnknownEngine};
 
-/// The gateways of `key`, as they are recorded in objects.
+/// The most former gateways: the record of gateways has room for them and the configured one.
+const MOST: usize = 31;
+
+/// The gateways of `key`, as they are recorded in objects; at most 31.
 pub(super) fn read(data: &BTreeMap<String, String>, key: &str, errors: &mut Errors) -> Vec<Place> {
     let (places, wrong) = lines(data, key);
     for (line, why) in wrong {
         errors.add(key, Some(line), why);
+    }
+    if let Some((line, place)) = places.get(MOST) {
+        let why = format!(
+            "{place} is one too many: at most {MOST} are followed; drop those without bans"
+        );
+        errors.add(key, Some(*line), why);
     }
     places.into_iter().map(|(_, place)| place).collect()
 }

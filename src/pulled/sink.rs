@@ -98,6 +98,7 @@ impl BlockSink {
     fn intake(&self, source: &Source) -> PulledIntake {
         self.triggers
             .pulled(&source.name, source.namespace.as_deref())
+            .each(source.interval)
     }
 
     /// Whether an alert for the entry would change nothing about its block.

@@ -283,6 +283,25 @@ async fn entries_are_banned_as_long_as_they_are_listed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_listed_address_is_never_free_where_bans_have_a_limit() {
+    let world = World::new("192.0.2.1\n");
+    world
+        .triggers
+        .set(settings(Some(Duration::from_secs(24 * 3600))));
+    world.sources.set(&[feed("")]);
+    let running = world.lead();
+    world.pass(2).await;
+    for minute in 0..60 * 60 {
+        assert_eq!(world.phase("192.0.2.1"), "active", "minute {minute}");
+        world.pass(1).await;
+    }
+    let block = world.blocks.one(&crate::target::object_name("192.0.2.1"));
+    assert_eq!(block.status.unwrap().bans(), 3, "one a day");
+    world.stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_fault_of_the_server_lifts_nothing_and_is_tried_more_slowly() {
     let world = World::new("192.0.2.1\n");
     world.sources.set(&[feed("")]);

@@ -330,8 +330,9 @@ impl RawEngine {
                     return Err(DefinitionError::File { name, source });
                 }
             },
-            (None, true) => Access::Insecure,
-            (None, false) => return Err(DefinitionError::NoCredentials(name())),
+            // Certificates of readers are credentials.
+            (None, insecure) if insecure || self.client_ca_file.is_some() => Access::Insecure,
+            (None, _) => return Err(DefinitionError::NoCredentials(name())),
         };
         let readers = self.readers.unwrap_or(READERS);
         if !(1..=MOST_READERS).contains(&readers) {

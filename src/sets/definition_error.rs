@@ -65,7 +65,7 @@ pub enum DefinitionError {
     },
     /// No credentials, and `insecure` is not set.
     #[error(
-        "engine {0} has no credentials: set bearerTokenFile, or insecure: true to serve every client"
+        "engine {0} has no credentials: set bearerTokenFile, or clientCAFile, or insecure: true to serve every client"
     )]
     NoCredentials(String),
     /// Credentials and `insecure`.

@@ -117,6 +117,8 @@ pub(super) struct Intake {
     pub(super) lifts: bool,
     /// What a repeat does, in place of the configured.
     pub(super) repeated: Option<Repeat>,
+    /// A ban that the longest one keeps from being moved is requested again when it ends sooner than this.
+    pub(super) renew_before: Duration,
 }
 
 // === impl Intake ===
@@ -360,6 +362,7 @@ impl Intake {
             repeated: self.repeated.unwrap_or(settings.repeated_alert),
             grace: settings.unblock_grace,
             escalation: settings.escalation,
+            renew_before: self.renew_before,
         };
         repeat::answer(present, duration, rules, now)
     }

@@ -38,6 +38,7 @@ impl Triggers {
             lifts: true,
             // Without it a listed address would be free between two pulls.
             repeated: Some(Repeat::Extend),
+            renew_before: Duration::ZERO,
         })
     }
 }
@@ -45,6 +46,13 @@ impl Triggers {
 // === impl PulledIntake ===
 
 impl PulledIntake {
+    /// For entries that come again each `interval`, which a random part makes up to a tenth longer.
+    #[must_use]
+    pub(crate) fn each(mut self, interval: Duration) -> Self {
+        self.0.renew_before = interval * 3 / 2;
+        self
+    }
+
     /// The namespace of the objects.
     pub(crate) fn namespace(&self) -> String {
         let settings = self.0.shared.settings.read();

@@ -33,6 +33,8 @@ pub(crate) struct Rules {
     pub(crate) grace: Duration,
     /// How bans grow.
     pub(crate) escalation: Option<Escalation>,
+    /// A ban that the longest one keeps from being moved is requested again when it ends sooner than this.
+    pub(crate) renew_before: Duration,
 }
 
 /// What an alert changes about a block.
@@ -80,7 +82,19 @@ pub(crate) fn answer(block: &IPBlock, asked: &str, rules: Rules, now: Timestamp)
         (Repeat::Ignore, _) | (_, Err(_)) => None,
         (_, Ok(length)) => prolonged(block, length, rules, now).or_else(|| pending(length)),
     };
-    longer.map_or(Answer::LeaveAlone, Answer::Extend)
+    match longer {
+        Some(longer) => Answer::Extend(longer),
+        None if ends_too_soon(block, asked, rules, now) => Answer::Trigger,
+        None => Answer::LeaveAlone,
+    }
+}
+
+/// Whether the longest ban keeps an active block from being moved, and it would be free before it is reported again. A new
+/// ban takes its place then, without a lift.
+fn ends_too_soon(block: &IPBlock, asked: &str, rules: Rules, now: Timestamp) -> bool {
+    let asked = duration::parse(asked).unwrap_or_default();
+    let soon = rules.renew_before.min(asked / 2);
+    Ban::read(block, now).is_some_and(|ban| ban.left < soon)
 }
 
 /// The `spec.duration` that moves the end of an active block, as the setting for repeated alerts has it.
@@ -335,6 +349,7 @@ mod tests {
             repeated,
             grace: Duration::ZERO,
             escalation: Some(Escalation::default()),
+            renew_before: Duration::ZERO,
         };
         // The ban began 40 minutes ago.
         for (editor, minutes_ago, edited) in [
@@ -378,6 +393,7 @@ mod tests {
             repeated: Repeat::Escalate,
             grace: Duration::ZERO,
             escalation: Some(escalation),
+            renew_before: Duration::ZERO,
         };
         for (name, began, left, expected) in [
             ("first half", 20, 40, None),
@@ -440,6 +456,7 @@ mod tests {
             repeated,
             grace: Duration::ZERO,
             escalation: None,
+            renew_before: Duration::ZERO,
         };
         let mut pending = active(0, 10);
         for phase in [None, Some(Phase::Pending)] {
@@ -491,6 +508,7 @@ mod tests {
             repeated: Repeat::Extend,
             grace: Duration::ZERO,
             escalation: None,
+            renew_before: Duration::ZERO,
         };
         for (name, passed, asked, expected) in [
             ("first half", 20, "60m", Answer::LeaveAlone),

@@ -271,6 +271,7 @@ impl Triggers {
                 namespace: definition.namespace.clone(),
                 lifts: definition.resolved == AtResolved::Lift,
                 repeated: None,
+                renew_before: Duration::ZERO,
             },
             refusals: Sampled::every(LOGGED),
             missed: Sampled::every(LOGGED),

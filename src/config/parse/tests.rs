@@ -238,6 +238,20 @@ fn a_bearer_token_goes_over_plain_http_only_when_a_flag_says_so() {
 }
 
 #[test]
+fn more_former_gateways_than_the_record_holds_are_refused() {
+    let lines = |count: usize| {
+        let all = (1..=count).map(|n| format!("xdp 192.0.2.{n}:80"));
+        all.collect::<Vec<_>>().join("\n")
+    };
+    let with = |count| parse(&data(&[("formerGateways", lines(count).as_str())]), &open());
+    assert_eq!(with(31).unwrap().former.len(), 31);
+    assert_eq!(
+        with(32).unwrap_err().to_string(),
+        "formerGateways, line 32: xdp at 192.0.2.32:80 is one too many: at most 31 are followed; drop those without bans"
+    );
+}
+
+#[test]
 fn former_gateways_are_read_as_they_are_recorded() {
     let text = "iptables 192.0.2.1:9521  # until May\n\nxdp https://gw.example\n";
     let config = parse(&data(&[("formerGateways", text)]), &open()).unwrap();

@@ -226,6 +226,7 @@ impl Simulation {
             repeated: Repeat::Extend,
             grace: GRACE,
             escalation: None,
+            renew_before: Duration::ZERO,
         };
         match repeat::answer(&present, &asked, rules, self.now) {
             Answer::LeaveAlone => return,

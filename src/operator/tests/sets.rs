@@ -278,27 +278,43 @@ async fn an_engine_that_is_not_configured_any_more_is_emptied_also_after_a_resta
 async fn the_access_rules_of_an_engine_hold_what_it_requests_and_no_more() {
     let mut world = World::new().await;
     install(&world.server, Plugin::Cilium, 0, true).await;
+    let resource = |kind: &str, plural: &str| kube_core::ApiResource {
+        group: "cilium.io".into(),
+        version: "v2".into(),
+        api_version: "cilium.io/v2".into(),
+        kind: kind.into(),
+        plural: plural.into(),
+    };
+    let client = world.server.client();
+    let api = |resource| Api::<kube_core::DynamicObject>::all_with(client.clone(), resource);
+    let group = resource("CiliumCIDRGroup", "ciliumcidrgroups");
+    let groups = api(&group);
+    let of_another = kube_core::DynamicObject::new("mesh-0", &group).data(json!({"spec": {}}));
+    let created = groups.create(&PostParams::default(), &of_another).await;
+    created.unwrap();
     world.configure(CILIUM).await;
     world.start().await;
     world.create("a", "192.0.2.7", "1h").await;
     world.create("b", "192.0.2.8", "2m").await;
-    world.until("a", "active", 10 * SECOND).await;
-    world.until("b", "expired", 150 * SECOND).await;
+    tokio::time::sleep(30 * SECOND).await;
+    let status = world.blocks.get("a").await.unwrap().status.unwrap();
+    let status = serde_json::to_string(&status).unwrap();
+    assert!(status.contains("give the engine another name"), "{status}");
+    let delete = DeleteParams::default();
+    groups.delete("mesh-0", &delete).await.unwrap();
+    world.until("a", "active", 60 * SECOND).await;
+    world.until("b", "expired", 250 * SECOND).await;
     let patch = Patch::Merge(json!({"spec": {"ingressDeny": []}}));
-    let resource = kube_core::ApiResource {
-        group: "cilium.io".into(),
-        version: "v2".into(),
-        api_version: "cilium.io/v2".into(),
-        kind: "CiliumClusterwideNetworkPolicy".into(),
-        plural: "ciliumclusterwidenetworkpolicies".into(),
-    };
-    let policies: Api<kube_core::DynamicObject> = Api::all_with(world.server.client(), &resource);
+    let policy = resource(
+        "CiliumClusterwideNetworkPolicy",
+        "ciliumclusterwidenetworkpolicies",
+    );
+    let policies = api(&policy);
     let params = PatchParams::default();
     policies.patch("mesh", &params, &patch).await.unwrap();
     tokio::time::sleep(400 * SECOND).await;
     let repaired = policies.get("mesh").await.unwrap();
     assert_ne!(repaired.data["spec"]["ingressDeny"], json!([]));
-    let delete = DeleteParams::default();
     world.blocks.delete("a", &delete).await.unwrap();
     world.cilium_becomes(&[], 10 * SECOND).await;
     let mut requests = world.server.requests().all();

@@ -37,6 +37,18 @@ fn a_list_is_served_with_a_token_or_openly_when_that_is_asked_for() {
 }
 
 #[test]
+fn certificates_of_readers_are_credentials() {
+    let defined = define(
+        "- {name: edge, type: list, addr: ':8093', tlsCertFile: /s/crt, tlsKeyFile: /s/key, clientCAFile: /s/ca}",
+    )
+    .unwrap();
+    let serve = defined[0].serve().unwrap();
+    assert!(serve.tls.as_ref().unwrap().clients.is_some());
+    assert_eq!(serve.access, Access::Insecure, "and no token");
+    assert_eq!(defined[0].warning(), None);
+}
+
+#[test]
 fn what_cannot_run_is_refused_with_the_engine_and_the_setting() {
     let list = |more: &str| format!("- {{name: edge, type: list, {more}}}");
     let open = "addr: ':8093', insecure: true";
@@ -73,6 +85,10 @@ fn what_cannot_run_is_refused_with_the_engine_and_the_setting() {
         (
             list(&format!("{open}, clientCAFile: /s/ca")),
             "clientCAFile needs tlsCertFile",
+        ),
+        (
+            list("addr: ':8093'"),
+            "set bearerTokenFile, or clientCAFile, or insecure: true",
         ),
         (
             list(&format!("{open}, clientNames: [a]")),

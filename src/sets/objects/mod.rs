@@ -191,9 +191,12 @@ impl ObjectEngine {
         if version.is_none()
             && let Err(error) = &written
             && is(error, 409)
-            && let Ok(Some(present)) = api.get_opt(&name).await
         {
-            self.check_own(&present, resource)?;
+            let present = api.get_opt(&name).await;
+            let present = present.map_err(|error| failed("read", &name, &error))?;
+            if let Some(present) = present {
+                self.check_own(&present, resource)?;
+            }
         }
         let written = written.map_err(|error| failed("write", &name, &error))?;
         let version = written.metadata.resource_version.unwrap_or_default();

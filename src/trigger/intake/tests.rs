@@ -34,6 +34,7 @@ pub(in crate::trigger) fn intake(blocks: &Arc<InMemory>) -> Intake {
         namespace: None,
         lifts: false,
         repeated: None,
+        renew_before: Duration::ZERO,
     }
 }
 
