@@ -91,6 +91,7 @@ impl Error {
                 Cause::Refused => "refused",
                 Cause::Reset => "reset",
                 Cause::ConnectTimeout(_) | Cause::Timeout(_) => "timeout",
+                Cause::TooLarge(_) => "undecodable",
                 _ => "unreachable",
             },
             Self::Status { .. } => "status",
@@ -100,11 +101,20 @@ impl Error {
         }
     }
 
+    /// Whether the answer is longer than what is read of one.
+    pub(crate) fn is_too_long(&self) -> bool {
+        let Self::NoAnswer { cause, .. } = self else {
+            return false;
+        };
+        matches!(cause, outbound::Error::TooLarge(_))
+    }
+
     /// Whether it is a fault of the gateway as a whole rather than of this one target.
     #[must_use]
     pub fn is_gateway_fault(&self) -> bool {
         match self {
-            Self::NoAnswer { .. } | Self::Open { .. } => true,
+            Self::NoAnswer { .. } => !self.is_too_long(),
+            Self::Open { .. } => true,
             Self::Status { code, .. } => *code >= 500 || *code == 429,
             Self::Failed { .. } | Self::Undecodable { .. } => false,
         }
@@ -206,6 +216,20 @@ pub(super) fn excerpt(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_that_is_too_long_is_no_fault_of_the_gateway() {
+        let error = |cause| Error::NoAnswer {
+            gateway: "g:1".into(),
+            cause,
+        };
+        let long = error(outbound::Error::TooLarge(65_536));
+        assert_eq!(
+            (long.is_gateway_fault(), long.outcome()),
+            (false, "undecodable")
+        );
+        assert!(error(outbound::Error::Reset).is_gateway_fault());
+    }
 
     #[test]
     fn an_open_breaker_reads_as_the_last_failure() {

@@ -24,6 +24,9 @@ use crate::trigger::single_target;
 /// Decisions that are remembered, for each entry that is allowed: an address may have several.
 const DECISIONS_FOR_AN_ENTRY: usize = 4;
 
+/// Decisions that are not taken and are counted.
+const MOST_LEFT_OUT: usize = 65_536;
+
 /// The stream between two calls.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
@@ -31,7 +34,8 @@ pub(super) struct Stream {
     decisions: BTreeMap<i64, Decision>,
     /// The reasons of the decisions, each once: thousands have the same.
     reasons: BTreeSet<Arc<str>>,
-    left_out: usize,
+    /// The decisions that are not taken, by their ends; at most [`MOST_LEFT_OUT`].
+    left_out: BTreeMap<i64, Timestamp>,
     /// Decisions were left out because there were too many.
     lacking: bool,
     /// The last full answer had far fewer decisions than there were, and did not count.
@@ -122,7 +126,7 @@ impl Stream {
             }
             self.doubted = false;
             self.decisions.clear();
-            self.left_out = 0;
+            self.left_out.clear();
             self.lacking = false;
         }
         let has_news = [&answer.new, &answer.deleted];
@@ -171,13 +175,14 @@ impl Stream {
     fn take(&mut self, answer: Answer, source: &Source, now: Timestamp) {
         for gone in answer.deleted.unwrap_or_default() {
             self.decisions.remove(&gone.id);
+            self.left_out.remove(&gone.id);
         }
         self.decisions.retain(|_, decision| decision.until > now);
+        self.left_out.retain(|_, until| *until > now);
+        let most = source.max_entries * DECISIONS_FOR_AN_ENTRY;
         for new in answer.new.unwrap_or_default() {
             match decision(&new, source, now) {
-                Some(mut decision)
-                    if self.decisions.len() < source.max_entries * DECISIONS_FOR_AN_ENTRY =>
-                {
+                Some(mut decision) if self.decisions.len() < most => {
                     match self.reasons.get(&decision.reason) {
                         Some(known) => decision.reason = Arc::clone(known),
                         None => drop(self.reasons.insert(Arc::clone(&decision.reason))),
@@ -186,7 +191,10 @@ impl Stream {
                 }
                 wanted => {
                     self.lacking |= wanted.is_some();
-                    self.left_out += 1;
+                    if self.left_out.len() < MOST_LEFT_OUT {
+                        let until = end(&new, now).unwrap_or(Timestamp::MAX);
+                        self.left_out.insert(new.id, until);
+                    }
                 }
             }
         }
@@ -197,7 +205,7 @@ impl Stream {
     /// The addresses, each until its last decision ends.
     fn listed(&self, source: &Source, now: Timestamp) -> Pulled {
         let mut pulled = Pulled {
-            left_out: self.left_out,
+            left_out: self.left_out.len(),
             ..Pulled::default()
         };
         let mut entries: BTreeMap<Target, Entry> = BTreeMap::new();
@@ -242,10 +250,7 @@ fn decision(wire: &Wire, source: &Source, now: Timestamp) -> Option<Decision> {
     if !wanted || !(target.is_host() || source.allow_ranges) {
         return None;
     }
-    let left = duration::parse(&wire.duration).ok()?;
-    let until = now
-        .checked_add(jiff::SignedDuration::try_from(left).ok()?)
-        .ok()?;
+    let until = end(wire, now)?;
     let scenario: String = wire
         .scenario
         .chars()
@@ -257,6 +262,13 @@ fn decision(wire: &Wire, source: &Source, now: Timestamp) -> Option<Decision> {
         until,
         reason: format!("CrowdSec: {scenario} ({})", wire.origin).into(),
     })
+}
+
+/// When the decision ends.
+fn end(wire: &Wire, now: Timestamp) -> Option<Timestamp> {
+    let left = duration::parse(&wire.duration).ok()?;
+    now.checked_add(jiff::SignedDuration::try_from(left).ok()?)
+        .ok()
 }
 
 #[cfg(test)]

@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::api::{EngineStatus, Place};
 use crate::config::EngineConfig;
@@ -95,11 +97,16 @@ pub(crate) struct Answered {
     pub(crate) engines: Vec<EngineStatus>,
 }
 
+/// When credentials that could not be used are tried again although their files did not change.
+const AGAIN: Duration = Duration::from_secs(10);
+
 #[derive(Debug)]
 struct Kept {
     place: Place,
     engine: Arc<dyn Engine>,
     credentials: Credentials,
+    /// Credentials that could not be used, and when that was tried.
+    unusable: Option<(Credentials, Instant)>,
 }
 
 // === impl Credentials ===
@@ -207,16 +214,20 @@ impl Engines {
         let mut kept = self.kept.lock();
         let position = kept.iter().position(|known| known.place == *place);
         if let Some(mut known) = position.and_then(|position| kept.remove(position)) {
-            if known.credentials != credentials {
+            let tried = known.unusable.as_ref();
+            let tried = tried.is_some_and(|(it, at)| *it == credentials && at.elapsed() < AGAIN);
+            if known.credentials != credentials && !tried {
                 // While a file is being replaced the earlier credentials are still the best.
                 match self.connector.connect(place, config) {
                     Ok(engine) => {
                         tracing::info!(%place, "took the gateway's new credentials");
                         known.engine = engine;
                         known.credentials = credentials;
+                        known.unusable = None;
                     }
                     Err(error) => {
                         tracing::warn!(%place, %error, "could not use the gateway's new credentials; keeping the earlier ones");
+                        known.unusable = Some((credentials, Instant::now()));
                     }
                 }
             }
@@ -232,6 +243,7 @@ impl Engines {
             place: place.clone(),
             engine: Arc::clone(&engine),
             credentials,
+            unusable: None,
         });
         Ok(engine)
     }
@@ -377,6 +389,51 @@ mod tests {
         assert_eq!((calls(), calls()), (1, 1));
         *connector.1.lock() = Credentials(vec![None]);
         assert_eq!((calls(), calls()), (2, 2));
+    }
+
+    /// Connects the first time only.
+    #[derive(Debug, Default)]
+    struct Once(Counting);
+
+    impl Connector for Once {
+        fn connect(
+            &self,
+            place: &Place,
+            config: Option<&EngineConfig>,
+        ) -> Result<Arc<dyn Engine>, ConnectError> {
+            let engine = self.0.connect(place, config)?;
+            if self.0.0.lock().len() == 1 {
+                return Ok(engine);
+            }
+            Err(ConnectError::File {
+                path: "/s/token".into(),
+                message: "no such file".into(),
+            })
+        }
+
+        fn credentials(&self, place: &Place, config: Option<&EngineConfig>) -> Credentials {
+            self.0.credentials(place, config)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn credentials_that_cannot_be_used_are_tried_again_after_a_while() {
+        let connector = Arc::new(Once::default());
+        let engines = Engines::new(Arc::clone(&connector) as Arc<dyn Connector>);
+        let place = Place::new("dry-run", "");
+        let calls = || {
+            for _ in 0..100 {
+                engines.get(&place, None).unwrap();
+            }
+            connector.0.0.lock().len()
+        };
+        assert_eq!(calls(), 1);
+        *connector.0.1.lock() = Credentials(vec![None]);
+        assert_eq!(calls(), 2, "one try of the new ones");
+        tokio::time::sleep(AGAIN).await;
+        assert_eq!(calls(), 3);
+        *connector.0.1.lock() = Credentials(Vec::new());
+        assert_eq!(calls(), 3, "the earlier ones are back");
     }
 
     /// Every gateway answers each lift with a text.

@@ -33,6 +33,9 @@ const CHECK: Duration = Duration::from_secs(20);
 /// Bans that are asserted in one check of a gateway that has no list.
 const SAMPLE: usize = 3;
 
+/// When a gateway is asked again whose list was too long.
+const LISTED_AGAIN: Duration = Duration::from_secs(3600);
+
 /// A list of more bans is not asked for: the answer would be longer than what is read of one.
 const LONGEST_LIST: usize = 2000;
 
@@ -189,6 +192,7 @@ impl Checks {
 
     async fn check(&self) {
         let mut last: Option<Arc<str>> = None;
+        let mut too_long = None;
         loop {
             tokio::time::sleep(CHECK).await;
             let left = {
@@ -201,7 +205,7 @@ impl Checks {
                 continue;
             };
             let Ok(place) = config.place() else { continue };
-            let doubted = match self.missing(place, &config).await {
+            let doubted = match self.missing(place, &config, &mut too_long).await {
                 Some(missing) => missing,
                 None => {
                     let coverage = self.coverage.lock();
@@ -216,7 +220,18 @@ impl Checks {
     }
 
     /// The blocks whose bans the gateway does not list; `None`: it lists none, or there are too many.
-    async fn missing(&self, place: &Place, config: &Config) -> Option<Vec<Arc<str>>> {
+    ///
+    /// `too_long` is the gateway whose list was longer than what is read of one, and when: it also has the bans of others.
+    async fn missing(
+        &self,
+        place: &Place,
+        config: &Config,
+        too_long: &mut Option<(Place, Instant)>,
+    ) -> Option<Vec<Arc<str>>> {
+        let rests = too_long.as_ref();
+        if rests.is_some_and(|(it, at)| it == place && at.elapsed() < LISTED_AGAIN) {
+            return None;
+        }
         let asserted: Vec<(Arc<str>, Target)> = {
             let coverage = self.coverage.lock();
             let here = coverage
@@ -231,7 +246,14 @@ impl Checks {
         }
         let engine = self.engines.get(place, config.engine.as_ref().ok()).ok()?;
         // A gateway that does not answer is another problem, which its calls report.
-        let listed: BTreeSet<Target> = engine.list().await.ok()??;
+        let listed = engine.list().await;
+        if let Err(error) = &listed
+            && error.is_too_long()
+        {
+            tracing::warn!(%place, "the gateway's list is too long to be read: a few bans are asserted in its place");
+            *too_long = Some((place.clone(), Instant::now()));
+        }
+        let listed: BTreeSet<Target> = listed.ok()??;
         let missing = asserted
             .into_iter()
             .filter(|(_, target)| !listed.contains(target))

@@ -234,15 +234,16 @@ async fn a_replaced_gateway_that_answers_again_is_cleared_within_half_a_minute()
 
 #[tokio::test(start_paused = true)]
 async fn a_gateway_that_lost_its_bans_has_them_again_within_a_minute() {
-    for unlisted in [false, true] {
+    for (unlisted, long) in [(false, false), (true, false), (false, true)] {
         let mut world = World::new().await;
         world.configure(&[("resyncInterval", "6h")]).await;
         let faults = Arc::new(Faulty {
             places: Arc::clone(&world.places),
             unlisted,
+            long,
             ..Faulty::default()
         });
-        let connector = Arc::new(Connect(faults));
+        let connector = Arc::new(Connect(Arc::clone(&faults)));
         world
             .start_with(|settings| settings.connector = Some(connector))
             .await;
@@ -282,6 +283,11 @@ async fn a_gateway_that_lost_its_bans_has_them_again_within_a_minute() {
         assert!(
             text.contains("ipblock_drift_repaired_total{engine=\"iptables\"} 100"),
             "{text}"
+        );
+        let lists = faults.lists.load(Ordering::Relaxed);
+        assert!(
+            !long || lists == 1,
+            "asked {lists} times for a list that is too long"
         );
     }
 }

@@ -19,6 +19,10 @@ pub(super) struct Faulty {
     pub(super) varies: Mutex<BTreeSet<String>>,
     /// The gateways have no list, as XDP.
     pub(super) unlisted: bool,
+    /// The lists of the gateways are longer than what is read.
+    pub(super) long: bool,
+    /// How often a list was asked for.
+    pub(super) lists: AtomicUsize,
     /// The targets of a family that a gateway takes.
     pub(super) most: Option<usize>,
     /// The calls of dead gateways, and of those that vary.
@@ -113,6 +117,12 @@ impl Engine for FaultyEngine {
     fn list(&self) -> BoxFuture<'_, Result<Option<BTreeSet<Target>>, Error>> {
         if self.faults.unlisted {
             return Box::pin(async { Ok(None) });
+        }
+        self.faults.lists.fetch_add(1, Ordering::Relaxed);
+        if self.faults.long {
+            let gateway = self.place.endpoint.clone();
+            let cause = outbound::Error::TooLarge(64 * 1024);
+            return Box::pin(async { Err(Error::NoAnswer { gateway, cause }) });
         }
         self.inner.list()
     }

@@ -184,7 +184,7 @@ async fn only_bans_of_the_origins_and_scenarios_are_taken() {
         decision[field] = json!(value);
         decision
     };
-    let new = json!([
+    let mut new = json!([
         with("origin", "CAPI"),
         with("origin", "lists"),
         with("type", "captcha"),
@@ -196,6 +196,9 @@ async fn only_bans_of_the_origins_and_scenarios_are_taken() {
         with("duration", "x"),
         wire(1, "192.0.2.1", "1h"),
     ]);
+    for (id, decision) in new.as_array_mut().unwrap().iter_mut().enumerate() {
+        decision["id"] = json!(id);
+    }
     let (_, outbound) = Lapi::answers([(200, json!({"new": new, "deleted": null}))]);
     let source = source("scenarios: [ssh]");
     let pulled = pull(&mut Stream::default(), &source, &outbound, now())
@@ -207,6 +210,35 @@ async fn only_bans_of_the_origins_and_scenarios_are_taken() {
         &*pulled.entries.iter().next().unwrap().1.reason,
         "CrowdSec: crowdsecurity/ssh-bf (crowdsec)"
     );
+}
+
+#[tokio::test]
+async fn what_is_left_out_counts_as_long_as_it_stands() {
+    let captcha = |id: i64, duration: &str| {
+        let mut other = wire(id, &format!("192.0.2.{id}"), duration);
+        other["type"] = json!("captcha");
+        other
+    };
+    let (_, outbound) = Lapi::answers([
+        (
+            200,
+            json!({"new": [wire(1, "192.0.2.1", "9h")], "deleted": null}),
+        ),
+        (
+            200,
+            json!({"new": [captcha(2, "1h"), captcha(3, "2h")], "deleted": null}),
+        ),
+        (200, json!({"new": null, "deleted": [captcha(3, "-1s")]})),
+        (200, json!({"new": null, "deleted": null})),
+    ]);
+    let (mut stream, source) = (Stream::default(), source(""));
+    let mut left_out = Vec::new();
+    for hours in [0, 0, 0, 1] {
+        let now = now() + jiff::SignedDuration::from_hours(hours);
+        let pulled = pull(&mut stream, &source, &outbound, now).await.unwrap();
+        left_out.push(pulled.left_out);
+    }
+    assert_eq!(left_out, [0, 2, 1, 0]);
 }
 
 #[tokio::test]
