@@ -199,6 +199,9 @@ impl ItemExponentialFailure {
     /// The delay after `failures` earlier failures in a row, without jitter.
     #[must_use]
     pub fn delay(&self, failures: u32) -> Duration {
+        if self.base.is_zero() {
+            return Duration::ZERO;
+        }
         1u32.checked_shl(failures)
             .and_then(|factor| self.base.checked_mul(factor))
             .or_else(|| {
@@ -437,6 +440,14 @@ mod tests {
                 }
                 assert_eq!(last, max);
             }
+        }
+    }
+
+    #[test]
+    fn exponential_without_a_base_never_delays() {
+        let limiter = ItemExponentialFailure::new(Duration::ZERO, Duration::from_secs(1000));
+        for failures in [0, 1, 31, 62, 63, u32::MAX] {
+            assert_eq!(limiter.delay(failures), Duration::ZERO, "{failures}");
         }
     }
 

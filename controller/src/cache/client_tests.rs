@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube_core::params::DeleteParams;
 use reeve_apiserver::faults::Rule;
 use reeve_informer::ObjectKey;
@@ -73,6 +73,35 @@ async fn an_update_does_not_delete_what_the_cache_leaves_out() {
         assert_eq!(stored.data.unwrap()["size"], "large", "{case}");
         caches.stop().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_does_not_delete_what_the_cache_leaves_out_of_the_items_of_a_list() {
+    let cluster = tiers().await;
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": {"name": "a", "namespace": "red"},
+        "spec": {"containers": [
+            {"name": "main", "image": "one", "env": [{"name": "MODE", "value": "fast"}]}
+        ]}
+    }))
+    .unwrap();
+    cluster.client.create(&pod).await.unwrap();
+    let own = KindOptions::new().skip([".spec.containers[*].env".parse().unwrap()]);
+    let caches = cluster.caches_with(CacheOptions::new().for_kind::<Pod>(own));
+    let pods = caches.keep(&View::<Pod>::typed()).unwrap();
+    caches.start();
+    pods.wait_synced(SOON).await.unwrap();
+    let (client, _) = client(&cluster, &caches);
+    let image = |pod: &mut Pod| {
+        pod.spec.as_mut().unwrap().containers[0].image = Some("two".to_owned());
+    };
+    client.create_or_patch(pod, image).await.unwrap();
+    let key = ObjectKey::namespaced("red", "a");
+    let stored: Pod = cluster.client.get(&key).await.unwrap();
+    let container = &stored.spec.unwrap().containers[0];
+    assert_eq!(container.image.as_deref(), Some("two"));
+    assert_eq!(container.env.as_ref().map(Vec::len), Some(1));
+    caches.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

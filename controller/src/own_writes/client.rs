@@ -150,14 +150,15 @@ impl Client {
         mutate: impl FnMut(&mut K) -> M + Send,
     ) -> Result<(K, Change), Error> {
         let objects = self.objects();
-        match Box::pin(self.known(&object, true)).await {
+        match Box::pin(self.known(&object)).await {
             Some(found) => objects.create_or_update_known(object, found, mutate).await,
             None => objects.create_or_update(object, mutate).await,
         }
     }
 
-    /// As [`reeve_client::Client::create_or_patch`]; the object is read from the cache if the kind is cached, after this
-    /// client's own writes are seen, else from the server.
+    /// As [`reeve_client::Client::create_or_patch`]; the object is read from the cache if that holds the whole kind, after
+    /// this client's own writes are seen, else from the server. A patch replaces a list as a whole, so one that was made of
+    /// an object without a part of its items would delete that part.
     ///
     /// # Errors
     /// As [`reeve_client::Client::create_or_patch`].
@@ -167,17 +168,17 @@ impl Client {
         mutate: impl FnMut(&mut K) -> M + Send,
     ) -> Result<(K, Change), Error> {
         let objects = self.objects();
-        match Box::pin(self.known(&object, false)).await {
+        match Box::pin(self.known(&object)).await {
             Some(found) => objects.create_or_patch_known(object, found, mutate).await,
             None => objects.create_or_patch(object, mutate).await,
         }
     }
 
     /// The object in the cache, or the cache's lack of it; `None` where only the server can answer: the kind is not
-    /// cached, or not `whole`, or its cache is not filled or does not cover the namespace.
-    async fn known<K: Object>(&self, object: &K, whole: bool) -> Option<Option<K>> {
+    /// cached, or not whole, or its cache is not filled or does not cover the namespace.
+    async fn known<K: Object>(&self, object: &K) -> Option<Option<K>> {
         let (cached, reading) = (self.cached::<K>().ok()?, self.reading.as_ref()?);
-        if whole && !reading.caches.keeps_whole(&Kind::of::<K>()) {
+        if !reading.caches.keeps_whole(&Kind::of::<K>()) {
             return None;
         }
         let key = self.key_in_namespace(&key_of(object.meta()));
