@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-/// The allocator of a program with the feature `mimalloc`, in place of the system's.
-#[cfg(feature = "mimalloc")]
+/// The allocator of a program with the feature `jemalloc`, in place of the system's.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     ipblock_operator::command::main()

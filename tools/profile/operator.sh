@@ -39,7 +39,7 @@ profdata=${LLVM_PROFDATA:-$(rustc --print sysroot)/lib/rustlib/$target/bin/llvm-
 rm -rf "$profile/counts"
 mkdir -p "$profile/counts"
 configure "profile-generate=$profile/counts"
-cargo build --profile dist --locked --no-default-features --bin ipblock-operator --config "$configuration" --target "$target" --target-dir "$profile"
+cargo build --profile dist --locked --no-default-features --features jemalloc --bin ipblock-operator --config "$configuration" --target "$target" --target-dir "$profile"
 rm "$configuration"
 cargo build --release --locked -p operator-bench
 operator=$profile/$target/dist/ipblock-operator

@@ -21,7 +21,7 @@ wrong() { echo "$1" >&2; exit 1; }
 
 # One build of all, so that they share their dependencies, with the flags and the folder of the operator's image.
 build() {
-  cargo build --profile dist --locked --no-default-features --features reeve-apiserver/program "$@" \
+  cargo build --profile dist --locked --no-default-features --features ipblock-operator/jemalloc,reeve-apiserver/program "$@" \
     --config 'build.rustflags=["-C","target-feature=+crt-static"]' --target-dir target/image
 }
 packages=("${programs[@]%%:*}")
