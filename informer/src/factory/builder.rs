@@ -175,11 +175,10 @@ impl Recipe {
         if let Some(configure) = configure {
             builder = configure(builder);
         }
-        builder = particular(builder).selection(selection);
-        if let Some(namespaces) = namespaces {
-            builder = builder.namespaces(namespaces);
-        }
-        builder.build()
+        particular(builder)
+            .selection(selection)
+            .only_namespaces(namespaces)
+            .build()
     }
 }
 

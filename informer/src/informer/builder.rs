@@ -84,6 +84,12 @@ impl<S: Stored + ?Sized> Builder<S> {
         self
     }
 
+    /// Replaces the namespaces; `None` for one watch, of the scope.
+    pub(crate) fn only_namespaces(mut self, namespaces: Option<NamespaceSet>) -> Self {
+        self.namespaces = namespaces;
+        self
+    }
+
     /// A label selector as kubectl writes it. Default: all.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.selection.labels = selector.into();

@@ -345,6 +345,30 @@ async fn each_kind_and_form_has_its_own_options() {
     );
 }
 
+#[tokio::test]
+async fn namespaces_that_a_configuration_sets_are_not_kept() {
+    let script = one();
+    let red = || NamespaceSet::new(["red"]);
+    let factory = InformerFactory::builder(script.client())
+        .configure::<ConfigMap>(move |builder| builder.namespaces(red()))
+        .build();
+    let endpoint = Endpoint::of::<ConfigMap>;
+    let scopes = |informer: &SharedInformer<ConfigMap>| -> Vec<_> {
+        let watches = informer.health().watches;
+        watches.into_iter().map(|watch| watch.scope).collect()
+    };
+    let all = factory.informer::<ConfigMap>(Selection::default());
+    assert_eq!(scopes(&all), [Scope::Cluster]);
+    let labelled =
+        factory.informer_with::<ConfigMap>(endpoint(), labelled("a=b"), None, |builder| {
+            builder.namespaces(red())
+        });
+    assert_eq!(scopes(&labelled), [Scope::Cluster]);
+    let blue = NamespaceSet::new(["blue"]);
+    let within = factory.informer_within::<ConfigMap>(endpoint(), &blue, Selection::default());
+    assert_eq!(scopes(&within), [Scope::namespace("blue")]);
+}
+
 /// A server without streaming lists.
 fn refusing() -> Script {
     Script::default().otherwise(|asked| match asked.verb() {
