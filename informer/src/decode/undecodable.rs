@@ -40,6 +40,11 @@ impl Undecodable {
         Self::identified(&identity(document).unwrap_or_default(), error, outline)
     }
 
+    /// Its version; empty if it could not be read.
+    pub(crate) fn version(&self) -> &str {
+        self.resource_version.as_deref().unwrap_or_default()
+    }
+
     /// Describes an object of this identity.
     pub(super) fn identified(identity: &Identity<'_>, error: String, outline: String) -> Self {
         let (uid, version) = (identity.uid(), identity.resource_version());

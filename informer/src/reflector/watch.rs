@@ -19,8 +19,8 @@ use crate::decode::{DecodeError, Frame, Undecodable, decode_frame};
 use crate::fifo::{Deletion, Delta};
 use crate::metrics::Measurement;
 use crate::object::Stored;
-use reeve_client::ResourceVersion;
 use reeve_client::transport::{self, Encoding, WatchRequest};
+use reeve_client::{KeyRef, ObjectKey, ResourceVersion};
 
 /// The course of one watch so far.
 #[derive(Debug, Default)]
@@ -290,11 +290,14 @@ impl<S: Stored + ?Sized> Reflector<S> {
             Frame::Added(object) | Frame::Modified(object)
                 if !session.synthetic && history.is_old(object.resource_version()) =>
             {
-                // The watch began after the known version: this event was seen, or undone.
-                tracing::debug!(kind = %self.endpoint, namespace = self.namespace(), object = %object.key_ref(), version = object.resource_version(), "dropped an old event");
-                history.count_old_event();
-                self.health.stale();
-                self.recorder.record(Measurement::StaleEvent);
+                self.drop_old(history, Some(object.key_ref()), object.resource_version());
+            }
+            Frame::Undecodable {
+                object,
+                deleted: false,
+            } if !session.synthetic && history.is_old(object.version()) => {
+                let key = object.key.as_ref().map(ObjectKey::as_ref);
+                self.drop_old(history, key, object.version());
             }
             Frame::Added(object) => self.push(history, object, session, false, Delta::Added),
             Frame::Modified(object) => self.push(history, object, session, false, Delta::Updated),
@@ -323,6 +326,15 @@ impl<S: Stored + ?Sized> Reflector<S> {
             Frame::Unknown => {}
         }
         Ok(())
+    }
+
+    /// Drops a change that is not newer than the known version, after which the watch began: it was seen, or undone.
+    fn drop_old(&self, history: &mut History, key: Option<KeyRef<'_>>, version: &str) {
+        let object = key.map(tracing::field::display);
+        tracing::debug!(kind = %self.endpoint, namespace = self.namespace(), object, version, "dropped an old event");
+        history.count_old_event();
+        self.health.stale();
+        self.recorder.record(Measurement::StaleEvent);
     }
 
     /// Queues a change.

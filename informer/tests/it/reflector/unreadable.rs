@@ -202,6 +202,28 @@ async fn an_old_deletion_that_cannot_be_read_deletes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_old_state_that_cannot_be_read_is_dropped_as_one_that_can() {
+    let script = Script::new([
+        no_streaming(),
+        list("10", &[object("a", "5")]),
+        watch([
+            modified("a", "12"),
+            event("MODIFIED", &broken("a", "11")),
+            event("ADDED", &broken("b", "12")),
+            event("MODIFIED", &broken("c", "13")),
+        ]),
+    ]);
+    let running = start(&script);
+    millis(10).await;
+    assert_eq!(running.store(), "a@12");
+    let health = running.informer.health();
+    let quarantined = health.quarantined.iter().map(|one| one.key.to_string());
+    assert_eq!(quarantined.collect::<Vec<_>>(), ["n/c"]);
+    assert_eq!(health.watches[0].stale, 2);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_deletion_of_an_unreadable_object_deletes_the_former_one_of_its_name() {
     let recreated = broken("a", "11").replace("uid-a", "other");
     let gone = broken("a", "12").replace("uid-a", "other");
