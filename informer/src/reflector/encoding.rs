@@ -3,7 +3,8 @@
 //!
 //! `Content-Type` says which one an answer has. A server that refuses protobuf, or answers with something that is not what
 //! its `Content-Type` says, is asked for JSON alone from then on, until the reflector runs again. The request that failed
-//! is repeated as JSON, a watch from the last version, so nothing is lost.
+//! is repeated as JSON, a watch from the last version, so nothing is lost. That holds for a server that refuses JSON, too:
+//! such a repetition is not counted in the bound on requests ([`Pace`](super::pace::Pace)), so there is one at most.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,16 +64,19 @@ impl<S: Stored + ?Sized> Reflector<S> {
         is_form && encoding == Encoding::Protobuf && self.fall_back(error)
     }
 
+    /// As [`Reflector::fall_back`], if the server refused a request for `encoding`, or something else of that request.
+    fn fall_back_if_refused(&self, encoding: Encoding, error: &transport::Error) -> bool {
+        let is_refusal = matches!(error.code(), Some(406 | 415));
+        is_refusal && encoding == Encoding::Protobuf && self.fall_back(error)
+    }
+
     /// Opens a watch.
     pub(super) async fn lines(&self, request: &WatchRequest) -> Result<Lines, transport::Error> {
         let encoding = self.encoding();
         let opened = self.lines_as(request, encoding).await;
         match opened {
-            Err(error) if encoding == Encoding::Protobuf && is_refusal(&error) => {
-                // It may refuse something else than the encoding.
-                let lines = self.lines_as(request, Encoding::Json).await?;
-                self.fall_back(&error);
-                Ok(lines)
+            Err(error) if self.fall_back_if_refused(encoding, &error) => {
+                self.lines_as(request, Encoding::Json).await
             }
             opened => opened,
         }
@@ -92,10 +96,8 @@ impl<S: Stored + ?Sized> Reflector<S> {
         let encoding = self.encoding();
         let read = self.body_as(request, encoding).await;
         match read {
-            Err(error) if encoding == Encoding::Protobuf && is_refusal(&error) => {
-                let body = self.body_as(request, Encoding::Json).await?;
-                self.fall_back(&error);
-                Ok(body)
+            Err(error) if self.fall_back_if_refused(encoding, &error) => {
+                self.body_as(request, Encoding::Json).await
             }
             read => read,
         }
@@ -109,9 +111,4 @@ impl<S: Stored + ?Sized> Reflector<S> {
         let request = request.build_as(&self.endpoint, &self.selection, encoding)?;
         self.transport.fetch_encoded(request).await
     }
-}
-
-/// The server does not have the encoding, or something else of the request.
-fn is_refusal(error: &transport::Error) -> bool {
-    matches!(error.code(), Some(406 | 415))
 }

@@ -459,6 +459,29 @@ async fn no_fault_that_stays_costs_more_than_120_requests_an_hour() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn requests_that_are_refused_in_every_encoding_are_sent_once_a_try() {
+    let refused = || status(406, "NotAcceptable");
+    let listed = || list("10", &[object("a", "5")]);
+    let servers: [&dyn Fn() -> Script; 2] = [&|| always(refused(), refused(), refused()), &|| {
+        always(listed(), no_streaming(), refused())
+    }];
+    for server in servers {
+        let mut asked = [0, 0];
+        for (protobuf, asked) in [false, true].into_iter().zip(&mut asked) {
+            let script = server();
+            let options = ReflectorOptions::new().protobuf(protobuf);
+            let running = run(builder(&script).reflector(options).build());
+            seconds(HOUR).await;
+            *asked = script.asked().len();
+            running.stop().await;
+        }
+        let [json, protobuf] = asked;
+        assert!(json > 20, "{json} requests");
+        assert_eq!(protobuf, json + 1, "the first one is repeated as JSON");
+    }
+}
+
 /// The most requests in any second.
 fn busiest_second(times: &[Instant]) -> usize {
     let mut busiest = 0;
