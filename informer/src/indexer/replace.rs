@@ -14,7 +14,6 @@ use crate::event::{Event, UpdateReason};
 use crate::fifo::{Deletion, Delta, Snapshot};
 use crate::object::Stored;
 use crate::turns::Turns;
-use reeve_client::ObjectKey;
 
 /// A state that is built beside the present one, in turns, to take its place in one step.
 pub(crate) struct Replacement<S: Stored + ?Sized> {
@@ -57,11 +56,22 @@ impl<S: Stored + ?Sized> Replacement<S> {
         turns: &mut Turns,
     ) -> Self {
         let names = &old.objects.names;
-        let mut stay = HashSet::new();
-        let listed = snapshot.objects.iter().map(|object| object.key_ref());
-        for key in listed.chain(snapshot.retained.iter().map(ObjectKey::as_ref)) {
+        let find = |key| names.find(names.hash(key), key);
+        let (mut stay, mut new) = (HashSet::new(), HashSet::new());
+        let mut counts = Vec::with_capacity(snapshot.objects.len());
+        // From the last object to the first: of two with one key the later counts.
+        for object in snapshot.objects.iter().rev() {
             turns.spend(1).await;
-            stay.extend(names.find(names.hash(key), key));
+            let key = object.key_ref();
+            counts.push(match find(key) {
+                Some(slot) => stay.insert(slot),
+                None => new.insert(key),
+            });
+        }
+        drop(new);
+        for key in &snapshot.retained {
+            turns.spend(1).await;
+            stay.extend(find(key.as_ref()));
         }
         let (mut next, mut events) = (State::clone(&old), Events::new());
         let mut apply = |delta| {
@@ -82,7 +92,9 @@ impl<S: Stored + ?Sized> Replacement<S> {
         }
         for object in snapshot.objects {
             turns.spend(1).await;
-            apply(Delta::Replaced(object));
+            if counts.pop() == Some(true) {
+                apply(Delta::Replaced(object));
+            }
         }
         next.resource_version = snapshot.resource_version;
         Self {

@@ -98,20 +98,23 @@ impl Part {
         initial: bool,
     ) -> Vec<Event<S>> {
         let name = self.name().unwrap_or_default();
-        let gone: Vec<_> = {
-            let listed = snapshot.objects.iter().map(|object| object.key_ref());
-            let retained = snapshot.retained.iter().map(ObjectKey::as_ref);
-            let stay: HashSet<KeyRef<'_>> = listed.chain(retained).collect();
-            held.into_iter()
-                .filter(|key| !stay.contains(&key.as_ref()))
-                .collect()
-        };
+        let mut stay: HashSet<KeyRef<'_>> = HashSet::new();
+        // From the last object to the first: of two with one key the later counts.
+        let listed = snapshot.objects.iter().rev();
+        let mut counts: Vec<_> = listed.map(|one| stay.insert(one.key_ref())).collect();
+        stay.extend(snapshot.retained.iter().map(ObjectKey::as_ref));
+        let gone: Vec<_> = held
+            .into_iter()
+            .filter(|key| !stay.contains(&key.as_ref()))
+            .collect();
         let mut events = Events::new();
         indexer.change(|change| {
             let lost = gone
                 .into_iter()
                 .map(|key| Delta::Deleted(Deletion::FinalStateUnknown { key, last: None }));
-            let listed = snapshot.objects.into_iter().map(Delta::Replaced);
+            let listed = snapshot.objects.into_iter();
+            let listed = listed.filter(|_| counts.pop() == Some(true));
+            let listed = listed.map(Delta::Replaced);
             for delta in lost.chain(listed) {
                 events.push(change.apply(delta, initial));
             }
@@ -280,6 +283,44 @@ mod tests {
             assert_eq!(indexer.list_range(Some("blue"), None, 2000).len(), 2);
             assert_eq!(indexer.list_range(Some("red"), None, 2000).len(), many + 3);
             assert_eq!(indexer.resource_version().as_str(), "20");
+        }
+    }
+
+    #[test]
+    fn of_two_objects_with_one_key_the_later_counts() {
+        let [red, blue] = ["red", "blue"].map(|name| Part::Namespace(Arc::from(name)));
+        let again = |name: &str, version: &str| {
+            let mut map = (*map("red", name, version)).clone();
+            map.metadata.uid = Some("another".to_owned());
+            Arc::new(map)
+        };
+        // Within the store, by a changed copy of it, and by a state from nothing.
+        for (crowd, others) in [(0, 0), (PIECE + 1, 2 * PIECE + 20), (PIECE + 1, 0)] {
+            let indexer = store();
+            let crowd = || (0..crowd).map(|number| map("red", &format!("m{number}"), "1"));
+            let others = (0..others).map(|number| map("blue", &format!("m{number}"), "1"));
+            drop(replace(&blue, &indexer, all(others.collect(), "9")));
+            let first = [
+                map("red", "a", "2"),
+                map("red", "b", "3"),
+                map("red", "c", "4"),
+            ];
+            // What the store holds.
+            drop(replace(&red, &indexer, all(first.to_vec(), "7")));
+            let twice = [
+                map("red", "a", "11"),
+                again("a", "12"),
+                map("red", "b", "13"),
+                map("red", "b", "14"),
+                again("c", "15"),
+                map("red", "c", "4"),
+                map("red", "d", "16"),
+                again("d", "17"),
+            ];
+            let events = replace(&red, &indexer, all(crowd().chain(twice).collect(), "20"));
+            let lines = events.iter().map(line);
+            let lines: Vec<_> = lines.filter(|line| !line.contains('m')).collect();
+            assert_eq!(lines, ["-a@2!", "+a@12", "~b@3-14r", "+d@17"]);
         }
     }
 
