@@ -307,6 +307,11 @@ impl<S: Stored + ?Sized> Inner<S> {
         }
     }
 
+    /// True if a FIFO has something to process.
+    pub(super) fn has_queued(&self) -> bool {
+        self.feeds().iter().any(|feed| !feed.fifo.is_empty())
+    }
+
     /// Enqueues a resync in each FIFO, if the resync of a handler is due.
     pub(super) fn resync_due(&self) {
         let feeds = self.feeds();

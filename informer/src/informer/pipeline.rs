@@ -19,7 +19,7 @@
 //! not watched any more go in several steps. If the informer stops meanwhile, the store keeps the others.
 //!
 //! A full FIFO stops its reflector, and so its watch: a slow store or handler costs no memory. A FIFO wakes no consumer:
-//! a poll of the task runs step 1 before step 2, so what was appended is found in the same poll.
+//! a poll of the task runs step 1 before step 2, so what was appended is found in the same poll ([`next_turn`]).
 
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -104,7 +104,7 @@ async fn drain_and_hand_out<S: Stored + ?Sized>(
                 inner.resync_due();
             }
             // Step 1 was polled before, in the same poll of the task: it may have filled a FIFO.
-            () = next_turn(more) => {}
+            () = next_turn(more, || inner.has_queued()) => {}
             () = handlers.work() => {}
         }
         handlers.prune();
@@ -209,13 +209,16 @@ async fn hand_out<S: Stored + ?Sized>(inner: &Arc<Inner<S>>, handlers: &mut Runn
 }
 
 /// Returns when the task is polled again, for whatever reason; if there is `more` to do, in its next turn.
-async fn next_turn(more: bool) {
+///
+/// A `select!` polls none of its branches once the task's budget is used up, so the first poll of this may be in a later
+/// poll of the task. Step 1 was polled again by then, so this returns at once if a FIFO is filled: `has_queued`.
+async fn next_turn(more: bool, has_queued: impl Fn() -> bool) {
     if more {
         return tokio::task::yield_now().await;
     }
     let mut polled = false;
     poll_fn(|_| {
-        if std::mem::replace(&mut polled, true) {
+        if std::mem::replace(&mut polled, true) || has_queued() {
             Poll::Ready(())
         } else {
             Poll::Pending
@@ -228,19 +231,47 @@ async fn next_turn(more: bool) {
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube_client::Client;
+    use tokio::task::coop::{consume_budget, has_budget_remaining};
+    use tokio::task::yield_now;
 
     use super::*;
-    use crate::SharedInformer;
     use crate::fifo::Delta;
     use crate::sample::map;
+    use crate::{Builder, SharedInformer};
 
-    #[tokio::test]
-    async fn a_feed_with_nothing_queued_waits_for_no_change_of_the_store() {
+    /// An informer whose server answers nothing.
+    fn builder() -> Builder<ConfigMap> {
         let service = tower::service_fn(|_: http::Request<kube_client::client::Body>| async {
             Ok::<_, std::io::Error>(http::Response::new(kube_client::client::Body::empty()))
         });
+        SharedInformer::builder(Client::new(service, "default"))
+    }
+
+    #[tokio::test]
+    async fn what_is_queued_while_the_budget_of_the_task_is_used_up_waits_for_no_other_wake_up() {
+        let informer = builder().build();
+        let inner = &informer.inner;
+        let mut handlers = RunningHandlers::default();
+        let mut steps = pin!(drain_and_hand_out(inner, &mut handlers));
+        poll_fn(|cx| {
+            while has_budget_remaining() {
+                let _ready = pin!(consume_budget()).poll(cx);
+            }
+            assert!(steps.as_mut().poll(cx).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        yield_now().await;
+        assert!(has_budget_remaining());
+        inner.feeds()[0].fifo.push(Delta::Added(map("a@1")));
+        assert!(futures::poll!(steps.as_mut()).is_pending());
+        assert_eq!(inner.indexer.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_feed_with_nothing_queued_waits_for_no_change_of_the_store() {
         for delta_fifo in [false, true] {
-            let builder = SharedInformer::<ConfigMap>::builder(Client::new(service, "default"));
+            let builder = builder();
             let builder = if delta_fifo {
                 builder.delta_fifo()
             } else {
