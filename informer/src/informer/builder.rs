@@ -248,6 +248,7 @@ impl<S: Stored + ?Sized> Builder<S> {
                 last_change: AtomicI64::new(0),
                 processor: Mutex::new(Processor::new()),
                 applying: tokio::sync::Mutex::new(()),
+                leaving: Mutex::default(),
                 handlers_changed: Notify::new(),
                 stage: watch::Sender::new(Stage::Created),
                 handlers_synced: AtomicBool::new(false),

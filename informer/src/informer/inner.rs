@@ -22,7 +22,7 @@ use crate::indexer::{Indexer, NAMESPACE_INDEX};
 use crate::metrics::Recorder;
 use crate::object::Stored;
 use crate::processor::{Listener, Processor};
-use crate::turns::Turns;
+use crate::turns::PIECE;
 use reeve_client::ResourceVersion;
 use reeve_client::transport::Scope;
 
@@ -40,8 +40,10 @@ pub(crate) struct Inner<S: Stored + ?Sized> {
     /// The time of the last change of the store, in microseconds; 0 before.
     pub(super) last_change: AtomicI64,
     pub(super) processor: Mutex<Processor<S>>,
-    /// Held while the objects of the store are changed, which may take several turns of the task.
+    /// Held while a batch is applied to the store, which may take several turns of the task, and while the watches change.
     pub(super) applying: tokio::sync::Mutex<()>,
+    /// The namespaces that no watch covers any more, until the store has none of their objects.
+    pub(super) leaving: Mutex<BTreeSet<Arc<str>>>,
     /// Notified when a handler was added, or has a new resync schedule.
     pub(super) handlers_changed: Notify,
     pub(super) stage: watch::Sender<Stage>,
@@ -121,7 +123,8 @@ impl<S: Stored + ?Sized> Inner<S> {
         Arc::clone(&self.feeds.borrow())
     }
 
-    /// Makes the watches equal to the namespaces of the set: one for each. Returns the new ones.
+    /// Makes the watches equal to the namespaces of the set: one for each. Returns the new ones. The objects of the others
+    /// are still to be removed, before anything else changes the store: [`Inner::remove_piece`].
     ///
     /// The store keeps its objects of a namespace that stays in view, also when all namespaces become one watch or stop
     /// being one. A new watch accepts nothing older than the newest version that any other has brought.
@@ -138,17 +141,7 @@ impl<S: Stored + ?Sized> Inner<S> {
                 .index_values(NAMESPACE_INDEX)
                 .unwrap_or_default();
             names.retain(|name| !wanted.contains_key(&Scope::Namespace(Arc::clone(name))));
-            names.sort_unstable();
-            let mut turns = Turns::new();
-            for name in names {
-                loop {
-                    let removed = self.remove_piece(&name);
-                    if removed == 0 {
-                        break;
-                    }
-                    turns.spend(removed).await;
-                }
-            }
+            self.leaving.lock().extend(names);
         }
         new
     }
@@ -162,9 +155,10 @@ impl<S: Stored + ?Sized> Inner<S> {
             .cloned()
             .partition(|feed| wanted.get(&feed.scope) == Some(&feed.part));
         let newest = self.indexer.resource_version();
+        let leaving = self.leaving.lock().clone();
         // What such a feed held is read again by one that leaves out other parts.
         let rereads = |scope: &Scope| {
-            let mut names = BTreeSet::new();
+            let mut names = leaving.clone();
             for former in &gone {
                 names.extend(former.rereads().iter().cloned());
                 // What a watch of all leaves to another one, or gets from it, is the namespace of that.
@@ -207,19 +201,23 @@ impl<S: Stored + ?Sized> Inner<S> {
         (new, !gone.is_empty())
     }
 
-    /// Removes objects of a namespace that is not watched any more, in one step. A handler that is added between two
-    /// steps receives the objects that are left, and then their deletions. Returns their number.
-    fn remove_piece(&self, namespace: &str) -> usize {
+    /// Removes objects of a namespace that was watched, in one step. A handler that is added between two steps receives
+    /// the objects that are left, and then their deletions. Returns their number; `None` if there is no such namespace.
+    pub(super) fn remove_piece(&self) -> Option<usize> {
+        let mut leaving = self.leaving.lock();
+        let namespace = leaving.first()?;
         let processor = self.processor.lock();
         let events = part::remove_piece(&self.indexer, namespace);
         let removed = events.len();
         if removed > 0 {
             self.record_change();
-            processor.distribute(events);
-            // No batch was processed, which would wake them.
-            processor.wake_inline();
         }
-        removed
+        processor.distribute(events);
+        drop(processor);
+        if removed < PIECE {
+            leaving.pop_first();
+        }
+        Some(removed)
     }
 
     pub(super) fn covers(&self, scope: &Scope) -> bool {
@@ -238,10 +236,10 @@ impl<S: Stored + ?Sized> Inner<S> {
             Stage::Stopped => self.handlers_synced.load(Ordering::Relaxed),
         };
         ran && feeds.iter().all(|feed| feed.has_synced())
-            // A namespace of the set may have no watch yet.
+            // A namespace of the set may have no watch yet, and the objects of another one may still be there.
             && self.namespaces.as_ref().is_none_or(|namespaces| {
                 let parts = feeds.iter().map(|feed| (&feed.scope, &feed.part));
-                parts.eq(&namespaces.parts())
+                parts.eq(&namespaces.parts()) && self.leaving.lock().is_empty()
             })
     }
 
@@ -307,9 +305,10 @@ impl<S: Stored + ?Sized> Inner<S> {
         }
     }
 
-    /// True if a FIFO has something to process.
+    /// True if there is something to process: in a FIFO, or of a namespace that was watched.
     pub(super) fn has_queued(&self) -> bool {
-        self.feeds().iter().any(|feed| !feed.fifo.is_empty())
+        let feeds = self.feeds();
+        feeds.iter().any(|feed| !feed.fifo.is_empty()) || !self.leaving.lock().is_empty()
     }
 
     /// Enqueues a resync in each FIFO, if the resync of a handler is due.

@@ -8,7 +8,8 @@
 //! One task walks it, each time that it is polled, in this order:
 //! 1. [`poll_reflectors`] polls the reflector of each [`Feed`]. It reads and decodes what has come
 //!    ([`reflector`](crate::reflector)), and appends the deltas to the feed's FIFO ([`fifo`](crate::fifo)).
-//! 2. [`drain`] takes a batch out of each FIFO in turn until all are empty, or other tasks are to have their turn.
+//! 2. [`drain`] takes a batch out of each FIFO in turn until all are empty, or other tasks are to have their turn. Before
+//!    them it removes the objects of namespaces that are not watched any more.
 //! 3. [`apply_next`] puts a batch into the store ([`Feed::apply`], [`indexer`](crate::indexer)), and the events that come of
 //!    it into the queues of all handlers ([`Processor::distribute`](crate::processor::Processor::distribute)).
 //! 4. [`hand_out`] polls the handlers that share this task, and waits for those that ask for it
@@ -120,21 +121,26 @@ async fn drain<S: Stored + ?Sized>(
 ) -> bool {
     let (mut left, mut empty) = (PIECE, 0);
     loop {
-        let feeds = inner.feeds();
-        if empty >= feeds.len() {
-            return false;
-        }
-        let feed = &feeds[*next % feeds.len()];
-        *next = next.wrapping_add(1);
-        let Some(deltas) = apply_next(inner, feed).await else {
-            empty += 1;
-            continue;
+        let changes = if let Some(removed) = inner.remove_piece() {
+            removed
+        } else {
+            let feeds = inner.feeds();
+            if empty >= feeds.len() {
+                return false;
+            }
+            let feed = &feeds[*next % feeds.len()];
+            *next = next.wrapping_add(1);
+            let Some(deltas) = apply_next(inner, feed).await else {
+                empty += 1;
+                continue;
+            };
+            feed.mark_processed();
+            deltas
         };
         empty = 0;
-        feed.mark_processed();
         inner.publish();
         hand_out(inner, handlers).await;
-        left = left.saturating_sub(deltas);
+        left = left.saturating_sub(changes);
         if left == 0 {
             return true;
         }

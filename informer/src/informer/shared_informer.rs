@@ -363,8 +363,8 @@ impl<S: Stored + ?Sized> SharedInformer<S> {
         &self.inner.indexer
     }
 
-    /// True once the first list is in the store. It stays true, unless a namespace is added to the set: then the
-    /// list of that namespace has to be in the store too.
+    /// True once the first list is in the store. It stays true, unless a namespace is added to the set or removed from it:
+    /// then the list of that namespace has to be in the store too, or none of its objects.
     #[must_use]
     pub fn has_synced(&self) -> bool {
         self.inner.has_synced()

@@ -166,13 +166,6 @@ impl<S: Stored + ?Sized> Processor<S> {
         inline.cloned().collect()
     }
 
-    /// Wakes the handlers that share the informer's task.
-    pub(crate) fn wake_inline(&self) {
-        for listener in self.inline() {
-            listener.wake();
-        }
-    }
-
     /// A handler with a blocking policy whose queue is full.
     pub(crate) fn blocking(&self) -> Option<Arc<Listener<S>>> {
         self.listeners

@@ -393,12 +393,8 @@ impl<S: Stored + ?Sized> Listener<S> {
                 Next::Hold | Next::Wait => return delivered,
             }
         }
-        self.wake();
-        delivered
-    }
-
-    pub(super) fn wake(&self) {
         self.wake.notify_one();
+        delivered
     }
 
     /// Queues events that compensate for dropped ones. The store must not change meanwhile.

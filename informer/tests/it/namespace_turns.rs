@@ -1,15 +1,19 @@
 //! Namespaces of a set, each with more objects than one turn of a task works on.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::Client;
 use kube_client::client::Body;
-use reeve_informer::{NamespaceSet, ReflectorOptions, SharedInformer};
+use reeve_informer::{
+    Event, HandlerOptions, NamespaceSet, Policy, ReflectorOptions, SharedInformer,
+};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::clock;
+use crate::harness::{clock, seconds};
 use crate::script::*;
 use crate::turns::{Known, state, watch_until_expired};
 
@@ -43,6 +47,62 @@ async fn any_number_of_informers_of_a_set_is_built_in_one_turn() {
     assert!(informers.iter().all(|informer| watches(informer) == 2));
 }
 
+/// A server of the namespace `n` with a few objects, and one of `many` with many.
+fn servers() -> (Script, Script) {
+    let objects = |count| state(1, false, 0..count).into_iter();
+    let few: Vec<_> = objects(FEW).collect();
+    let moved = |object: String| object.replace(r#""namespace":"n""#, r#""namespace":"many""#);
+    let many: Vec<_> = objects(MANY).map(moved).collect();
+    let server = |objects| Script::new([list("5000", objects), Answer::Hang]);
+    (server(&few), server(&many))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removed_namespace_goes_at_the_pace_of_a_blocking_handler() {
+    const BOUND: usize = 10;
+    let (few, many) = servers();
+    let set = NamespaceSet::new(["many", "n"]);
+    let informer = SharedInformer::<ConfigMap>::builder(client([("n", &few), ("many", &many)]))
+        .clock(clock())
+        .reflector(ReflectorOptions::new().streaming(false))
+        .namespaces(set.clone())
+        .build();
+    let gate = Arc::new(Semaphore::new(0));
+    let closed = Arc::clone(&gate);
+    let handler = move |event: Event<ConfigMap>| {
+        let closed = Arc::clone(&closed);
+        async move {
+            if matches!(event, Event::Deleted { .. }) {
+                closed.acquire().await.unwrap().forget();
+            }
+        }
+    };
+    let options = HandlerOptions::new().policy(Policy::Block { bound: BOUND });
+    let slow = informer.add_async_handler(handler, options).unwrap();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn({
+        let (informer, stop) = (informer.clone(), stop.clone());
+        async move { informer.run(stop).await }
+    });
+    slow.wait_synced().await.unwrap();
+    seconds(1).await;
+    assert!(set.remove("n"));
+    seconds(60).await;
+    let backlog = slow.backlog();
+    assert!((BOUND..=BOUND + 256).contains(&backlog), "{backlog} wait");
+    assert!(!informer.has_synced(), "objects of the namespace are left");
+    let late = Known::added(&informer, 1);
+    late.0.wait_synced().await.unwrap();
+    gate.add_permits(FEW);
+    informer.wait_synced().await.unwrap();
+    assert_eq!(informer.lister().snapshot().len(), MANY);
+    seconds(1).await;
+    assert_eq!((slow.backlog(), gate.available_permits()), (0, 0));
+    assert!(late.1.is(&informer));
+    stop.cancel();
+    running.await.unwrap().unwrap();
+}
+
 /// What happens to the namespace `n`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Happens {
@@ -60,11 +120,7 @@ async fn with_handlers_that_change_in_turn(happens: Happens, late: usize) -> usi
         list("9000", &state(6000, true, 50..FEW + 50)),
         Answer::Hang,
     ]);
-    let others = state(1, false, 0..MANY).into_iter();
-    let others: Vec<_> = others
-        .map(|object| object.replace(r#""namespace":"n""#, r#""namespace":"many""#))
-        .collect();
-    let many = Script::new([list("5000", &others), Answer::Hang]);
+    let (_, many) = servers();
     let set = NamespaceSet::new(["many", "n"]);
     let informer = SharedInformer::<ConfigMap>::builder(client([("n", &few), ("many", &many)]))
         .clock(clock())
