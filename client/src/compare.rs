@@ -7,11 +7,47 @@ use serde_json::{Map, Value};
 
 use crate::patch::difference;
 
-/// The fields of `to` beyond `from`, as a merge patch that removes nothing.
-pub(crate) fn added(from: &Value, to: &Value) -> Value {
+/// The merge patches of an object: of all but its status, empty if that is equal, and of its status.
+pub(crate) type Patches = (Value, Option<Value>);
+
+/// The merge patches that make `from` into `to`. Equal in another notation is equal; what differs is sent as it is, since a
+/// schema may require a list that is empty.
+pub(crate) fn patches(from: Value, to: Value) -> Patches {
+    let status_of = |change: &mut Value| change.as_object_mut()?.remove("status");
+    let mut patch = difference(&from, &to);
+    if is_empty(&patch) {
+        return (patch, None);
+    }
+    let mut differing = difference(&pruned(from), &pruned(to));
+    let status = status_of(&mut patch);
+    let status = status_of(&mut differing).and(status);
+    if is_empty(&differing) {
+        patch = differing;
+    }
+    (patch, status)
+}
+
+/// The merge patch of the fields that the status `to` has beyond `from`, which removes none; `None` without such fields.
+pub(crate) fn status_patch(from: Value, to: Value) -> Option<Value> {
+    if to.is_null() {
+        return None;
+    }
+    let from = Some(from).filter(|from| !from.is_null());
+    let from = from.unwrap_or_else(|| Value::Object(Map::new()));
+    let patch = added(&from, &to);
+    let differing = added(&pruned(from), &pruned(to));
+    Some(patch).filter(|_| !is_empty(&differing))
+}
+
+/// The difference without what removes a field of `from`, or empties a list.
+fn added(from: &Value, to: &Value) -> Value {
     let mut change = difference(from, to);
     if let Some(change) = change.as_object_mut() {
-        change.retain(|_, value| !value.is_null());
+        let has = |name: &str| from.get(name).is_some_and(|value| !value.is_null());
+        change.retain(|name, value| {
+            let empties = value.as_array().is_some_and(Vec::is_empty) && has(name);
+            !value.is_null() && !empties
+        });
     }
     change
 }
@@ -35,8 +71,13 @@ pub(crate) fn part(mut object: Value, status: bool) -> Value {
     object
 }
 
-/// Removes nulls, empty lists, and empty labels and annotations.
-pub(crate) fn prune(value: &mut Value) {
+/// The value without nulls, empty lists, and empty labels and annotations.
+pub(crate) fn pruned(mut value: Value) -> Value {
+    prune(&mut value);
+    value
+}
+
+fn prune(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.values_mut().for_each(prune);
@@ -77,4 +118,87 @@ pub(crate) fn digest(change: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     feed(change, &mut hasher);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(spec: Value, status: Value) -> Value {
+        json!({"spec": spec, "status": status})
+    }
+
+    #[test]
+    fn a_patch_has_values_as_they_are_and_only_of_a_part_that_differs() {
+        let none = (json!({}), None);
+        for (case, from, to, patches_of) in [
+            (
+                "another notation",
+                object(json!({"a": 1}), json!({})),
+                object(
+                    json!({"a": 1, "b": [], "c": null}),
+                    json!({"d": [{"e": []}]}),
+                ),
+                (json!({}), Some(json!({"d": [{"e": []}]}))),
+            ),
+            (
+                "another notation everywhere",
+                object(json!({"a": 1}), json!({"d": [{}]})),
+                object(json!({"a": 1, "b": []}), json!({"d": [{"e": []}]})),
+                none.clone(),
+            ),
+            (
+                "an emptied list",
+                object(json!({"a": [1]}), json!({"d": []})),
+                object(json!({"a": []}), json!({})),
+                (json!({"spec": {"a": []}}), None),
+            ),
+            (
+                "an empty list within a list",
+                object(json!({"a": [{"b": 1, "c": []}]}), json!({})),
+                object(json!({"a": [{"b": 2, "c": []}]}), json!({})),
+                (json!({"spec": {"a": [{"b": 2, "c": []}]}}), None),
+            ),
+            (
+                "no labels",
+                json!({"metadata": {"labels": {"a": "1"}}}),
+                json!({"metadata": {"labels": {}}}),
+                (json!({"metadata": {"labels": {"a": null}}}), None),
+            ),
+            (
+                "nothing",
+                object(json!({}), json!({})),
+                object(json!({}), json!({})),
+                none,
+            ),
+        ] {
+            assert_eq!(patches(from, to), patches_of, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_patch_of_the_status_of_a_new_object_removes_and_empties_nothing() {
+        let list = json!([{"type": "Ready"}]);
+        for (case, from, to, patch) in [
+            (
+                "no status",
+                Value::Null,
+                json!({"phase": "Up", "list": []}),
+                Some(json!({"phase": "Up", "list": []})),
+            ),
+            ("of the server", json!({"list": list}), json!({}), None),
+            (
+                "emptied",
+                json!({"list": list}),
+                json!({"phase": "Up", "list": [], "other": null}),
+                Some(json!({"phase": "Up"})),
+            ),
+            ("only empty", Value::Null, json!({"list": []}), None),
+            ("none", json!({"list": list}), Value::Null, None),
+        ] {
+            assert_eq!(status_patch(from, to), patch, "{case}");
+        }
+    }
 }

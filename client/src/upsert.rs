@@ -6,7 +6,7 @@ use kube_core::Resource;
 use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::compare::{added, digest, is_empty, part, prune};
+use crate::compare::{digest, is_empty, part, patches, pruned, status_patch};
 use crate::error::{Error, optional};
 use crate::key::ObjectKey;
 use crate::memory::Tried;
@@ -118,7 +118,8 @@ impl Client {
 
     /// As [`Client::create_or_update`], with a merge patch of the difference for the object, and another for its status:
     /// changes by others to other fields are kept, and do not conflict; a changed list is replaced as a whole
-    /// (controller-runtime: `CreateOrPatch`).
+    /// (controller-runtime: `CreateOrPatch`). The fields of a patch are as `mutate` leaves them, so an emptied list is
+    /// sent as an empty list, which a schema may require.
     ///
     /// # Errors
     /// As [`Client::create_or_update`]; a conflict only if the object was created again meanwhile.
@@ -321,13 +322,8 @@ impl<K: AnyObject> Objects<K> {
     }
 
     async fn patch_to(&self, key: &ObjectKey, found: K, wanted: &K) -> Result<(K, Change), Error> {
-        let change = difference(&self.plain(key, &found)?, &self.plain(key, wanted)?);
-        let Value::Object(mut change) = change else {
-            return Ok((found, Change::Unchanged));
-        };
-        let status = change.remove("status");
-        let (now, main) =
-            Box::pin(self.patch_part(key, found, Value::Object(change), false)).await?;
+        let (change, status) = patches(self.json(key, &found)?, self.json(key, wanted)?);
+        let (now, main) = Box::pin(self.patch_part(key, found, change, false)).await?;
         let Some(status) = status else {
             return Ok((
                 now,
@@ -393,34 +389,28 @@ impl<K: AnyObject> Objects<K> {
         if self.client().is_dry_run() {
             return Ok((created, Change::Created));
         }
-        let (is, should) = (self.plain(key, &created)?, self.plain(key, wanted)?);
-        let Some(should) = should.get("status") else {
+        let (is, should) = (self.json(key, &created)?, self.json(key, wanted)?);
+        // Fields that the server set are kept.
+        let Some(change) = status_patch(part(is, true), part(should, true)) else {
             return Ok((created, Change::Created));
         };
-        let is = is.get("status").cloned().unwrap_or_else(|| json!({}));
-        // Fields that the server set are kept.
-        let change = added(&is, should);
-        if is_empty(&change) {
-            return Ok((created, Change::Created));
-        }
         let (now, _) = self
             .patch_part(key, created, json!({ "status": change }), true)
             .await?;
         Ok((now, Change::Created))
     }
 
-    /// The object as JSON, without empty values.
+    /// The object as JSON, without empty values: for comparisons.
     pub(crate) fn plain(&self, key: &ObjectKey, object: &K) -> Result<Value, Error> {
-        match serde_json::to_value(object) {
-            Ok(mut value) => {
-                prune(&mut value);
-                Ok(value)
-            }
-            Err(error) => Err(Error::Invalid {
-                request: format!("compare {key}"),
-                message: error.to_string(),
-            }),
-        }
+        self.json(key, object).map(pruned)
+    }
+
+    /// The object as JSON.
+    fn json(&self, key: &ObjectKey, object: &K) -> Result<Value, Error> {
+        serde_json::to_value(object).map_err(|error| Error::Invalid {
+            request: format!("compare {key}"),
+            message: error.to_string(),
+        })
     }
 
     /// Whether the answer to a write of the object, or of its status, shows a change.

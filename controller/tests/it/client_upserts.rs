@@ -4,9 +4,13 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, PodDNSConfig};
+use kube_core::CustomResourceExt;
 use kube_core::params::DeleteParams;
+use kube_derive::CustomResource;
 use reeve_controller::Client;
 use reeve_controller::client::{Change, DEFAULT_RETRY, Patch, retry_on_conflict};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -337,4 +341,95 @@ async fn a_field_whose_presence_has_a_meaning_is_written() {
             .await
             .unwrap();
     }
+}
+
+/// A kind whose lists are required.
+#[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Route",
+    namespaced,
+    status = "RouteStatus",
+    crates(kube_core = "::kube_core", serde_json = "::serde_json")
+)]
+struct RouteSpec {
+    hosts: Vec<String>,
+    rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+struct Rule {
+    name: String,
+    methods: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+struct RouteStatus {
+    phase: String,
+    conditions: Vec<String>,
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_keeps_empty_lists_which_a_schema_may_require() {
+    let (server, client) = server().await;
+    client.create(&Route::crd()).await.unwrap();
+    let set = async |hosts: &[&str], rule: &str, phase: &str| {
+        let mut route = Route::new(
+            "web",
+            RouteSpec {
+                hosts: Vec::new(),
+                rules: Vec::new(),
+            },
+        );
+        route.metadata.namespace = Some("default".to_owned());
+        let mutate = |route: &mut Route| {
+            route.spec.hosts = strings(hosts);
+            route.spec.rules = vec![Rule {
+                name: rule.to_owned(),
+                methods: Vec::new(),
+            }];
+            route.status.get_or_insert_default().phase = phase.to_owned();
+        };
+        server.requests().clear();
+        let (_, change) = client.create_or_patch(route, mutate).await.unwrap();
+        (change, server.requests().count("patch", "routes"))
+    };
+    for (case, hosts, rule, phase, change) in [
+        ("new", &["a"][..], "all", "Up", (Change::Created, 1)),
+        ("emptied", &[], "all", "Up", (Change::Updated, 1)),
+        ("beside one", &[], "any", "Up", (Change::Updated, 1)),
+        (
+            "a status",
+            &[],
+            "any",
+            "Down",
+            (Change::UpdatedStatusOnly, 1),
+        ),
+        ("the same", &[], "any", "Down", (Change::Unchanged, 0)),
+    ] {
+        assert_eq!(set(hosts, rule, phase).await, change, "{case}");
+    }
+    let route: Route = client.get(&key("web")).await.unwrap();
+    assert_eq!(route.status.unwrap().phase, "Down");
+    let rule = &route.spec.rules[0];
+    assert!(route.spec.hosts.is_empty() && rule.methods.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_list_that_the_server_omits_is_not_written_again() {
+    let (server, client) = server().await;
+    client.create(&deployment()).await.unwrap();
+    let mutate = |web: &mut Deployment| {
+        let pods = web.spec.as_mut().unwrap().template.spec.as_mut().unwrap();
+        pods.tolerations = Some(Vec::new());
+        pods.containers[0].args = Some(Vec::new());
+        web.metadata.finalizers = Some(Vec::new());
+        let status = web.status.get_or_insert_default();
+        status.conditions = Some(Vec::new());
+    };
+    server.requests().clear();
+    let (_, change) = client.create_or_patch(deployment(), mutate).await.unwrap();
+    assert_eq!(change, Change::Unchanged);
+    assert_eq!(server.requests().count("patch", "deployments"), 0);
 }
