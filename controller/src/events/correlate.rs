@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 /// The interval between two writes of the count of a running series.
@@ -62,11 +63,21 @@ pub(crate) enum Verdict {
     /// Create an event object of this name.
     Create,
     /// Write the count of the series into the event object that exists.
-    Count { name: String, count: i32 },
+    Count(Count),
     /// Counted in memory; the series is written later.
     Later,
     /// The object has had too many events.
     Spam,
+}
+
+/// The count of a series, to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Count {
+    /// The name of the event object.
+    pub(crate) name: String,
+    pub(crate) count: i32,
+    /// The time of the last event.
+    pub(crate) at: Timestamp,
 }
 
 #[derive(Debug)]
@@ -79,6 +90,8 @@ struct Series {
     created: bool,
     count: i32,
     last: Instant,
+    /// The time of the last event for its readers.
+    at: Timestamp,
     written: Instant,
     written_count: i32,
 }
@@ -125,22 +138,24 @@ pub(crate) struct Correlator {
 // === impl Correlator ===
 
 impl Correlator {
-    /// Decides about one more event; `name` is the name of the object that it would create.
-    pub(crate) fn take(&mut self, identity: &Identity, name: &str, now: Instant) -> Verdict {
+    /// Decides about one more event, which was recorded `at`; `name` is the name of the object that it would create.
+    pub(crate) fn take(
+        &mut self,
+        identity: &Identity,
+        name: &str,
+        at: Timestamp,
+        now: Instant,
+    ) -> Verdict {
         if let Some(series) = self.series.get_mut(identity)
             && now.duration_since(series.last) < FINISH
         {
             series.count = series.count.saturating_add(1);
             series.last = now;
+            series.at = at;
             if series.written_count > 1 || !series.created {
                 return Verdict::Later;
             }
-            series.written = now;
-            series.written_count = series.count;
-            return Verdict::Count {
-                name: series.name.clone(),
-                count: series.count,
-            };
+            return Verdict::Count(series.write(now));
         }
         let source = Source {
             controller: identity.controller.clone(),
@@ -150,7 +165,7 @@ impl Correlator {
         if !self.take_token(&source, now) {
             return Verdict::Spam;
         }
-        self.remember(identity, name, now);
+        self.remember(identity, name, at, now);
         Verdict::Create
     }
 
@@ -195,7 +210,7 @@ impl Correlator {
     }
 
     /// The counts that are due to be written: of series that ended, and of those with an old written count.
-    pub(crate) fn due(&mut self, now: Instant) -> Vec<(Identity, String, i32)> {
+    pub(crate) fn due(&mut self, now: Instant) -> Vec<(Identity, Count)> {
         let mut due = Vec::new();
         let mut ended = Vec::new();
         // In the order of creation: never in that of a hash map.
@@ -206,10 +221,8 @@ impl Correlator {
             };
             let quiet = now.duration_since(series.last) >= FINISH;
             let stale = now.duration_since(series.written) >= REFRESH;
-            if (quiet || stale) && series.created && series.count > series.written_count {
-                series.written = now;
-                series.written_count = series.count;
-                due.push((identity.clone(), series.name.clone(), series.count));
+            if (quiet || stale) && series.is_unwritten() {
+                due.push((identity.clone(), series.write(now)));
             }
             if quiet {
                 ended.push(*place);
@@ -228,31 +241,23 @@ impl Correlator {
     }
 
     /// The counts of all series that were not written.
-    pub(crate) fn unwritten(&mut self, now: Instant) -> Vec<(Identity, String, i32)> {
+    pub(crate) fn unwritten(&mut self, now: Instant) -> Vec<(Identity, Count)> {
         let mut unwritten = Vec::new();
         for identity in self.ends.values() {
             if let Some(series) = self.series.get_mut(identity)
-                && series.created
-                && series.count > series.written_count
+                && series.is_unwritten()
             {
-                series.written = now;
-                series.written_count = series.count;
-                unwritten.push((identity.clone(), series.name.clone(), series.count));
+                unwritten.push((identity.clone(), series.write(now)));
             }
         }
         unwritten
     }
 
     /// Marks that the server has the event object. Returns the count to write if more of its kind came meanwhile.
-    pub(crate) fn created(&mut self, identity: &Identity, now: Instant) -> Option<(String, i32)> {
+    pub(crate) fn created(&mut self, identity: &Identity, now: Instant) -> Option<Count> {
         let series = self.series.get_mut(identity)?;
         series.created = true;
-        if series.count == series.written_count {
-            return None;
-        }
-        series.written = now;
-        series.written_count = series.count;
-        Some((series.name.clone(), series.count))
+        series.is_unwritten().then(|| series.write(now))
     }
 
     /// Gives the event object another name, because its name is taken.
@@ -269,7 +274,7 @@ impl Correlator {
         }
     }
 
-    fn remember(&mut self, identity: &Identity, name: &str, now: Instant) {
+    fn remember(&mut self, identity: &Identity, name: &str, at: Timestamp, now: Instant) {
         self.forget(identity);
         if self.series.len() >= REMEMBERED
             && let Some((_, oldest)) = self.ends.pop_first()
@@ -285,6 +290,7 @@ impl Correlator {
             created: false,
             count: 1,
             last: now,
+            at,
             written: now,
             written_count: 1,
         };
@@ -309,6 +315,25 @@ impl Correlator {
         }
         bucket.tokens -= 1.0;
         true
+    }
+}
+
+// === impl Series ===
+
+impl Series {
+    fn is_unwritten(&self) -> bool {
+        self.created && self.count > self.written_count
+    }
+
+    /// The count, which is written `now`.
+    fn write(&mut self, now: Instant) -> Count {
+        self.written = now;
+        self.written_count = self.count;
+        Count {
+            name: self.name.clone(),
+            count: self.count,
+            at: self.at,
+        }
     }
 }
 
@@ -364,27 +389,37 @@ mod tests {
         }
     }
 
+    fn take(correlator: &mut Correlator, identity: &Identity, name: &str, now: Instant) -> Verdict {
+        correlator.take(identity, name, Timestamp::UNIX_EPOCH, now)
+    }
+
+    /// The count of the event object `web.1`.
+    fn count(count: i32) -> Count {
+        Count {
+            name: "web.1".into(),
+            count,
+            at: Timestamp::UNIX_EPOCH,
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_second_of_a_kind_is_written_and_later_ones_are_counted() {
         let mut correlator = Correlator::default();
         let now = Instant::now();
         let one = identity("up");
-        assert_eq!(correlator.take(&one, "web.1", now), Verdict::Create);
+        assert_eq!(take(&mut correlator, &one, "web.1", now), Verdict::Create);
         assert_eq!(correlator.created(&one, now), None);
-        let second = Verdict::Count {
-            name: "web.1".into(),
-            count: 2,
-        };
-        assert_eq!(correlator.take(&one, "web.2", now), second);
+        let second = Verdict::Count(count(2));
+        assert_eq!(take(&mut correlator, &one, "web.2", now), second);
         for _ in 0..100 {
-            assert_eq!(correlator.take(&one, "web.3", now), Verdict::Later);
+            assert_eq!(take(&mut correlator, &one, "web.3", now), Verdict::Later);
         }
         assert!(correlator.due(now).is_empty(), "nothing is due yet");
         let due = correlator.due(now + FINISH);
-        assert_eq!(due, [(one.clone(), "web.1".into(), 102)]);
+        assert_eq!(due, [(one.clone(), count(102))]);
         assert!(correlator.due(now + FINISH * 2).is_empty(), "it ended");
         assert_eq!(
-            correlator.take(&one, "web.9", now + FINISH * 2),
+            take(&mut correlator, &one, "web.9", now + FINISH * 2),
             Verdict::Create
         );
     }
@@ -397,7 +432,7 @@ mod tests {
         let mut writes = 0;
         for minute in 0..61 {
             let now = start + Duration::from_secs(60 * minute);
-            let _ = correlator.take(&one, "web.1", now);
+            let _ = take(&mut correlator, &one, "web.1", now);
             if minute == 0 {
                 assert_eq!(correlator.created(&one, now), None);
             }
@@ -411,13 +446,12 @@ mod tests {
         let mut correlator = Correlator::default();
         let now = Instant::now();
         let one = identity("up");
-        assert_eq!(correlator.take(&one, "web.1", now), Verdict::Create);
+        assert_eq!(take(&mut correlator, &one, "web.1", now), Verdict::Create);
         for _ in 0..3 {
-            assert_eq!(correlator.take(&one, "web.2", now), Verdict::Later);
+            assert_eq!(take(&mut correlator, &one, "web.2", now), Verdict::Later);
         }
-        let count = Some(("web.1".to_owned(), 4));
-        assert_eq!(correlator.created(&one, now), count);
-        assert_eq!(correlator.take(&one, "web.3", now), Verdict::Later);
+        assert_eq!(correlator.created(&one, now), Some(count(4)));
+        assert_eq!(take(&mut correlator, &one, "web.3", now), Verdict::Later);
     }
 
     #[tokio::test(start_paused = true)]
@@ -426,7 +460,7 @@ mod tests {
         let now = Instant::now();
         for note in ["up", "up again"] {
             assert_eq!(
-                correlator.take(&identity(note), "web.1", now),
+                take(&mut correlator, &identity(note), "web.1", now),
                 Verdict::Create
             );
         }
@@ -437,15 +471,26 @@ mod tests {
         let mut correlator = Correlator::default();
         let now = Instant::now();
         let created = (0..100)
-            .filter(|i| correlator.take(&identity(&i.to_string()), "n", now) == Verdict::Create)
+            .filter(|i| {
+                take(&mut correlator, &identity(&i.to_string()), "n", now) == Verdict::Create
+            })
             .count();
         assert_eq!(created, 25);
         // One more event after five minutes, and not before.
         let later = now + Duration::from_secs(300);
         let early = later - Duration::from_millis(1);
-        assert_eq!(correlator.take(&identity("w"), "n", early), Verdict::Spam);
-        assert_eq!(correlator.take(&identity("x"), "n", later), Verdict::Create);
-        assert_eq!(correlator.take(&identity("y"), "n", later), Verdict::Spam);
+        assert_eq!(
+            take(&mut correlator, &identity("w"), "n", early),
+            Verdict::Spam
+        );
+        assert_eq!(
+            take(&mut correlator, &identity("x"), "n", later),
+            Verdict::Create
+        );
+        assert_eq!(
+            take(&mut correlator, &identity("y"), "n", later),
+            Verdict::Spam
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -454,7 +499,7 @@ mod tests {
         let now = Instant::now();
         let mut all: Vec<Identity> = (0..=25).map(|i| identity(&i.to_string())).collect();
         let verdicts = |correlator: &mut Correlator, all: &[Identity]| {
-            let last = all.iter().map(|one| correlator.take(one, "n", now)).last();
+            let last = all.iter().map(|one| take(correlator, one, "n", now)).last();
             last.unwrap()
         };
         assert_eq!(verdicts(&mut correlator, &all), Verdict::Spam);
@@ -477,7 +522,7 @@ mod tests {
         let combine = |correlator: &mut Correlator, note: &str, now| {
             let mut one = identity(note);
             correlator.combine(&mut one, now);
-            let verdict = correlator.take(&one, "web.1", now);
+            let verdict = take(correlator, &one, "web.1", now);
             let _ = correlator.created(&one, now);
             (one.note, verdict)
         };
@@ -494,7 +539,7 @@ mod tests {
         let (note, verdict) = combine(&mut correlator, "11", now);
         assert_eq!(note, tenth);
         assert!(
-            matches!(verdict, Verdict::Count { count: 2, .. }),
+            matches!(verdict, Verdict::Count(Count { count: 2, .. })),
             "{verdict:?}"
         );
         assert_eq!(combine(&mut correlator, "12", now).1, Verdict::Later);
@@ -535,7 +580,7 @@ mod tests {
             let mut one = identity("up");
             one.object.name = i.to_string();
             correlator.combine(&mut one, now);
-            assert_eq!(correlator.take(&one, "n", now), Verdict::Create);
+            assert_eq!(take(&mut correlator, &one, "n", now), Verdict::Create);
         }
         assert_eq!(correlator.series.len(), 4_096);
         assert_eq!(correlator.ends.len(), 4_096);

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::correlate::{Correlator, Identity, ObjectIdentity, Verdict};
+use super::correlate::{Correlator, Count, Identity, ObjectIdentity, Verdict};
 use super::turns::Turns;
 use super::{QUEUE, Recorded};
 use crate::client::{self, Client};
@@ -184,12 +184,10 @@ impl Writer {
 
     fn counts(
         &mut self,
-        which: impl FnOnce(&mut Correlator, Instant) -> Vec<(Identity, String, i32)>,
+        which: impl FnOnce(&mut Correlator, Instant) -> Vec<(Identity, Count)>,
     ) -> Vec<Job> {
         let counts = which(&mut self.correlator, Instant::now());
-        let jobs = counts.into_iter();
-        jobs.map(|(identity, name, count)| self.count(identity, name, count))
-            .collect()
+        counts.into_iter().map(Job::of_series).collect()
     }
 
     fn name(&mut self, regarding: &ObjectReference, at: Timestamp) -> String {
@@ -201,12 +199,11 @@ impl Writer {
         let name = self.name(&recorded.regarding, recorded.at);
         self.correlator
             .combine(&mut recorded.identity, Instant::now());
-        let verdict = self
-            .correlator
-            .take(&recorded.identity, &name, Instant::now());
+        let (identity, at) = (&recorded.identity, recorded.at);
+        let verdict = self.correlator.take(identity, &name, at, Instant::now());
         let (name, count) = match verdict {
             Verdict::Create => (name, None),
-            Verdict::Count { name, count } => (name, Some(count)),
+            Verdict::Count(Count { name, count, .. }) => (name, Some(count)),
             Verdict::Later => return None,
             Verdict::Spam => {
                 recorded.dropped.inc();
@@ -221,31 +218,14 @@ impl Writer {
         })
     }
 
-    /// The write of a series' count, made from its identity.
-    fn count(&self, identity: Identity, name: String, count: i32) -> Job {
-        let recorded = Recorded {
-            regarding: reference_of(&identity.object),
-            related: identity.related.as_ref().map(reference_of),
-            identity,
-            at: self.clock.now(),
-            annotations: Arc::default(),
-            dropped: Default::default(),
-        };
-        Job {
-            recorded,
-            name,
-            count: Some(count),
-        }
-    }
-
     /// A series whose event object has expired starts again with a new one (client-go: 404 on patch → create).
     fn settle(&mut self, ended: Ended) -> Option<Job> {
         match ended {
             Ended::Written(job) if job.count.is_none() => {
                 let mut recorded = job.recorded;
                 let created = self.correlator.created(&recorded.identity, Instant::now());
-                let (name, count) = created?;
-                recorded.at = self.clock.now();
+                let Count { name, count, at } = created?;
+                recorded.at = at;
                 Some(Job {
                     recorded,
                     name,
@@ -270,9 +250,10 @@ impl Writer {
             Ended::Gone(mut job) => {
                 self.correlator.forget(&job.recorded.identity);
                 job.name = self.name(&job.recorded.regarding, self.clock.now());
+                let (identity, at) = (&job.recorded.identity, job.recorded.at);
                 let _ = self
                     .correlator
-                    .take(&job.recorded.identity, &job.name, Instant::now());
+                    .take(identity, &job.name, at, Instant::now());
                 job.count = None;
                 Some(job)
             }
@@ -327,6 +308,27 @@ impl Writer {
             }
         }
         .boxed()
+    }
+}
+
+// === impl Job ===
+
+impl Job {
+    /// The write of a series' count, made from its identity.
+    fn of_series((identity, Count { name, count, at }): (Identity, Count)) -> Self {
+        let recorded = Recorded {
+            regarding: reference_of(&identity.object),
+            related: identity.related.as_ref().map(reference_of),
+            identity,
+            at,
+            annotations: Arc::default(),
+            dropped: Default::default(),
+        };
+        Self {
+            recorded,
+            name,
+            count: Some(count),
+        }
     }
 }
 
