@@ -24,7 +24,8 @@ pub enum Error {
         /// The deadline.
         after: Duration,
     },
-    /// The connection could not be made, or broke. Unless `sent` is false, a write may have taken effect.
+    /// The request got no credentials, or the connection could not be made, or broke. Unless `sent` is false, a write may have
+    /// taken effect.
     #[error(
         "{request}: the API server could not be reached: {}",
         crate::error_chain(source)

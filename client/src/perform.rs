@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use crate::answer::{Answer, Reply, decode, refusal};
 use crate::call::{Call, Verb};
 use crate::client::Client;
+use crate::connect::Unsent;
 use crate::error::Error;
 use crate::gate::Passage;
 use crate::intercept::Next;
@@ -233,10 +234,13 @@ impl Client {
     }
 }
 
-/// Whether the connection was never made, so that a write certainly did not happen.
+/// Whether no connection had the request, so that a write certainly did not happen.
 fn never_sent(error: &kube_client::Error) -> bool {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = next {
+        if error.is::<Unsent>() {
+            return true;
+        }
         if let Some(error) = error.downcast_ref::<hyper_util::client::legacy::Error>() {
             return error.is_connect();
         }

@@ -70,6 +70,7 @@ use kube_client::Config;
 pub use error::Error;
 pub use location::Location;
 pub use options::Options;
+pub(crate) use service::Unsent;
 pub use service::{CONNECT_TIMEOUT, DEAD_PEER_TIMEOUT, HANDSHAKE_TIMEOUT};
 
 use crate::gate::Gated;

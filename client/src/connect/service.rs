@@ -31,6 +31,11 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time after which unacknowledged data closes the connection.
 pub const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(45);
 
+/// An error from before a connection had the request: of its credentials, for example.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Unsent(#[source] BoxError);
+
 /// The result of [`service`]: sends requests to one cluster.
 pub(super) type Connected = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
 
@@ -105,6 +110,14 @@ fn discarding(stream: TokioIo<TcpStream>) -> TokioIo<TcpStream> {
     stream
 }
 
+/// Marks all errors but those of a connection.
+fn unsent(error: BoxError) -> BoxError {
+    if error.is::<hyper_util::client::legacy::Error>() {
+        return error;
+    }
+    Unsent(error).into()
+}
+
 fn stack<C, B, E>(
     mut config: Config,
     connector: C,
@@ -155,6 +168,7 @@ where
     });
     let connections = Arc::new(connections.map_err(unusable)?);
     let service = ServiceBuilder::new()
+        .map_err(unsent)
         .map_err(redacted)
         .layer(base)
         .option_layer(auth)

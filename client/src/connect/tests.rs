@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::Config;
 use kube_client::config::{AuthInfo, ExecConfig};
 use reeve_apiserver::rbac::User;
@@ -14,6 +15,7 @@ use tokio::time::{advance, pause, resume, sleep, timeout};
 
 use super::plugin::{Failed, Plugin, has_terminal};
 use super::{Options, connect};
+use crate::Client;
 
 const VERSION: &str = "client.authentication.k8s.io/v1";
 /// What takes longer than this has failed.
@@ -360,6 +362,25 @@ async fn a_first_certificate_that_cannot_be_used_is_an_error_and_asked_for_again
     folder.answer(&status(pair.key()));
     pass(Duration::from_secs(10)).await;
     assert_eq!(user(&client, &server).await.as_deref(), Ok("jane"));
+}
+
+#[tokio::test]
+async fn a_write_without_credentials_was_certainly_not_sent() {
+    let pair = json!({"clientCertificateData": "none", "clientKeyData": "none"});
+    let answer = json!({"apiVersion": VERSION, "kind": "ExecCredential", "status": pair});
+    for (script, cause) in [
+        ("exit 1", "the credential plugin of the kubeconfig failed"),
+        (&*format!("echo '{answer}'"), "PEM is missing a private key"),
+    ] {
+        let mut config = Config::new("https://127.0.0.1:1".parse().unwrap());
+        config.auth_info.exec = Some(exec(script));
+        let client = Client::new(connect(config, &Options::new()).unwrap());
+        let mut map = ConfigMap::default();
+        map.metadata.namespace = Some("default".to_owned());
+        let error = client.create(&map).await.unwrap_err();
+        assert!(error.to_string().contains(cause), "{error}");
+        assert!(!error.is_ambiguous(), "{error}");
+    }
 }
 
 #[tokio::test]
