@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 /// The interval between two writes of the count of a running series.
 const REFRESH: Duration = Duration::from_secs(30 * 60);
-/// The quiet time after which a series ends.
+/// The quiet time after which a series ends, at the next [`Correlator::due`]: an event before that goes on with it.
 pub(super) const FINISH: Duration = Duration::from_secs(6 * 60);
 /// The number of new events that an object may have at once.
 const BURST: u32 = 25;
@@ -146,9 +146,7 @@ impl Correlator {
         at: Timestamp,
         now: Instant,
     ) -> Verdict {
-        if let Some(series) = self.series.get_mut(identity)
-            && now.duration_since(series.last) < FINISH
-        {
+        if let Some(series) = self.series.get_mut(identity) {
             series.count = series.count.saturating_add(1);
             series.last = now;
             series.at = at;
@@ -200,8 +198,7 @@ impl Correlator {
                 note: note.clone(),
                 ..group
             };
-            let series = self.series.get(&combined);
-            series.is_some_and(|series| now.duration_since(series.last) < FINISH)
+            self.series.contains_key(&combined)
         });
         let note = running
             .unwrap_or_else(|| super::cut(&format!("{COMBINED}{}", identity.note), super::NOTE));
@@ -455,6 +452,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn an_event_after_the_quiet_time_and_before_the_check_loses_no_count() {
+        let mut correlator = Correlator::default();
+        let now = Instant::now();
+        let one = identity("up");
+        assert_eq!(take(&mut correlator, &one, "web.1", now), Verdict::Create);
+        assert_eq!(correlator.created(&one, now), None);
+        for _ in 2..=10 {
+            let _ = take(&mut correlator, &one, "web.2", now);
+        }
+        let later = now + FINISH;
+        assert_eq!(take(&mut correlator, &one, "web.3", later), Verdict::Later);
+        let due = correlator.due(later + FINISH);
+        assert_eq!(due, [(one, count(11))]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn another_note_is_another_event() {
         let mut correlator = Correlator::default();
         let now = Instant::now();
@@ -545,6 +558,7 @@ mod tests {
         assert_eq!(combine(&mut correlator, "12", now).1, Verdict::Later);
         // After its end, the next event keeps its own note.
         let later = now + FINISH;
+        assert!(correlator.due(later).is_empty(), "all counts are written");
         assert_eq!(
             combine(&mut correlator, "13", later).0,
             format!("{COMBINED}13")
