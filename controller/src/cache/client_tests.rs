@@ -14,7 +14,7 @@ use super::tests::Cluster;
 use super::wire_tests::tiers;
 use super::*;
 use crate::Client;
-use crate::client::{CachedError, GroupKind, Patch};
+use crate::client::{CachedError, Change, GroupKind, Patch};
 use crate::own_writes::Reading;
 use crate::own_writes::effect::{Effect, Notes, Write};
 
@@ -144,6 +144,33 @@ async fn what_is_read_and_written_in_one_namespace_does_not_wait_for_another() {
     let all = maps.wait_at_most(SOON);
     assert!(all.list(None).await.is_err());
     assert_eq!(start.elapsed().saturating_sub(waited), SOON);
+    caches.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_its_cache_cannot_hold_is_read_from_the_server_at_once() {
+    let cluster = tiers().await;
+    for verb in ["list", "watch"] {
+        let refusal = Rule::new().verb(verb).status(403, "no right to it");
+        cluster.server.faults().add(refusal);
+    }
+    let caches = cluster.caches_with(CacheOptions::new());
+    caches.keep(&View::<ConfigMap>::typed()).unwrap();
+    caches.start();
+    sleep(SOON).await;
+    let (client, _) = client(&cluster, &caches);
+    let mut a = ConfigMap::default();
+    a.metadata.namespace = Some("red".to_owned());
+    a.metadata.name = Some("a".to_owned());
+    let label = |map: &mut ConfigMap| {
+        let labels = map.metadata.labels.get_or_insert_default();
+        labels.insert("own".to_owned(), "1".to_owned());
+    };
+    let start = Instant::now();
+    let (_, updated) = client.create_or_update(a.clone(), label).await.unwrap();
+    let (_, patched) = client.create_or_patch(a, label).await.unwrap();
+    assert_eq!((updated, patched), (Change::Updated, Change::Unchanged));
+    assert!(start.elapsed() < Duration::from_secs(1));
     caches.stop().await;
 }
 

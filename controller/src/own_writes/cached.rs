@@ -222,6 +222,11 @@ impl<V: 'static> Cached<V> {
         &self.lister
     }
 
+    /// Whether the cache is filled where it is read.
+    pub(super) fn answers(&self, namespace: Option<&str>) -> bool {
+        self.lister.answers(namespace)
+    }
+
     /// Waits until the cache is filled where it is read and shows this client's writes of the objects `concerned`, or
     /// the time is over.
     async fn settled(&self, namespace: Option<&str>, concerned: impl Fn(&ObjectKey) -> bool) {

@@ -182,7 +182,10 @@ impl Client {
             return None;
         }
         let key = self.key_in_namespace(&key_of(object.meta()));
-        // For a namespace that is not cached, and before the first list, only the server can answer.
+        // Without a wait for a cache that is not filled, which may be for a right that is missing.
+        if !cached.answers(key.namespace.as_deref()) {
+            return None;
+        }
         let found = match cached.get(&key).await {
             Ok(found) => found,
             Err(
