@@ -42,7 +42,7 @@
 //! | `--metrics-cert-path`, `--metrics-cert-name`, `--metrics-cert-key` | | self-signed, `tls.crt`, `tls.key` |
 //! | `--metrics-client-ca-file` | | no certificate is requested; with it, one of these authorities must have signed the client's |
 //! | `--enable-http2` | | `false`: for the metrics server |
-//! | `--enable-webhooks`, with the feature `webhook` | `ENABLE_WEBHOOKS` | `true`; `false`: the webhook server does not run, for a program outside of the cluster |
+//! | `--enable-webhooks`, with the feature `webhook` | `ENABLE_WEBHOOKS` | `true`, also for an empty variable; `false`: the webhook server does not run, for a program outside of the cluster |
 //! | `--webhook-port` | | `9443` |
 //! | `--webhook-cert-path`, `--webhook-cert-name`, `--webhook-cert-key` | | `/tmp/k8s-webhook-server/serving-certs`, `tls.crt`, `tls.key` |
 //! | `--leader-elect` | | `false` |
@@ -59,6 +59,8 @@ mod address;
 mod log;
 #[cfg(feature = "clap")]
 mod run;
+#[cfg(all(feature = "clap", feature = "webhook"))]
+mod switch;
 
 use std::path::PathBuf;
 
@@ -245,7 +247,7 @@ pub struct WebhookOptions {
             long = "enable-webhooks",
             env = "ENABLE_WEBHOOKS",
             action = clap::ArgAction::Set,
-            value_parser = clap::builder::BoolishValueParser::new(),
+            value_parser = switch::OnIfEmpty::default(),
             default_value = "true",
             default_missing_value = "true",
             num_args = 0..=1,
@@ -547,6 +549,9 @@ mod tests {
 
     #[cfg(feature = "clap")]
     mod flags {
+        #[cfg(feature = "webhook")]
+        use std::process::Command;
+
         use clap::{CommandFactory, Parser};
 
         use super::*;
@@ -622,6 +627,23 @@ mod tests {
                 other.contains(r#"chain: "/certs/a.crt", key: "/certs/a.key""#),
                 "{other}"
             );
+        }
+
+        /// The variables of a process do not change, so one with an empty variable is another process.
+        #[cfg(feature = "webhook")]
+        #[test]
+        fn an_empty_variable_leaves_the_webhook_server_on() {
+            const TEST: &str =
+                "options::tests::flags::an_empty_variable_leaves_the_webhook_server_on";
+            const VARIABLE: &str = "ENABLE_WEBHOOKS";
+            if std::env::var(VARIABLE).is_ok_and(|value| value.is_empty()) {
+                assert!(parsed(&[]).webhook.enable);
+                return;
+            }
+            let mut process = Command::new(std::env::current_exe().unwrap());
+            process.args(["--exact", TEST]).env(VARIABLE, "");
+            let output = String::from_utf8(process.output().unwrap().stdout).unwrap();
+            assert!(output.contains("1 passed"), "{output}");
         }
 
         #[cfg(feature = "webhook")]
