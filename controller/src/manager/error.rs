@@ -104,11 +104,20 @@ impl Error {
     /// lease of its own stands by, and nothing ends.)
     #[must_use]
     pub fn is_leadership_lost(&self) -> bool {
+        self.has(|error| matches!(error, Self::LeadershipLost(_)))
+    }
+
+    /// Whether work may go on after the run: on a thread that it blocks.
+    #[cfg(feature = "clap")]
+    pub(crate) fn may_leave_work(&self) -> bool {
+        self.has(|error| matches!(error, Self::LeadershipLost(_) | Self::GraceExpired { .. }))
+    }
+
+    fn has(&self, which: fn(&Self) -> bool) -> bool {
         match self {
-            Self::LeadershipLost(_) => true,
-            Self::Both { cause, stop } => cause.is_leadership_lost() || stop.is_leadership_lost(),
-            Self::Several(errors) => errors.iter().any(Self::is_leadership_lost),
-            _ => false,
+            Self::Both { cause, stop } => cause.has(which) || stop.has(which),
+            Self::Several(errors) => errors.iter().any(|error| error.has(which)),
+            error => which(error),
         }
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! When the lease is lost there is no grace: the workers' reconciles are dropped at their next await, before another
 //! replica may take the lease, and [`Manager::run`] returns an error. The process should exit then, by
-//! [`std::process::exit`] ([`Error::is_leadership_lost`]). A task that blocks its thread has no next await, so it
+//! [`std::process::exit`] ([`Error::is_leadership_lost`]), as `options::Program::run` does. A task that blocks its thread has no next await, so it
 //! cannot be dropped: the log names it after a second, [`Manager::run`] returns all the same, and a runtime that is
 //! dropped at the end of `main` would wait for it. The same holds at a stop for a task that outlives its grace: while
 //! it blocks its thread, its lease is not released, and expires.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 
 use super::{Options, Program};
-use crate::manager::Manager;
+use crate::manager::{self, Manager};
 
 /// The command line of a program without flags of its own.
 #[derive(Debug, clap::Parser)]
@@ -24,6 +24,9 @@ impl Options {
     /// and runs it. An error is logged, and the exit code is then 1. A program that changes the builder of its manager
     /// calls [`Manager::from_options`] and [`Manager::run_until_signal`] itself. [`Program::run`] is the same for a program without
     /// flags of its own.
+    ///
+    /// After a lost lease, and when work outlives the grace period, it does not return: it exits with status 1. Such work
+    /// may block a thread, for which the end of `main` would wait, while another replica leads.
     ///
     /// ```no_run
     /// use std::process::ExitCode;
@@ -74,6 +77,11 @@ impl Options {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 tracing::error!(error, program = program.name, "the program failed");
+                let run = error.downcast_ref::<manager::Error>();
+                if run.is_some_and(manager::Error::may_leave_work) {
+                    // Dropped at the end of `main`, the runtime would wait for blocked threads.
+                    std::process::exit(1);
+                }
                 ExitCode::FAILURE
             }
         }

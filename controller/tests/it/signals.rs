@@ -1,4 +1,4 @@
-//! Signals, each to its own process, because an installed handler stays.
+//! Signals, each to its own process, because an installed handler stays; and the end of a process by itself.
 //!
 //! One process works on a real kube-apiserver when it gets its signal.
 
@@ -11,6 +11,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use clap::Parser as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::Config;
@@ -18,6 +19,8 @@ use kube_client::config::{KubeConfigOptions, Kubeconfig};
 use kube_core::params::ListParams;
 use reeve_apiserver::ApiServer;
 use reeve_apiserver::control_plane::ControlPlane;
+use reeve_controller::client::Patch;
+use reeve_controller::options::{Options, Program};
 use reeve_controller::{Client, Manager, ObjectKey, Runnable, leader_election};
 use serde_json::json;
 use tokio::time::sleep;
@@ -27,7 +30,7 @@ use crate::shutdown::{Acknowledged, counter, counts_of};
 
 /// Set for a process that gets signals: whether its worker ends at the stop.
 const WORKER: &str = "REEVE_TEST_WORKER";
-/// Set for a process that gets a signal while it writes: the kubeconfig of its API server.
+/// Set for a process with an API server outside of it: the kubeconfig.
 const KUBECONFIG: &str = "REEVE_TEST_KUBECONFIG";
 /// The test that waits for a signal.
 const MANAGER: &str = "a_manager_that_runs_until_a_signal";
@@ -92,6 +95,43 @@ async fn a_controller_that_counts_until_a_signal() {
     for (name, count) in &*acknowledged.lock() {
         println!("acknowledged {name} {count}");
     }
+}
+
+/// The flags of the program that blocks a thread.
+#[derive(clap::Parser)]
+struct Arguments {
+    #[command(flatten)]
+    options: Options,
+}
+
+/// The process that blocks a thread while it leads. Without the variable the test does nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "another test starts it as a process"]
+async fn a_program_that_blocks_a_thread() {
+    let Ok(file) = std::env::var(KUBECONFIG) else {
+        return;
+    };
+    let arguments = Arguments::parse_from([
+        "blocker",
+        "--leader-elect",
+        "--leader-election-namespace=default",
+        "--health-probe-bind-address=0",
+        &format!("--kubeconfig={file}"),
+    ]);
+    let add = |manager: &Manager| {
+        let blocking = Runnable::new("blocking", |_| async {
+            println!("at work");
+            tokio::task::block_in_place(|| {
+                loop {
+                    thread::park();
+                }
+            });
+            Ok::<_, Infallible>(())
+        });
+        Ok(manager.add(blocking)?)
+    };
+    let program = Program::new("blocker", "1.0.0");
+    arguments.options.run(program, add).await;
 }
 
 /// A process that gets signals, killed on drop.
@@ -182,6 +222,30 @@ fn a_second_signal_exits_with_status_1() {
         process.is_sent(second);
         assert_eq!(process.ends().0, Some(1), "{first}, {second}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_loses_its_lease_ends_although_a_thread_is_blocked() {
+    let server = ApiServer::builder().start().await.unwrap();
+    let serving = server.serve(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let name = format!("reeve-blocker-{}.kubeconfig", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    std::fs::write(&file, serving.kubeconfig()).unwrap();
+    let path = file.display().to_string();
+    let start = move || Process::start("a_program_that_blocks_a_thread", KUBECONFIG, &path);
+    let working = tokio::task::spawn_blocking(move || {
+        let process = start();
+        process.prints("at work");
+        process
+    });
+    let mut process = working.await.unwrap();
+    let client = Client::new(server.client());
+    let taken = Patch::merge(json!({"spec": {"holderIdentity": "another"}}));
+    let key = ObjectKey::namespaced("default", "blocker");
+    client.patch::<Lease>(&key, taken).await.unwrap();
+    let ended = tokio::task::spawn_blocking(move || process.ends().0);
+    assert_eq!(ended.await.unwrap(), Some(1));
+    std::fs::remove_file(&file).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
