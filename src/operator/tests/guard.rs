@@ -121,6 +121,29 @@ async fn a_block_over_the_cap_of_active_ones_waits_visibly_and_is_banned_when_an
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_ban_that_stands_is_begun_again_whatever_the_caps() {
+    let mut world = World::new().await;
+    let caps = [("maxActiveBlocks", "1"), ("maxBansPerMinute", "1")];
+    world.configure(&caps).await;
+    world.start().await;
+    world.create("a", "192.0.2.1", "1h").await;
+    world.until("a", "active", 5 * SECOND).await;
+    world.create("b", "192.0.2.2", "1h").await;
+    world.until("b", "pending", 5 * SECOND).await;
+    for again in 2..=4 {
+        world.set("a", json!({"trigger": true})).await;
+        tokio::time::sleep(SECOND).await;
+        let status = world.status("a").await;
+        assert_eq!(
+            (status.phase, status.ban_count),
+            (Some(api::Phase::Active), Some(again))
+        );
+        world.banned_becomes(GATEWAY, &["192.0.2.1"], SECOND).await;
+    }
+    assert_eq!(world.reason("b").await, "Limited");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cap_of_bans_a_minute_by_source_delays_its_bans_and_no_lift_and_no_other_source() {
     let mut world = World::new().await;
     let limits = "sources: {feed: {maxBansPerMinute: 2}}";
