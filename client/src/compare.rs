@@ -5,51 +5,68 @@ use std::hash::{Hash, Hasher};
 
 use serde_json::{Map, Value};
 
-use crate::patch::difference;
-
 /// The merge patches of an object: of all but its status, empty if that is equal, and of its status.
 pub(crate) type Patches = (Value, Option<Value>);
 
-/// The merge patches that make `from` into `to`. Equal in another notation is equal; what differs is sent as it is, since a
-/// schema may require a list that is empty.
-pub(crate) fn patches(from: Value, to: Value) -> Patches {
-    let status_of = |change: &mut Value| change.as_object_mut()?.remove("status");
-    let mut patch = difference(&from, &to);
-    if is_empty(&patch) {
-        return (patch, None);
-    }
-    let mut differing = difference(&pruned(from), &pruned(to));
-    let status = status_of(&mut patch);
-    let status = status_of(&mut differing).and(status);
-    if is_empty(&differing) {
-        patch = differing;
-    }
+/// The merge patches that make `from` into `to`. A field that is equal in another notation is left out, so that the changes
+/// of others to it are kept. What differs is sent as it is, since a schema may require a list that is empty.
+pub(crate) fn patches(from: &Value, to: &Value) -> Patches {
+    let mut patch = differing(from, to);
+    let status = patch
+        .as_object_mut()
+        .and_then(|patch| patch.remove("status"));
     (patch, status)
 }
 
 /// The merge patch of the fields that the status `to` has beyond `from`, which removes none; `None` without such fields.
-pub(crate) fn status_patch(from: Value, to: Value) -> Option<Value> {
-    if to.is_null() {
+pub(crate) fn status_patch(from: &Value, to: &Value) -> Option<Value> {
+    if to.is_null() || is_empty(&pruned(to.clone())) {
         return None;
     }
-    let from = Some(from).filter(|from| !from.is_null());
-    let from = from.unwrap_or_else(|| Value::Object(Map::new()));
-    let patch = added(&from, &to);
-    let differing = added(&pruned(from), &pruned(to));
-    Some(patch).filter(|_| !is_empty(&differing))
-}
-
-/// The difference without what removes a field of `from`, or empties a list.
-fn added(from: &Value, to: &Value) -> Value {
-    let mut change = difference(from, to);
-    if let Some(change) = change.as_object_mut() {
-        let has = |name: &str| from.get(name).is_some_and(|value| !value.is_null());
-        change.retain(|name, value| {
+    let has = |name: &str| from.get(name).is_some_and(|value| !value.is_null());
+    let mut patch = if from.is_null() || is_empty(from) {
+        to.clone()
+    } else {
+        differing(from, to)
+    };
+    if let Some(fields) = patch.as_object_mut() {
+        fields.retain(|name, value| {
             let empties = value.as_array().is_some_and(Vec::is_empty) && has(name);
             !value.is_null() && !empties
         });
     }
-    change
+    Some(patch).filter(|patch| !is_empty(patch))
+}
+
+/// The merge patch of the fields that differ in any notation.
+fn differing(from: &Value, to: &Value) -> Value {
+    let (plain_from, plain_to) = (pruned(from.clone()), pruned(to.clone()));
+    difference_of(from, to, &plain_from, &plain_to)
+}
+
+/// As [`differing`]; `plain_from` and `plain_to` are the same values without empty ones.
+fn difference_of(from: &Value, to: &Value, plain_from: &Value, plain_to: &Value) -> Value {
+    let (Value::Object(before), Value::Object(after)) = (from, to) else {
+        return to.clone();
+    };
+    let none = Value::Object(Map::new());
+    let mut patch = Map::new();
+    let names = before.keys().chain(after.keys());
+    for name in names {
+        let (was, is) = (plain_from.get(name), plain_to.get(name));
+        if was == is || patch.contains_key(name) {
+            continue;
+        }
+        let change = match (before.get(name), after.get(name)) {
+            (_, None) => Value::Null,
+            (Some(before @ Value::Object(_)), Some(after @ Value::Object(_))) => {
+                difference_of(before, after, was.unwrap_or(&none), is.unwrap_or(&none))
+            }
+            (_, Some(after)) => after.clone(),
+        };
+        patch.insert(name.clone(), change);
+    }
+    Value::Object(patch)
 }
 
 pub(crate) fn is_empty(change: &Value) -> bool {
@@ -135,13 +152,28 @@ mod tests {
         let none = (json!({}), None);
         for (case, from, to, patches_of) in [
             (
-                "another notation",
+                "another notation of all but the status",
                 object(json!({"a": 1}), json!({})),
                 object(
                     json!({"a": 1, "b": [], "c": null}),
                     json!({"d": [{"e": []}]}),
                 ),
                 (json!({}), Some(json!({"d": [{"e": []}]}))),
+            ),
+            (
+                "another notation of a list beside a field that differs",
+                object(json!({"a": [{"b": 1}], "n": 1}), json!({})),
+                object(
+                    json!({"a": [{"b": 1, "c": []}], "d": [], "n": 2}),
+                    json!({}),
+                ),
+                (json!({"spec": {"n": 2}}), None),
+            ),
+            (
+                "a new field with an empty list",
+                object(json!({"a": 1}), json!({})),
+                object(json!({"a": 1, "new": {"list": []}}), json!({})),
+                (json!({"spec": {"new": {"list": []}}}), None),
             ),
             (
                 "another notation everywhere",
@@ -174,7 +206,7 @@ mod tests {
                 none,
             ),
         ] {
-            assert_eq!(patches(from, to), patches_of, "{case}");
+            assert_eq!(patches(&from, &to), patches_of, "{case}");
         }
     }
 
@@ -198,7 +230,7 @@ mod tests {
             ("only empty", Value::Null, json!({"list": []}), None),
             ("none", json!({"list": list}), Value::Null, None),
         ] {
-            assert_eq!(status_patch(from, to), patch, "{case}");
+            assert_eq!(status_patch(&from, &to), patch, "{case}");
         }
     }
 }

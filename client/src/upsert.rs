@@ -322,7 +322,7 @@ impl<K: AnyObject> Objects<K> {
     }
 
     async fn patch_to(&self, key: &ObjectKey, found: K, wanted: &K) -> Result<(K, Change), Error> {
-        let (change, status) = patches(self.json(key, &found)?, self.json(key, wanted)?);
+        let (change, status) = patches(&self.json(key, &found)?, &self.json(key, wanted)?);
         let (now, main) = Box::pin(self.patch_part(key, found, change, false)).await?;
         let Some(status) = status else {
             return Ok((
@@ -391,7 +391,7 @@ impl<K: AnyObject> Objects<K> {
         }
         let (is, should) = (self.json(key, &created)?, self.json(key, wanted)?);
         // Fields that the server set are kept.
-        let Some(change) = status_patch(part(is, true), part(should, true)) else {
+        let Some(change) = status_patch(&part(is, true), &part(should, true)) else {
             return Ok((created, Change::Created));
         };
         let (now, _) = self

@@ -112,7 +112,11 @@ fn discarding(stream: TokioIo<TcpStream>) -> TokioIo<TcpStream> {
 
 /// Marks all errors but those of a connection.
 fn unsent(error: BoxError) -> BoxError {
-    if error.is::<hyper_util::client::legacy::Error>() {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&*error);
+    while let Some(error) = cause.filter(|cause| !cause.is::<hyper_util::client::legacy::Error>()) {
+        cause = error.source();
+    }
+    if cause.is_some() {
         return error;
     }
     Unsent(error).into()

@@ -204,10 +204,10 @@ impl<S: Stored + ?Sized> Inner<S> {
     /// Removes objects of a namespace that was watched, in one step. A handler that is added between two steps receives
     /// the objects that are left, and then their deletions. Returns their number; `None` if there is no such namespace.
     pub(super) fn remove_piece(&self) -> Option<usize> {
-        let mut leaving = self.leaving.lock();
-        let namespace = leaving.first()?;
+        // Only the pipeline changes `leaving`, and it is not locked meanwhile: readers of the store ask for it.
+        let namespace = self.leaving.lock().first().cloned()?;
         let processor = self.processor.lock();
-        let events = part::remove_piece(&self.indexer, namespace);
+        let events = part::remove_piece(&self.indexer, &namespace);
         let removed = events.len();
         if removed > 0 {
             self.record_change();
@@ -215,7 +215,7 @@ impl<S: Stored + ?Sized> Inner<S> {
         processor.distribute(events);
         drop(processor);
         if removed < PIECE {
-            leaving.pop_first();
+            self.leaving.lock().remove(&namespace);
         }
         Some(removed)
     }
@@ -236,11 +236,16 @@ impl<S: Stored + ?Sized> Inner<S> {
             Stage::Stopped => self.handlers_synced.load(Ordering::Relaxed),
         };
         ran && feeds.iter().all(|feed| feed.has_synced())
-            // A namespace of the set may have no watch yet, and the objects of another one may still be there.
+            // A namespace of the set may have no watch yet.
             && self.namespaces.as_ref().is_none_or(|namespaces| {
                 let parts = feeds.iter().map(|feed| (&feed.scope, &feed.part));
-                parts.eq(&namespaces.parts()) && self.leaving.lock().is_empty()
+                parts.eq(&namespaces.parts())
             })
+    }
+
+    /// True once the store has everything in scope, and nothing else.
+    pub(super) fn has_settled(&self) -> bool {
+        self.has_synced() && self.leaving.lock().is_empty()
     }
 
     pub(super) fn has_synced_in(&self, scope: &Scope) -> bool {

@@ -139,12 +139,14 @@ impl<S: Stored + ?Sized> SharedInformer<S> {
 
 impl<S: Stored + ?Sized> SharedInformer<S> {
     /// Returns once everything in scope is in the store: the first list, or the first lists of all namespaces that the
-    /// set has then. After a change of the set it waits for the lists of the new namespaces.
+    /// set has then. After a change of the set it waits for the lists of the new namespaces, and until the objects of
+    /// others are gone. A handler with [`Policy::Block`](crate::Policy::Block) must not wait for it: the objects wait for
+    /// its queue.
     ///
     /// # Errors
     /// [`WaitError::Stopped`] if the informer ends before.
     pub async fn wait_synced(&self) -> Result<(), WaitError> {
-        self.until(|inner| inner.has_synced().then_some(Ok(())))
+        self.until(|inner| inner.has_settled().then_some(Ok(())))
             .await
     }
 
@@ -363,8 +365,8 @@ impl<S: Stored + ?Sized> SharedInformer<S> {
         &self.inner.indexer
     }
 
-    /// True once the first list is in the store. It stays true, unless a namespace is added to the set or removed from it:
-    /// then the list of that namespace has to be in the store too, or none of its objects.
+    /// True once the first list is in the store. It stays true, unless a namespace is added to the set: then the
+    /// list of that namespace has to be in the store too. Objects of a namespace that was removed may still be there.
     #[must_use]
     pub fn has_synced(&self) -> bool {
         self.inner.has_synced()
