@@ -58,16 +58,20 @@ fn servers() -> (Script, Script) {
     (server(&few), server(&many))
 }
 
+fn informer(few: &Script, many: &Script, set: &NamespaceSet) -> SharedInformer<ConfigMap> {
+    SharedInformer::builder(client([("n", few), ("many", many)]))
+        .clock(clock())
+        .reflector(ReflectorOptions::new().streaming(false))
+        .namespaces(set.clone())
+        .build()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_removed_namespace_goes_at_the_pace_of_a_blocking_handler() {
     const BOUND: usize = 10;
     let (few, many) = servers();
     let set = NamespaceSet::new(["many", "n"]);
-    let informer = SharedInformer::<ConfigMap>::builder(client([("n", &few), ("many", &many)]))
-        .clock(clock())
-        .reflector(ReflectorOptions::new().streaming(false))
-        .namespaces(set.clone())
-        .build();
+    let informer = informer(&few, &many, &set);
     let gate = Arc::new(Semaphore::new(0));
     let closed = Arc::clone(&gate);
     let handler = move |event: Event<ConfigMap>| {
@@ -125,11 +129,7 @@ async fn with_handlers_that_change_in_turn(happens: Happens, late: usize) -> usi
     ]);
     let (_, many) = servers();
     let set = NamespaceSet::new(["many", "n"]);
-    let informer = SharedInformer::<ConfigMap>::builder(client([("n", &few), ("many", &many)]))
-        .clock(clock())
-        .reflector(ReflectorOptions::new().streaming(false))
-        .namespaces(set.clone())
-        .build();
+    let informer = informer(&few, &many, &set);
     let mut handlers: Vec<_> = (0..6)
         .map(|number| Known::added(&informer, number))
         .collect();
