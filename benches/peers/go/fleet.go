@@ -14,11 +14,15 @@ func fleet() (*report, error) {
 	if _, err := order("reset", fmt.Sprintf("n=%d", *each)); err != nil {
 		return nil, err
 	}
+	streams, err := streaming()
+	if err != nil {
+		return nil, err
+	}
 	forgetPeak()
 	watch := start()
 	all := make([]*running, informers)
 	for i := range all {
-		r, err := startCache(false, nil)
+		r, err := startCache(streams, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -34,7 +38,7 @@ func fleet() (*report, error) {
 		}
 	}
 	time.Sleep(time.Second)
-	most, held := peak(), resident()
+	most, held, own := peak(), resident(), anonymous()
 	watch = start()
 	time.Sleep(time.Duration(*idle * float64(time.Second)))
 	quiet := watch.stop()
@@ -43,5 +47,5 @@ func fleet() (*report, error) {
 	}
 	found := newReport(informers, used)
 	found.fields["rss_mb"] = most
-	return found.extra("resident_mb", held).extra("idle_us", quiet.cpu/quiet.secs*1e6), nil
+	return found.extra("resident_mb", held).extra("own_mb", own).extra("idle_us", quiet.cpu/quiet.secs*1e6), nil
 }

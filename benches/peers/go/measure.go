@@ -97,6 +97,9 @@ func status(field string) float64 {
 func resident() float64 { return status("VmRSS:") }
 func peak() float64     { return status("VmHWM:") }
 
+// anonymous is resident memory without that of files: without the code of the program.
+func anonymous() float64 { return status("RssAnon:") }
+
 // forgetPeak returns unused memory and resets peak to the memory that is resident then.
 func forgetPeak() {
 	debug.FreeOSMemory()

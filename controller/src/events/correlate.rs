@@ -130,6 +130,8 @@ pub(crate) struct Correlator {
     /// The order in which series end, for dropping them.
     ends: BTreeMap<Place, Identity>,
     sequence: u64,
+    /// The unwritten counts of series that later ones pushed out, at most [`REMEMBERED`].
+    pushed_out: Vec<(Identity, Count)>,
     /// By content, without the note.
     similar: HashMap<Identity, Similar>,
     buckets: HashMap<Source, Bucket>,
@@ -208,7 +210,7 @@ impl Correlator {
 
     /// The counts that are due to be written: of series that ended, and of those with an old written count.
     pub(crate) fn due(&mut self, now: Instant) -> Vec<(Identity, Count)> {
-        let mut due = Vec::new();
+        let mut due = std::mem::take(&mut self.pushed_out);
         let mut ended = Vec::new();
         // In the order of creation: never in that of a hash map.
         for (place, identity) in &self.ends {
@@ -239,7 +241,7 @@ impl Correlator {
 
     /// The counts of all series that were not written.
     pub(crate) fn unwritten(&mut self, now: Instant) -> Vec<(Identity, Count)> {
-        let mut unwritten = Vec::new();
+        let mut unwritten = std::mem::take(&mut self.pushed_out);
         for identity in self.ends.values() {
             if let Some(series) = self.series.get_mut(identity)
                 && series.is_unwritten()
@@ -264,6 +266,12 @@ impl Correlator {
         }
     }
 
+    /// Whether events of the kind are counted in another event object than that of this name: its series has ended.
+    pub(crate) fn is_replaced(&self, identity: &Identity, name: &str) -> bool {
+        let series = self.series.get(identity);
+        series.is_some_and(|series| series.name != name)
+    }
+
     /// Forgets the event object, which is gone: the next event of the kind makes a new one.
     pub(crate) fn forget(&mut self, identity: &Identity) {
         if let Some(series) = self.series.remove(identity) {
@@ -276,7 +284,12 @@ impl Correlator {
         if self.series.len() >= REMEMBERED
             && let Some((_, oldest)) = self.ends.pop_first()
         {
-            self.series.remove(&oldest);
+            let oldest = self.series.remove_entry(&oldest);
+            if let Some((identity, mut series)) = oldest.filter(|(_, series)| series.is_unwritten())
+                && self.pushed_out.len() < REMEMBERED
+            {
+                self.pushed_out.push((identity, series.write(now)));
+            }
         }
         self.sequence += 1;
         let place = (now, self.sequence);
@@ -606,5 +619,25 @@ mod tests {
         assert_eq!(oldest.min(), Some(FORGOTTEN), "the oldest are forgotten");
         correlator.due(now + WINDOW + Duration::from_secs(1));
         assert!(correlator.similar.is_empty() && correlator.series.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_count_of_a_series_that_is_pushed_out_is_written() {
+        let mut correlator = Correlator::default();
+        let now = Instant::now();
+        let one = identity("up");
+        assert_eq!(take(&mut correlator, &one, "web.1", now), Verdict::Create);
+        assert_eq!(correlator.created(&one, now), None);
+        for _ in 2..=5 {
+            let _ = take(&mut correlator, &one, "web.2", now);
+        }
+        for i in 0..REMEMBERED {
+            let mut other = identity("up");
+            other.object.name = i.to_string();
+            assert_eq!(take(&mut correlator, &other, "n", now), Verdict::Create);
+        }
+        assert!(!correlator.series.contains_key(&one));
+        assert_eq!(correlator.due(now), [(one, count(5))]);
+        assert!(correlator.unwritten(now).is_empty(), "it is written once");
     }
 }

@@ -1,5 +1,7 @@
 //! The writer against a small API server, under paused time.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::fake::Managed as _;
@@ -133,6 +135,35 @@ async fn a_series_whose_object_expired_starts_again() {
         .remove(&format!("{EVENTS}/{}", name.as_str().unwrap()));
     setup.record("no route");
     eventually("written again", || setup.fake.objects(EVENTS).len() == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_count_of_an_object_that_expired_leaves_a_new_series_alone() {
+    let setup = setup();
+    for _ in 0..3 {
+        setup.record("no route");
+        sleep(Duration::from_secs(1)).await;
+    }
+    let name = setup.fake.objects(EVENTS)[0]["metadata"]["name"].clone();
+    setup
+        .fake
+        .remove(&format!("{EVENTS}/{}", name.as_str().unwrap()));
+    let sent = Arc::new(AtomicBool::new(false));
+    let is_sent = Arc::clone(&sent);
+    setup.fake.hook(move |method, _| {
+        let is_patch = *method == Method::PATCH;
+        sent.fetch_or(is_patch, Ordering::Relaxed);
+        is_patch.then_some(Fate::Slow(Duration::from_secs(5)))
+    });
+    // While the series that has ended is written, an event of the same kind begins another one.
+    let is_sent = || is_sent.load(Ordering::Relaxed);
+    eventually_within(FINISH * 2, "the last count is sent", is_sent).await;
+    setup.record("no route");
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(setup.fake.objects(EVENTS).len(), 1, "the new object alone");
+    setup.record("no route");
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(setup.fake.objects(EVENTS)[0]["series"]["count"], 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -235,9 +235,19 @@ impl Writer {
             Ended::Written(_) => None,
             Ended::Dropped(job) => {
                 job.recorded.dropped.inc();
-                if job.count.is_none() {
-                    self.correlator.forget(&job.recorded.identity);
+                let identity = &job.recorded.identity;
+                if job.count.is_none() && !self.correlator.is_replaced(identity, &job.name) {
+                    self.correlator.forget(identity);
                 }
+                None
+            }
+            // A later event of the kind has begun a series with an object of its own.
+            Ended::Gone(job)
+                if self
+                    .correlator
+                    .is_replaced(&job.recorded.identity, &job.name) =>
+            {
+                job.recorded.dropped.inc();
                 None
             }
             // The time in a name is unique in one process only: the process before a restart, or another replica, may

@@ -239,6 +239,12 @@ impl Names {
         self.keys[slot / CHUNK].get(slot % CHUNK)
     }
 
+    /// The shared text of the namespace of the key in `slot`, "" for none.
+    pub(super) fn namespace(&self, slot: Slot) -> Arc<str> {
+        let slot = slot as usize;
+        self.keys[slot / CHUNK].namespace(slot % CHUNK)
+    }
+
     pub(super) fn find(&self, hash: u32, key: KeyRef<'_>) -> Option<Slot> {
         let found = self.table.find(Place::spread(hash), |place| {
             place.hash == hash && self.key(place.slot) == key
@@ -331,6 +337,12 @@ impl Keys {
         }
     }
 
+    /// The shared text of the namespace of that key, "" for none.
+    fn namespace(&self, place: usize) -> Arc<str> {
+        let namespace = self.namespaces.get(usize::from(self.spaces[place]));
+        namespace.map_or_else(|| Arc::from(""), Arc::clone)
+    }
+
     fn begin(&self, place: usize) -> usize {
         place
             .checked_sub(1)
@@ -353,7 +365,9 @@ impl Keys {
         if self.namespaces.len() > CHUNK {
             self.forget();
         }
-        let known = self.namespaces.iter().position(|known| known == namespace);
+        // All keys of a namespace share its text, and neighbours are often of the namespace that came last.
+        let mut known = self.namespaces.iter();
+        let known = known.rposition(|known| Arc::ptr_eq(known, namespace));
         let at = known.unwrap_or_else(|| {
             self.namespaces.push(Arc::clone(namespace));
             self.namespaces.len() - 1
@@ -400,17 +414,23 @@ mod tests {
         fn each_place_keeps_its_key(
             steps in proptest::collection::vec((0..CHUNK, 0..400_u16, ".{0,12}"), 0..400),
         ) {
+            let shared: Vec<Arc<str>> = (0..400)
+                .map(|space| if space == 0 { "".into() } else { space.to_string().into() })
+                .collect();
             let mut keys = Keys::new();
             let mut wanted = std::collections::BTreeMap::new();
             for (place, space, name) in steps {
-                let namespace: Arc<str> = if space == 0 { "".into() } else { space.to_string().into() };
-                keys.put(place, &namespace, &name);
+                let namespace = &shared[usize::from(space)];
+                keys.put(place, namespace, &name);
                 wanted.insert(place, (namespace, name));
             }
             for (place, (namespace, name)) in &wanted {
-                let namespace = Some(&**namespace).filter(|text| !text.is_empty());
+                prop_assert!(Arc::ptr_eq(&keys.namespace(*place), namespace));
+                let namespace = Some(&***namespace).filter(|text| !text.is_empty());
                 prop_assert_eq!(keys.get(*place), KeyRef { namespace, name });
             }
+            let distinct: std::collections::HashSet<_> = keys.namespaces.iter().collect();
+            prop_assert_eq!(distinct.len(), keys.namespaces.len(), "a namespace twice");
             prop_assert!(keys.namespaces.len() <= CHUNK + 1);
             keys.forget();
             let spaces: std::collections::BTreeSet<_> = wanted.values().map(|(space, _)| space).collect();

@@ -182,23 +182,19 @@ impl Names {
         run
     }
 
-    /// The slots of each namespace, of all slots in the order of the keys. `shared` returns the shared text of a
-    /// namespace.
-    pub(super) fn by_namespace(
-        &self,
-        order: &[Slot],
-        shared: &mut dyn FnMut(&str) -> Arc<str>,
-    ) -> Namespaces {
-        let mut namespaces = BTreeMap::new();
+    /// The slots of each namespace, of all slots in the order of the keys.
+    pub(super) fn by_namespace(&self, order: &[Slot]) -> Namespaces {
+        let mut namespaces = Vec::new();
         let mut rest = order;
         while let Some(first) = rest.first() {
             let namespace = self.key(*first).namespace;
             let length = rest.partition_point(|slot| self.key(*slot).namespace == namespace);
             let slots = Ordered::from_sorted(&rest[..length]);
-            namespaces.insert(shared(namespace.unwrap_or_default()), Arc::new(slots));
+            namespaces.push((self.namespace(*first), Arc::new(slots)));
             rest = &rest[length..];
         }
-        Namespaces(Arc::new(namespaces))
+        // A tree that is made at once has full nodes; one that grows in order has half of them empty.
+        Namespaces(Arc::new(namespaces.into_iter().collect()))
     }
 }
 

@@ -143,14 +143,10 @@ impl<S: Stored + ?Sized> Replacement<S> {
         }
         let (events, owned) = next.events(&old, initial, turns).await;
         let Next {
-            objects,
-            former,
-            namespaces: ref mut names,
-            namespace: ref mut last,
+            objects, former, ..
         } = next;
         let order = objects.names.in_order(turns).await;
-        let mut shared = |name: &str| shared(last, names, &old.namespaces, name);
-        let namespaces = objects.names.by_namespace(&order, &mut shared);
+        let namespaces = objects.names.by_namespace(&order);
         let mut replacement = Self {
             next: State {
                 owned,

@@ -11,10 +11,11 @@ const DYNAMIC: &str = "ours, dynamic";
 const COMPACT: &str = "ours, compact";
 const TEXT: &str = "ours, JSON";
 const BORROWED: &str = "ours, borrowed";
-const KUBE_MIMALLOC: &str = "kube-runtime, mimalloc";
-const MIMALLOC: &str = "ours, mimalloc";
-/// The programs have glibc's allocator, as most programs of users. These columns have another one.
-const ALLOCATOR: &[&str] = &["-allocator=mimalloc"];
+const KUBE_GLIBC: &str = "kube-runtime, glibc";
+const GLIBC: &str = "ours, glibc";
+/// The programs have the allocator of the operator's image, jemalloc. These columns have another one, that of a program
+/// which chooses none.
+pub(crate) const ALLOCATOR: &[&str] = &["-allocator=glibc"];
 
 const SYNC_NOTES: &str = "\
 One kind is listed into a store without handlers, from the start of the informer until it is synced. The server only copies bytes; \
@@ -22,16 +23,16 @@ the client shares two cores with it. Each binary syncs twice: heap and peak memo
 time, speed and processor time those of the second, with memory that was touched before. ConfigMaps have 363 bytes of JSON, IPBlocks \
 (a custom resource) 673, Pods 4,990, a third of it managedFields. *list* is each peer's default: client-go requests everything in one \
 piece, kube-runtime and ours request pages of 500. controller-runtime, the metadata clients of Go, and ours read Pods and ConfigMaps in protobuf (*JSON*: not). The \
-floor reads the list and does nothing with it; *scan* passes over it with serde_json and keeps nothing. All use glibc's allocator, except \
-*mimalloc*.";
+floor reads the list and does nothing with it; *scan* passes over it with serde_json and keeps nothing. Rust programs \
+have jemalloc, as the operator's image has; *glibc* is the allocator of a program that chooses none.";
 
 const INFORMER_NOTES: &str = "\
 Changes: 200,000 over a store of 20,000, as fast as the server writes them, until every handler has all of them; a tenth as many run before \
 and are not measured. Ours delivers every change (`Policy::Block`), as the peers do, in the informer's task (`HandlerOptions::inline`), as \
 kube-runtime does. By default a handler has its own task, and changes of one object are merged when it falls behind. controller-runtime and ours read in protobuf (*JSON*: not). Latency: from the server's \
 write to the handler, 5,000 changes a second at even intervals. Reads: random \
-keys, and all 1,000 objects of a random namespace of 100, two seconds; *borrowed* reads with `Lister::with`. All use glibc's allocator, except \
-*mimalloc*. Relist: all watches end with 410 while one thread reads every \
+keys, and all 1,000 objects of a random namespace of 100, two seconds; *borrowed* reads with `Lister::with`. Rust programs have \
+jemalloc, as the operator's image has; *glibc* is the allocator of a program that chooses none. Relist: all watches end with 410 while one thread reads every \
 100 µs; if a read starts late because the one before took long, its time counts from when it was due. *without* is the same reader before \
 the relist.";
 
@@ -39,7 +40,8 @@ const CONTROLLER_NOTES: &str = "\
 One controller reads its object and does nothing: 10,000 ConfigMaps from the start of the program, or after a burst that changes \
 all 10,000. A *status write each*: each of 10,000 IPBlocks is patched once by its reconcile, and reconciled again when the \
 watch shows the patch; then the write counts. client-go is the loop of its own example: informer, queue, workers. kube-runtime's `Controller` \
-passes the object to the reconciler; workers are its `concurrency`. All use glibc's allocator, except *mimalloc*.";
+passes the object to the reconciler; workers are its `concurrency`. Rust programs have jemalloc, as the operator's \
+image has; *glibc* is the allocator of a program that chooses none.";
 
 pub(crate) const SYNC: &[Figure] = &[
     Figure::value("objects", "rate", PerSecond),
@@ -115,8 +117,8 @@ pub(crate) fn sync() -> Group {
         DYNAMIC,
         COMPACT,
         TEXT,
-        KUBE_MIMALLOC,
-        MIMALLOC,
+        KUBE_GLIBC,
+        GLIBC,
     ];
     let kind = |title, flags| Case {
         variants: all,
@@ -154,14 +156,14 @@ pub(crate) fn sync() -> Group {
             ours(DYNAMIC, "ours-dyn").variant().against(DYNAMIC),
             ours(COMPACT, "ours-compact").variant(),
             ours(TEXT, "ours-json").variant(),
-            kube(KUBE_MIMALLOC, "kube")
+            kube(KUBE_GLIBC, "kube")
                 .flags(ALLOCATOR)
                 .variant()
-                .against(MIMALLOC),
-            ours(MIMALLOC, "ours")
+                .against(GLIBC),
+            ours(GLIBC, "ours")
                 .flags(ALLOCATOR)
                 .variant()
-                .against(MIMALLOC),
+                .against(GLIBC),
         ],
         cases: vec![
             kind("100,000 ConfigMaps", &["-kind=configmaps"]),
@@ -200,28 +202,28 @@ pub(crate) fn group() -> Group {
             Column::new(TEXT, Program::Ours, "ours-json").variant(),
             Column::new("ours", Program::Ours, "ours"),
             Column::new(BORROWED, Program::Ours, "ours-borrowed").variant(),
-            Column::new(KUBE_MIMALLOC, Program::Kube, "kube")
+            Column::new(KUBE_GLIBC, Program::Kube, "kube")
                 .flags(ALLOCATOR)
                 .variant()
-                .against(MIMALLOC),
-            Column::new(MIMALLOC, Program::Ours, "ours")
+                .against(GLIBC),
+            Column::new(GLIBC, Program::Ours, "ours")
                 .flags(ALLOCATOR)
                 .variant()
-                .against(MIMALLOC),
+                .against(GLIBC),
         ],
         cases: vec![
             with(
-                &[PROTOBUF, TEXT, KUBE_MIMALLOC, MIMALLOC],
+                &[PROTOBUF, TEXT, KUBE_GLIBC, GLIBC],
                 EVENTS,
                 case("ConfigMaps, 1 handler", "steady", 20_000, &["-handlers=1"]),
             ),
             with(
-                &[KUBE_MIMALLOC, MIMALLOC],
+                &[KUBE_GLIBC, GLIBC],
                 EVENTS,
                 case("ConfigMaps, 3 handlers", "steady", 20_000, &["-handlers=3"]),
             ),
             with(
-                &[PROTOBUF, TEXT, KUBE_MIMALLOC, MIMALLOC],
+                &[PROTOBUF, TEXT, KUBE_GLIBC, GLIBC],
                 EVENTS,
                 case(
                     "Pods, 1 handler",
@@ -268,12 +270,12 @@ pub(crate) fn group() -> Group {
 pub(crate) fn controller() -> Group {
     let with = |title, scenario, flags| Case {
         figures: RECONCILES,
-        variants: &[KUBE_MIMALLOC, MIMALLOC],
+        variants: &[KUBE_GLIBC, GLIBC],
         ..case(title, scenario, 10_000, flags)
     };
     let writing = |title, flags| Case {
         figures: WRITES,
-        variants: &[KUBE_MIMALLOC, MIMALLOC],
+        variants: &[KUBE_GLIBC, GLIBC],
         ..case(title, "ctrlwrite", 10_000, flags)
     };
     Group {
@@ -285,14 +287,14 @@ pub(crate) fn controller() -> Group {
             Column::new("controller-runtime", Program::Go, "controller-runtime"),
             Column::new("kube-runtime", Program::Kube, "kube"),
             Column::new("ours", Program::Ours, "ours"),
-            Column::new(KUBE_MIMALLOC, Program::Kube, "kube")
+            Column::new(KUBE_GLIBC, Program::Kube, "kube")
                 .flags(ALLOCATOR)
                 .variant()
-                .against(MIMALLOC),
-            Column::new(MIMALLOC, Program::Ours, "ours")
+                .against(GLIBC),
+            Column::new(GLIBC, Program::Ours, "ours")
                 .flags(ALLOCATOR)
                 .variant()
-                .against(MIMALLOC),
+                .against(GLIBC),
         ],
         cases: vec![
             with("from the start, 1 worker", "ctrlcold", &["-threads=1"]),

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::informer::ALLOCATOR;
 use crate::plan::Unit::{PerSecond, SecondsEach};
 use crate::plan::{Case, Column, Figure, Group, Program};
 use crate::run::{Cell, Results};
@@ -12,7 +13,8 @@ const LEAST: f64 = 0.9;
 
 const NOTES: &str = "\
 A short form of the other groups with this state and an earlier one, in turn. The best round of each counts, because other load only makes a round worse. A \
-scenario fails when it has less than nine tenths of the earlier rate and takes more than ten ninths of the earlier processor time.";
+scenario fails when it has less than nine tenths of the earlier rate and takes more than ten ninths of the earlier processor time. Both have \
+glibc's allocator, which every state can have.";
 
 const BOTH: &[Figure] = &[
     Figure::value("rate", "rate", PerSecond),
@@ -36,8 +38,8 @@ pub(crate) fn group() -> Group {
         notes: NOTES,
         server: true,
         columns: vec![
-            Column::new("before", Program::Before, "ours"),
-            Column::new("ours", Program::Ours, "ours"),
+            Column::new("before", Program::Before, "ours").flags(ALLOCATOR),
+            Column::new("ours", Program::Ours, "ours").flags(ALLOCATOR),
         ],
         cases: vec![
             case("queue, 1 + 1 threads", "wq", 500_000, &["-threads=1"]),

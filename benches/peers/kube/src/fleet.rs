@@ -28,15 +28,19 @@ pub(crate) fn run(flags: &Flags) -> Outcome {
 // === impl Running ===
 
 impl Running {
-    fn start(server: &Server, count: usize) -> Self {
+    fn start(server: &Server, count: usize, streaming: bool) -> Self {
         let runtime = runtime(2);
         let entered = runtime.enter();
         let client = peer_objects::client(&server.objects);
+        let mut config = watcher::Config::default();
+        if streaming {
+            config = config.streaming_lists();
+        }
         let stores = (0..count).map(|_| {
             let api: Api<ConfigMap> = Api::all(client.clone());
             let writer = reflector::store::Writer::default();
             let store = writer.as_reader();
-            let events = watcher::watcher(api, watcher::Config::default()).default_backoff();
+            let events = watcher::watcher(api, config.clone()).default_backoff();
             runtime.spawn(reflector::reflector(writer, events).for_each(|_| ready(())));
             store
         });

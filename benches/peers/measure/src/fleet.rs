@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::control::Server;
 use crate::flags::Flags;
+use crate::informer::streaming;
 use crate::report::{Outcome, Report, Stop};
 use crate::usage::{self, Stopwatch};
 
@@ -17,19 +18,20 @@ pub trait Fleet {
     fn counts(&self) -> Vec<usize>;
 }
 
-/// Runs the scenario: `start` starts `-n` informers of the same `-each` objects.
+/// Runs the scenario: `start` starts `-n` informers of the same `-each` objects, with streamed lists if that is true.
 ///
 /// # Errors
 /// If a flag cannot be read, or an informer does not hold what it should.
-pub fn run<F: Fleet>(flags: &Flags, start: impl FnOnce(&Server, usize) -> F) -> Outcome {
+pub fn run<F: Fleet>(flags: &Flags, start: impl FnOnce(&Server, usize, bool) -> F) -> Outcome {
     let informers = flags.get("n", 200)?;
     let each: usize = flags.get("each", 100)?;
     let idle = Duration::from_secs_f64(flags.get("idle", 10.0)?);
+    let streaming = streaming(flags)?;
     let server = Server::of(flags)?;
     server.reset(each)?;
     usage::forget_peak();
     let stopwatch = Stopwatch::start();
-    let fleet = start(&server, informers);
+    let fleet = start(&server, informers, streaming);
     fleet.wait_synced();
     let span = stopwatch.stop();
     if let Some(held) = fleet.counts().into_iter().find(|held| *held != each) {
@@ -37,7 +39,7 @@ pub fn run<F: Fleet>(flags: &Flags, start: impl FnOnce(&Server, usize) -> F) -> 
     }
     // Watches are open, and the memory of the lists has been returned as far as it will be.
     thread::sleep(Duration::from_secs(1));
-    let (peak, resident) = (usage::peak(), usage::resident());
+    let (peak, resident, own) = (usage::peak(), usage::resident(), usage::anonymous());
     let quiet = Stopwatch::start();
     thread::sleep(idle);
     let quiet = quiet.stop();
@@ -45,5 +47,6 @@ pub fn run<F: Fleet>(flags: &Flags, start: impl FnOnce(&Server, usize) -> F) -> 
     Ok(Report::new(informers, span)
         .peak(peak)
         .extra("resident_mb", resident)
+        .extra("own_mb", own)
         .extra("idle_us", quiet.cpu.all / quiet.secs * 1e6))
 }

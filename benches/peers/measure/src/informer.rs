@@ -68,11 +68,7 @@ pub trait Cache: Sync {
 pub fn run<C: Cache>(flags: &Flags, start: impl Fn(Setup) -> C) -> Outcome {
     let setup = Setup {
         server: Server::of(flags)?,
-        streaming: match flags.text("mode", "list").as_str() {
-            "list" => false,
-            "watchlist" => true,
-            other => return Err(Stop::wrong(format!("-mode={other}: list or watchlist"))),
-        },
+        streaming: streaming(flags)?,
         handlers: Vec::new(),
     };
     match flags.scenario.as_str() {
@@ -88,6 +84,15 @@ pub fn run<C: Cache>(flags: &Flags, start: impl Fn(Setup) -> C) -> Outcome {
         }),
         "relist" => relist(flags, setup, start),
         _ => Err(Stop::unknown(flags)),
+    }
+}
+
+/// Whether `-mode` has the first list streamed.
+pub(crate) fn streaming(flags: &Flags) -> Result<bool, Stop> {
+    match flags.text("mode", "list").as_str() {
+        "list" => Ok(false),
+        "watchlist" => Ok(true),
+        other => Err(Stop::wrong(format!("-mode={other}: list or watchlist"))),
     }
 }
 

@@ -135,11 +135,11 @@ pub fn main(default_peer: &str, run: impl FnOnce(&Flags) -> Outcome) -> ExitCode
 
 /// Starts the process again if `-allocator` names another allocator than the one that it has.
 fn with_allocator(flags: &Flags) -> Result<(), Stop> {
-    let wanted = flags.text("allocator", "glibc");
-    let present = env::var(heap::ALLOCATOR).unwrap_or_else(|_| "glibc".to_owned());
+    let wanted = flags.text("allocator", "jemalloc");
+    let present = env::var(heap::ALLOCATOR).unwrap_or_else(|_| "jemalloc".to_owned());
     match wanted.as_str() {
-        "glibc" | "mimalloc" if wanted == present => Ok(()),
-        "glibc" | "mimalloc" => {
+        "jemalloc" | "glibc" if wanted == present => Ok(()),
+        "jemalloc" | "glibc" => {
             let program = env::current_exe().map_err(|error| Stop::wrong(error.to_string()))?;
             let mut again = Command::new(program);
             again.args(env::args_os().skip(1));
@@ -148,7 +148,7 @@ fn with_allocator(flags: &Flags) -> Result<(), Stop> {
             Err(Stop::wrong(format!("{again:?}: {error}")))
         }
         other => Err(Stop::wrong(format!(
-            "-allocator={other}: glibc or mimalloc"
+            "-allocator={other}: jemalloc or glibc"
         ))),
     }
 }

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use peer_measure::control::Server;
 use peer_measure::fleet::{self, Fleet};
 use peer_measure::{Flags, Outcome};
-use reeve_informer::{RunningInformer, SharedInformer};
+use reeve_informer::{ReflectorOptions, RunningInformer, SharedInformer};
 use tokio::runtime::Runtime;
 
 use crate::queue::runtime;
@@ -22,12 +22,14 @@ pub(crate) fn run(flags: &Flags) -> Outcome {
 // === impl Running ===
 
 impl Running {
-    fn start(server: &Server, count: usize) -> Self {
+    fn start(server: &Server, count: usize, streaming: bool) -> Self {
         let runtime = runtime(2);
         let entered = runtime.enter();
         let client = peer_objects::client(&server.objects);
         let informers = (0..count).map(|_| {
-            let informer = SharedInformer::<ConfigMap>::builder(client.clone()).build();
+            let informer = SharedInformer::<ConfigMap>::builder(client.clone())
+                .reflector(ReflectorOptions::new().streaming(streaming))
+                .build();
             let running = informer.spawn();
             (informer, running)
         });
