@@ -218,10 +218,16 @@ impl Writer {
         })
     }
 
+    /// Whether a later series of the same events has begun meanwhile.
+    fn is_replaced(&self, job: &Job) -> bool {
+        self.correlator
+            .is_replaced(&job.recorded.identity, &job.name)
+    }
+
     /// A series whose event object has expired starts again with a new one (client-go: 404 on patch → create).
     fn settle(&mut self, ended: Ended) -> Option<Job> {
         match ended {
-            Ended::Written(job) if job.count.is_none() => {
+            Ended::Written(job) if job.count.is_none() && !self.is_replaced(&job) => {
                 let mut recorded = job.recorded;
                 let created = self.correlator.created(&recorded.identity, Instant::now());
                 let Count { name, count, at } = created?;
@@ -235,26 +241,28 @@ impl Writer {
             Ended::Written(_) => None,
             Ended::Dropped(job) => {
                 job.recorded.dropped.inc();
-                let identity = &job.recorded.identity;
-                if job.count.is_none() && !self.correlator.is_replaced(identity, &job.name) {
-                    self.correlator.forget(identity);
+                if job.count.is_none() && !self.is_replaced(&job) {
+                    self.correlator.forget(&job.recorded.identity);
                 }
                 None
             }
             // A later event of the kind has begun a series with an object of its own.
-            Ended::Gone(job)
-                if self
-                    .correlator
-                    .is_replaced(&job.recorded.identity, &job.name) =>
-            {
-                job.recorded.dropped.inc();
+            Ended::Gone(job) if self.is_replaced(&job) => {
+                tracing::debug!(
+                    object = ?job.recorded.identity.object,
+                    count = job.count,
+                    "dropped the last count of an event whose object has expired"
+                );
                 None
             }
             // The time in a name is unique in one process only: the process before a restart, or another replica, may
             // have used it, above all where the clock was set back.
             Ended::Taken(mut job) => {
-                job.name = random_name(&job.recorded.regarding, &self.clock);
-                self.correlator.rename(&job.recorded.identity, &job.name);
+                let name = random_name(&job.recorded.regarding, &self.clock);
+                if !self.is_replaced(&job) {
+                    self.correlator.rename(&job.recorded.identity, &name);
+                }
+                job.name = name;
                 Some(job)
             }
             Ended::Gone(mut job) => {

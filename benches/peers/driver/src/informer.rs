@@ -15,7 +15,7 @@ const KUBE_GLIBC: &str = "kube-runtime, glibc";
 const GLIBC: &str = "ours, glibc";
 /// The programs have the allocator of the operator's image, jemalloc. These columns have another one, that of a program
 /// which chooses none.
-pub(crate) const ALLOCATOR: &[&str] = &["-allocator=glibc"];
+const ALLOCATOR: &[&str] = &["-allocator=glibc"];
 
 const SYNC_NOTES: &str = "\
 One kind is listed into a store without handlers, from the start of the informer until it is synced. The server only copies bytes; \
@@ -24,7 +24,7 @@ time, speed and processor time those of the second, with memory that was touched
 (a custom resource) 673, Pods 4,990, a third of it managedFields. *list* is each peer's default: client-go requests everything in one \
 piece, kube-runtime and ours request pages of 500. controller-runtime, the metadata clients of Go, and ours read Pods and ConfigMaps in protobuf (*JSON*: not). The \
 floor reads the list and does nothing with it; *scan* passes over it with serde_json and keeps nothing. Rust programs \
-have jemalloc, as the operator's image has; *glibc* is the allocator of a program that chooses none.";
+have jemalloc, as the operator's image has, with its default arenas; *glibc* is the allocator of a program that chooses none.";
 
 const INFORMER_NOTES: &str = "\
 Changes: 200,000 over a store of 20,000, as fast as the server writes them, until every handler has all of them; a tenth as many run before \
@@ -32,7 +32,7 @@ and are not measured. Ours delivers every change (`Policy::Block`), as the peers
 kube-runtime does. By default a handler has its own task, and changes of one object are merged when it falls behind. controller-runtime and ours read in protobuf (*JSON*: not). Latency: from the server's \
 write to the handler, 5,000 changes a second at even intervals. Reads: random \
 keys, and all 1,000 objects of a random namespace of 100, two seconds; *borrowed* reads with `Lister::with`. Rust programs have \
-jemalloc, as the operator's image has; *glibc* is the allocator of a program that chooses none. Relist: all watches end with 410 while one thread reads every \
+jemalloc, as the operator's image has, with its default arenas; *glibc* is the allocator of a program that chooses none. Relist: all watches end with 410 while one thread reads every \
 100 µs; if a read starts late because the one before took long, its time counts from when it was due. *without* is the same reader before \
 the relist.";
 
@@ -41,7 +41,7 @@ One controller reads its object and does nothing: 10,000 ConfigMaps from the sta
 all 10,000. A *status write each*: each of 10,000 IPBlocks is patched once by its reconcile, and reconciled again when the \
 watch shows the patch; then the write counts. client-go is the loop of its own example: informer, queue, workers. kube-runtime's `Controller` \
 passes the object to the reconciler; workers are its `concurrency`. Rust programs have jemalloc, as the operator's \
-image has; *glibc* is the allocator of a program that chooses none.";
+image has, with its default arenas; *glibc* is the allocator of a program that chooses none.";
 
 pub(crate) const SYNC: &[Figure] = &[
     Figure::value("objects", "rate", PerSecond),

@@ -13,7 +13,7 @@ always has; the column without metrics is a queue without a name. kube-runtime's
 starvation is measured on its applier. The floor is a mutex around a `VecDeque` and two hash sets, with no delays, priorities or \
 limits; for the limiter, a mutex around a hash map. Throughput and limiters are measured the second time that the same queue is \
 filled and drained; timers and bytes the first time. Ours keeps failures in the queue's slots, so its *limiter alone* is measured \
-through the item: `retry` and `forget`, which settle it as well.";
+through the item: `retry` and `forget`, which settle it as well. Rust programs have jemalloc, as the operator's image has, with its default arenas.";
 
 const NO_METRICS: &str = "controller-runtime, no metrics";
 const BLOCKING: &str = "ours, blocking";

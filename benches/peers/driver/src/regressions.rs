@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use crate::informer::ALLOCATOR;
 use crate::plan::Unit::{PerSecond, SecondsEach};
 use crate::plan::{Case, Column, Figure, Group, Program};
 use crate::run::{Cell, Results};
@@ -13,8 +12,8 @@ const LEAST: f64 = 0.9;
 
 const NOTES: &str = "\
 A short form of the other groups with this state and an earlier one, in turn. The best round of each counts, because other load only makes a round worse. A \
-scenario fails when it has less than nine tenths of the earlier rate and takes more than ten ninths of the earlier processor time. Both have \
-glibc's allocator, which every state can have.";
+scenario fails when it has less than nine tenths of the earlier rate and takes more than ten ninths of the earlier processor time. `.ci/regressions` \
+gives both glibc's allocator.";
 
 const BOTH: &[Figure] = &[
     Figure::value("rate", "rate", PerSecond),
@@ -38,8 +37,8 @@ pub(crate) fn group() -> Group {
         notes: NOTES,
         server: true,
         columns: vec![
-            Column::new("before", Program::Before, "ours").flags(ALLOCATOR),
-            Column::new("ours", Program::Ours, "ours").flags(ALLOCATOR),
+            Column::new("before", Program::Before, "ours"),
+            Column::new("ours", Program::Ours, "ours"),
         ],
         cases: vec![
             case("queue, 1 + 1 threads", "wq", 500_000, &["-threads=1"]),

@@ -8,7 +8,7 @@ const NOTES: &str = "\
 1,000,000 ConfigMaps are listed as in the group `sync`. 200 informers of one client hold 100 ConfigMaps each, every one by a list and a watch of its own (*streamed*: a streaming list, which is ours by default): the processor time until all \
 are synced, divided by their number; the resident memory of the process a second later, with and without the pages of its program, which has more kinds of cache in ours than in kube-runtime's; and the processor time that the process takes in a second in which nothing \
 changes. *by TLS* is the same server behind TLS 1.3 with AES-GCM over HTTP/1.1, with the library that each peer has (Go's own, rustls with ring). The last rows are a controller \
-with 32 workers that reads each of 100,000 objects and does nothing.";
+with 32 workers that reads each of 100,000 objects and does nothing. Rust programs have jemalloc, as the operator's image has, with its default arenas.";
 
 const FLEET: &[Figure] = &[
     Figure::value("CPU until synced, an informer", "cpu", SecondsEach),

