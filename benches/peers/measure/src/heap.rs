@@ -6,25 +6,14 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::ffi::{CStr, c_char};
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
-use std::thread;
 
-use tikv_jemalloc_ctl::{arenas, raw};
-use tikv_jemallocator::Jemalloc;
+use crate::jemalloc::{self, Jemalloc};
 
 /// The environment variable that chooses the allocator: `glibc`, or jemalloc by any other value and without it.
 pub const ALLOCATOR: &str = "PEER_ALLOCATOR";
 const ALLOCATOR_NAME: &CStr = c"PEER_ALLOCATOR";
-
-/// jemalloc's default number of arenas and time of decay. What this workspace builds for the operator's image has one arena and
-/// half a second.
-#[unsafe(export_name = "_rjem_malloc_conf")]
-static JEMALLOC_CONF: Option<&'static c_char> = {
-    // SAFETY: the text is static and not empty.
-    Some(unsafe { &*c"narenas:default,dirty_decay_ms:10000".as_ptr() })
-};
 
 /// The allocator: `#[global_allocator] static HEAP: Counting = Counting;`
 #[derive(Debug)]
@@ -61,36 +50,18 @@ pub fn stop_counting() {
 }
 
 /// Makes the allocator keep memory that is freed from now on, so that the next measurement does not include the first
-/// touch of it. jemalloc keeps it for ten seconds, but without background threads it gives all memory of an arena back
-/// when the arena's last thread ends. So each arena gets a thread that does nothing.
-///
-/// # Panics
-/// If jemalloc refuses an arena.
+/// touch of it.
 pub fn keep_memory() {
-    if mode() & GLIBC != 0 {
-        // SAFETY: mallopt only changes when memory is returned to the kernel.
-        unsafe {
-            libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
-            libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
-            libc::mallopt(libc::M_TOP_PAD, 64 << 20);
-        }
+    if mode() & GLIBC == 0 {
+        jemalloc::keep_arenas();
         return;
     }
-    let arenas = arenas::narenas::read().unwrap_or(0);
-    let bound = Arc::new(Barrier::new(arenas as usize + 1));
-    for arena in 0..arenas {
-        let bound = Arc::clone(&bound);
-        thread::spawn(move || {
-            // SAFETY: the name ends with a zero, and its value is a C `unsigned`.
-            let result = unsafe { raw::write(b"thread.arena\0", arena) };
-            bound.wait();
-            result.expect("an arena below their number");
-            loop {
-                thread::park();
-            }
-        });
+    // SAFETY: mallopt only changes when memory is returned to the kernel.
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
+        libc::mallopt(libc::M_TOP_PAD, 64 << 20);
     }
-    bound.wait();
 }
 
 /// Bytes that were requested since [`count`] and are not freed.
@@ -126,6 +97,7 @@ fn choose() -> u8 {
     let value = unsafe { libc::getenv(ALLOCATOR_NAME.as_ptr()) };
     // SAFETY: a value that is not null is a text that ends with a zero.
     let is_glibc = !value.is_null() && unsafe { CStr::from_ptr(value) } == c"glibc";
+    let is_glibc = is_glibc || !jemalloc::IS_BUILT;
     let chosen = if is_glibc { GLIBC } else { JEMALLOC };
     // A count that has begun stays.
     MODE.fetch_or(chosen, Ordering::Relaxed) | chosen

@@ -8,6 +8,7 @@ pub mod flags;
 pub mod fleet;
 pub mod heap;
 pub mod informer;
+mod jemalloc;
 pub mod keys;
 pub mod late;
 pub mod latency;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::flags::Flags;
 use crate::heap;
+use crate::jemalloc;
 use crate::latency::Sorted;
 use crate::usage::{self, Span};
 
@@ -135,9 +136,15 @@ pub fn main(default_peer: &str, run: impl FnOnce(&Flags) -> Outcome) -> ExitCode
 
 /// Starts the process again if `-allocator` names another allocator than the one that it has.
 fn with_allocator(flags: &Flags) -> Result<(), Stop> {
-    let present = env::var(heap::ALLOCATOR).unwrap_or_else(|_| "jemalloc".to_owned());
+    let usual = if jemalloc::IS_BUILT {
+        "jemalloc"
+    } else {
+        "glibc"
+    };
+    let present = env::var(heap::ALLOCATOR).unwrap_or_else(|_| usual.to_owned());
     let wanted = flags.text("allocator", &present);
     match wanted.as_str() {
+        "jemalloc" if !jemalloc::IS_BUILT => Err(Stop::skip("built without jemalloc")),
         "jemalloc" | "glibc" if wanted == present => Ok(()),
         "jemalloc" | "glibc" => {
             let program = env::current_exe().map_err(|error| Stop::wrong(error.to_string()))?;
