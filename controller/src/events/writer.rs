@@ -246,15 +246,6 @@ impl Writer {
                 }
                 None
             }
-            // A later event of the kind has begun a series with an object of its own.
-            Ended::Gone(job) if self.is_replaced(&job) => {
-                tracing::debug!(
-                    object = ?job.recorded.identity.object,
-                    count = job.count,
-                    "dropped the last count of an event whose object has expired"
-                );
-                None
-            }
             // The time in a name is unique in one process only: the process before a restart, or another replica, may
             // have used it, above all where the clock was set back.
             Ended::Taken(mut job) => {
@@ -264,6 +255,15 @@ impl Writer {
                 }
                 job.name = name;
                 Some(job)
+            }
+            // A later event of the kind has begun a series with an object of its own.
+            Ended::Gone(job) if self.is_replaced(&job) => {
+                tracing::debug!(
+                    object = ?job.recorded.identity.object,
+                    count = job.count,
+                    "dropped the last count of an event whose object has expired"
+                );
+                None
             }
             Ended::Gone(mut job) => {
                 self.correlator.forget(&job.recorded.identity);

@@ -30,9 +30,9 @@ mod built {
     };
 
     /// jemalloc keeps freed memory for ten seconds, but without background threads it gives all memory of an arena back
-    /// when the arena's last thread ends. So each arena gets a thread that does nothing.
+    /// when the arena's last thread ends. So each arena gets a thread that does nothing, until the process ends.
     pub(crate) fn keep_arenas() {
-        let arenas = arenas::narenas::read().unwrap_or(0);
+        let arenas = arenas::narenas::read().expect("a number of arenas");
         let bound = Arc::new(Barrier::new(arenas as usize + 1));
         for arena in 0..arenas {
             let bound = Arc::clone(&bound);
