@@ -53,6 +53,11 @@ pub struct Watch {
 // === impl Case ===
 
 impl Case {
+    /// Whether the requests go to the built-in server.
+    pub fn is_built_in(&self) -> bool {
+        matches!(self.shared.compact, Compact::BuiltIn(_))
+    }
+
     pub async fn new(shared: std::sync::Arc<Shared>, number: usize) -> Self {
         let me = format!("c-{}-{number:03}", shared.run);
         let case = Self {

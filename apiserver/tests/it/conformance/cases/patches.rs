@@ -239,7 +239,7 @@ cases! { "patches";
         }
         let answer = t.setup_any("PATCH", "{w}/a", &[("content-type", JSON_PATCH)], json!(operations)).await;
         // A busy kube-apiserver may take longer for the copies than a request may.
-        let is_refused = answer.code < 500 || answer.code == 504;
+        let is_refused = answer.code < 500 || (answer.code == 504 && !t.is_built_in());
         t.note("answer", json!([answer.code >= 400, is_refused]));
         t.get("{w}/a").await;
     }
