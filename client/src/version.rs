@@ -63,8 +63,14 @@ pub fn compare(a: &str, b: &str) -> Option<Ordering> {
 }
 
 /// The number without leading zeros, or `None` if the text is not a decimal number.
-fn digits(text: &str) -> Option<&str> {
-    is_number(text).then(|| text.trim_start_matches('0'))
+///
+/// A watch compares several times for each event, so this looks at bytes, not at characters.
+fn digits(text: &str) -> Option<&[u8]> {
+    let mut digits = is_number(text).then_some(text.as_bytes())?;
+    while let [b'0', rest @ ..] = digits {
+        digits = rest;
+    }
+    Some(digits)
 }
 
 /// True for a decimal number of any length.

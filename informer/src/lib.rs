@@ -49,6 +49,7 @@ pub mod fifo;
 pub mod fuzz;
 #[cfg(any(doc, doctest))]
 pub mod guide;
+mod handover;
 mod health;
 pub mod indexer;
 mod informer;

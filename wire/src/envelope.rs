@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::decode::Deserializer;
 use crate::error::{Cause, Error};
-use crate::fields::{Fields, Wire};
+use crate::fields::{Fields, Wire, lossy};
 use crate::limits::Limits;
 use crate::table::Message;
 
@@ -101,7 +101,7 @@ impl<'a> Envelope<'a> {
             let Wire::Bytes(text) = value else {
                 return Err(wrong_type(value, name));
             };
-            *field = String::from_utf8_lossy(text);
+            *field = lossy(text);
         }
         Ok(())
     }

@@ -1,5 +1,8 @@
 //! The wire format: tags, numbers, lengths.
 
+use std::borrow::Cow;
+use std::str;
+
 use crate::error::Cause;
 
 /// The value of a field on the wire.
@@ -70,6 +73,7 @@ impl<'a> Fields<'a> {
                 self.bytes = rest;
                 Ok(Some((number, value)))
             }
+            None if self.bytes.is_empty() => Ok(None),
             None => self.next_of_any_form(),
         }
     }
@@ -222,6 +226,12 @@ pub(crate) fn fixed64(bytes: &mut &[u8]) -> Result<u64, Cause> {
     let (fixed, rest) = bytes.split_first_chunk().ok_or(Cause::End)?;
     *bytes = rest;
     Ok(u64::from_le_bytes(*fixed))
+}
+
+/// A text in which invalid bytes are replaced, as Go does. Nearly none has any: they are looked for as in every other text,
+/// by code that the processor has at hand.
+pub(crate) fn lossy(text: &[u8]) -> Cow<'_, str> {
+    str::from_utf8(text).map_or_else(|_| String::from_utf8_lossy(text), Cow::Borrowed)
 }
 
 #[inline]

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use crate::encode;
 use crate::error::Cause;
-use crate::fields::{Fields, Wire};
+use crate::fields::{Fields, Wire, lossy};
 
 /// The number of bytes in front of an event.
 const HEAD: usize = 4;
@@ -33,7 +33,7 @@ impl<'a> Event<'a> {
         let mut fields = Fields::new(bytes, "WatchEvent");
         while let Some((number, value)) = fields.next()? {
             match (number, value) {
-                (1, Wire::Bytes(text)) => event.kind = String::from_utf8_lossy(text),
+                (1, Wire::Bytes(text)) => event.kind = lossy(text),
                 (2, Wire::Bytes(object)) => event.object = raw(object)?,
                 (1 | 2, other) => {
                     return Err(Cause::WrongType {

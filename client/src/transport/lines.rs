@@ -19,6 +19,8 @@ pub struct Lines {
     silence: Silence,
     /// Number of received frames.
     frames: u64,
+    /// The newest frame was not there when it was asked for.
+    waited: bool,
     ended: bool,
 }
 
@@ -162,6 +164,7 @@ impl Lines {
             splitter: Splitter::new(encoding, limit),
             silence: Silence::default(),
             frames: 0,
+            waited: false,
             ended: false,
         }
     }
@@ -176,6 +179,12 @@ impl Lines {
     #[must_use]
     pub fn frames(&self) -> u64 {
         self.frames
+    }
+
+    /// True if the newest frame was not there when it was asked for: what it holds comes after a pause of the server.
+    #[must_use]
+    pub fn waited(&self) -> bool {
+        self.waited
     }
 
     /// The next complete line.
@@ -224,12 +233,15 @@ impl Lines {
     ) -> Option<Option<Result<Frame<Bytes>, kube_client::Error>>> {
         // An overflow means never.
         let due = Instant::now().checked_add(idle);
+        self.waited = false;
         poll_fn(|cx| {
-            let frame = Pin::new(&mut self.body).poll_frame(cx);
-            match (frame, due) {
-                (Poll::Ready(frame), _) => Poll::Ready(Some(frame)),
-                (Poll::Pending, Some(due)) => self.silence.poll(cx, due).map(|()| None),
-                (Poll::Pending, None) => Poll::Pending,
+            if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+                return Poll::Ready(Some(frame));
+            }
+            self.waited = true;
+            match due {
+                Some(due) => self.silence.poll(cx, due).map(|()| None),
+                None => Poll::Pending,
             }
         })
         .await

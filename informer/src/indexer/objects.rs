@@ -1,6 +1,7 @@
 //! The objects in numbered slots ([`Objects`]), found by their keys ([`Names`]).
 
 use std::hash::BuildHasher;
+use std::hint::black_box;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -103,6 +104,18 @@ impl<S: Stored + ?Sized> Objects<S> {
     pub(super) fn get(&self, slot: Slot) -> Option<&Arc<S>> {
         let slot = slot as usize;
         self.chunks.get(slot / CHUNK)?[slot % CHUNK].as_ref()
+    }
+
+    /// The slot and the object of a key, to be changed.
+    ///
+    /// The key and the object are mostly in no cache of the processor, which can wait for both at once: so the object is
+    /// looked at before its key is compared. A change that comes alone, in a store of 20,000, takes a microsecond less.
+    pub(super) fn find(&self, hash: u32, key: KeyRef<'_>) -> Option<(Slot, &Arc<S>)> {
+        let slot = self.names.find_if(hash, |slot| {
+            black_box(self.get(slot).map(Arc::strong_count));
+            self.names.key(slot) == key
+        })?;
+        Some((slot, self.get(slot)?))
     }
 
     /// Puts `object` into the slot of its key, which is in `namespace`, "" for none. Returns the slot, and the former
@@ -246,8 +259,13 @@ impl Names {
     }
 
     pub(super) fn find(&self, hash: u32, key: KeyRef<'_>) -> Option<Slot> {
+        self.find_if(hash, |slot| self.key(slot) == key)
+    }
+
+    /// The first slot with this hash that `is` accepts.
+    fn find_if(&self, hash: u32, is: impl Fn(Slot) -> bool) -> Option<Slot> {
         let found = self.table.find(Place::spread(hash), |place| {
-            place.hash == hash && self.key(place.slot) == key
+            place.hash == hash && is(place.slot)
         });
         found.map(|place| place.slot)
     }

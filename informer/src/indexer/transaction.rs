@@ -9,7 +9,6 @@ use super::state::State;
 use crate::event::{Event, UpdateReason};
 use crate::fifo::{Deletion, Delta};
 use crate::object::Stored;
-use reeve_client::KeyRef;
 use reeve_client::ResourceVersion;
 use reeve_client::version;
 
@@ -127,17 +126,19 @@ impl<'a, S: Stored + ?Sized> Transaction<'a, S> {
 
     fn put(&mut self, object: Arc<S>, initial: bool, reason: UpdateReason) -> Change<S> {
         let hash = self.state.objects.names.hash(object.key_ref());
-        let Some((slot, known)) = self.find(hash, object.key_ref()) else {
+        let Some((slot, known)) = self.state.objects.find(hash, object.key_ref()) else {
             self.add(hash, Arc::clone(&object));
             return Change::One(Event::Added { object, initial });
         };
+        // All is read before the count is written, which nothing after it overtakes.
+        let same = known.uid() == object.uid();
+        let order = version::compare(object.resource_version(), known.resource_version());
+        let comparable = self.is_comparable(known);
         let known = Arc::clone(known);
-        if known.uid() == object.uid() {
-            match version::compare(object.resource_version(), known.resource_version()) {
+        if same {
+            match order {
                 // A list always counts, also in a new epoch.
-                Some(Ordering::Less)
-                    if reason == UpdateReason::Changed && self.is_comparable(&known) =>
-                {
+                Some(Ordering::Less) if reason == UpdateReason::Changed && comparable => {
                     self.former.late.push(object);
                     return Change::Stale;
                 }
@@ -167,11 +168,6 @@ impl<'a, S: Stored + ?Sized> Transaction<'a, S> {
                 initial: false,
             },
         )
-    }
-
-    fn find(&self, hash: u32, key: KeyRef<'_>) -> Option<(Slot, &Arc<S>)> {
-        let slot = self.state.objects.names.find(hash, key)?;
-        Some((slot, self.state.objects.get(slot)?))
     }
 
     /// False for an entry that is newer than the store as a whole: it was kept from before a new epoch of the server's
@@ -210,7 +206,8 @@ impl<'a, S: Stored + ?Sized> Transaction<'a, S> {
             } => (key.as_ref(), None, Some((&**uid, &**resource_version))),
             Deletion::FinalStateUnknown { key, .. } => (key.as_ref(), None, None),
         };
-        let Some((slot, known)) = self.find(self.state.objects.names.hash(key), key) else {
+        let objects = &self.state.objects;
+        let Some((slot, known)) = objects.find(objects.names.hash(key), key) else {
             return Change::Known;
         };
         if let Some((uid, version)) = of {

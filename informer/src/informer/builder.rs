@@ -228,6 +228,7 @@ impl<S: Stored + ?Sized> Builder<S> {
                 cache: Arc::new(DecodeCache::new(self.decoded, recorder.clone())),
                 packing: self.packed.then(Arc::default),
                 delta_fifo: self.delta_fifo,
+                handover: Arc::default(),
                 clock: clock.clone(),
                 recorder: recorder.clone(),
                 indexer: Arc::clone(&indexer),
@@ -253,7 +254,7 @@ impl<S: Stored + ?Sized> Builder<S> {
                 stage: watch::Sender::new(Stage::Created),
                 handlers_synced: AtomicBool::new(false),
                 version: watch::Sender::new(ResourceVersion::default()),
-                moved: watch::Sender::new(()),
+                moved: Notify::new(),
             }
         });
         if let Some(namespaces) = &inner.namespaces {

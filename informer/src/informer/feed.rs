@@ -89,8 +89,10 @@ impl<S: Stored + ?Sized> Feed<S> {
         batch: Batch<S>,
     ) -> Applied {
         let mut applied = Applied::default();
-        let mut single = Vec::with_capacity(batch.deltas.len());
-        for delta in batch.deltas {
+        let mut single = batch.deltas;
+        // Of the whole store, and mostly none.
+        let whole = single.extract_if(.., |delta| delta.key_ref().is_none());
+        for delta in whole.collect::<Vec<_>>() {
             match delta {
                 Delta::ReplacedAll(snapshot) => {
                     let replaced = self.replace(indexer, processor, snapshot, batch.initial);
@@ -116,7 +118,8 @@ impl<S: Stored + ?Sized> Feed<S> {
                         part => change.advance_part(part, version),
                     });
                 }
-                delta => single.push(delta),
+                // About one object.
+                _ => {}
             }
         }
         if !single.is_empty() {

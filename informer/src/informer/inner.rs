@@ -50,8 +50,8 @@ pub(crate) struct Inner<S: Stored + ?Sized> {
     /// All of the first lists is in the handlers' queues.
     pub(super) handlers_synced: AtomicBool,
     pub(super) version: watch::Sender<ResourceVersion>,
-    /// Sends when the store has come further, or the namespaces have changed.
-    pub(super) moved: watch::Sender<()>,
+    /// Notified when the store has come further, or the namespaces have changed.
+    pub(super) moved: Notify,
 }
 
 /// The stage of an informer's life. It goes one way.
@@ -286,9 +286,10 @@ impl<S: Stored + ?Sized> Inner<S> {
             if news {
                 *held = version;
             }
-            news
+            // A receiver that is made later begins with this version. Without one, nothing has to be woken.
+            news && self.version.receiver_count() > 0
         });
-        self.moved.send_replace(());
+        self.moved.notify_waiters();
     }
 
     /// Records the time of a change.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! API server ──LIST/WATCH──▶ Reflector ──deltas──▶ FIFO ──batch──▶ Indexer ──events──▶ queues of the handlers
-//!                            poll_reflectors       drain           apply               hand_out
+//!                            poll_reflectors       drain           apply               call_inline, wait_for_room
 //! ```
 //!
 //! One task walks it, each time that it is polled, in this order:
@@ -12,7 +12,7 @@
 //!    them it removes the objects of namespaces that are not watched any more.
 //! 3. [`apply_next`] puts a batch into the store ([`Feed::apply`], [`indexer`](crate::indexer)), and the events that come of
 //!    it into the queues of all handlers ([`Processor::distribute`](crate::processor::Processor::distribute)).
-//! 4. [`hand_out`] polls the handlers that share this task, and waits for those that ask for it
+//! 4. [`call_inline`] calls the handlers that share this task, and [`wait_for_room`] waits for those that ask for it
 //!    ([`Policy::Block`](crate::Policy::Block)). The others have tasks of their own.
 //!
 //! Each step lets other tasks run after some hundred objects ([`Turns`]). A batch changes the store in one step, and so does
@@ -20,7 +20,9 @@
 //! not watched any more go in several steps. If the informer stops meanwhile, the store keeps the others.
 //!
 //! A full FIFO stops its reflector, and so its watch: a slow store or handler costs no memory. A FIFO wakes no consumer:
-//! a poll of the task runs step 1 before step 2, so what was appended is found in the same poll ([`next_turn`]).
+//! a poll of the task runs step 1 before step 2, so what was appended is found in the same poll ([`next_turn`]). The
+//! reflector of an informer with one watch stops once it has appended what came after a pause, and goes on after step 4 in
+//! the same poll ([`Handover`](crate::handover::Handover)).
 
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -36,7 +38,6 @@ use tokio_util::sync::CancellationToken;
 use super::feed::{Applied, Feed};
 use super::handlers::RunningHandlers;
 use super::inner::Inner;
-use super::namespaces::NamespaceSet;
 use super::stopping::StopOnDrop;
 use crate::metrics::Measurement;
 use crate::object::Stored;
@@ -49,16 +50,46 @@ pub(super) async fn run<S: Stored + ?Sized>(inner: &Arc<Inner<S>>, stop: Cancell
     tokio::select! {
         biased;
         () = stop.cancelled() => {}
-        () = poll_reflectors(inner) => {}
-        () = drain_and_hand_out(inner, &mut handlers) => {}
+        () = take_steps(inner, &mut handlers) => {}
     }
     drop(end);
     handlers.ended().await;
 }
 
+/// All steps, in each poll of the task. Never returns.
+async fn take_steps<S: Stored + ?Sized>(inner: &Arc<Inner<S>>, handlers: &mut RunningHandlers) {
+    let mut reflectors = pin!(poll_reflectors(inner));
+    let mut rest = pin!(drain_and_hand_out(inner, handlers));
+    let handover = &inner.source.handover;
+    poll_fn(|cx| {
+        if !handover.is_due() {
+            let _pending = reflectors.as_mut().poll(cx);
+        }
+        let _pending = rest.as_mut().poll(cx);
+        if handover.take() {
+            // The handlers have what it queued. What it finds now is for the next poll, after other tasks.
+            let _pending = reflectors.as_mut().poll(cx);
+            if handover.is_due() || inner.has_queued() {
+                cx.waker().wake_by_ref();
+            }
+        }
+        Poll::<()>::Pending
+    })
+    .await;
+}
+
 /// Step 1: runs one reflector for each feed, and as many feeds as there are namespaces.
 async fn poll_reflectors<S: Stored + ?Sized>(inner: &Inner<S>) {
-    let mut namespaces = inner.namespaces.as_ref().map(NamespaceSet::changes);
+    let Some(namespaces) = &inner.namespaces else {
+        inner.publish();
+        // The one watch of such an informer is never replaced.
+        let feed = inner.feeds().first().map(Arc::clone);
+        if let Some(feed) = feed {
+            feed.run().boxed().await;
+        }
+        return pending().await;
+    };
+    let mut namespaces = namespaces.changes();
     let mut reflectors = FuturesUnordered::new();
     // `FuturesUnordered` wakes its own task once it has polled all of its futures. Each change would then wake another
     // thread to poll everything again. This future is never polled again, which prevents that.
@@ -69,15 +100,9 @@ async fn poll_reflectors<S: Stored + ?Sized>(inner: &Inner<S>) {
     }
     inner.publish();
     loop {
-        let changed = async {
-            match &mut namespaces {
-                Some(namespaces) => namespaces.changed().await,
-                None => pending().await,
-            }
-        };
         tokio::select! {
             biased;
-            () = changed => {
+            () = namespaces.changed() => {
                 for feed in inner.follow_namespaces().await {
                     reflectors.push(feed.run().boxed());
                 }
@@ -98,12 +123,16 @@ async fn drain_and_hand_out<S: Stored + ?Sized>(
         let more = drain(inner, handlers, &mut next).await;
         inner.start_handlers(handlers);
         let next_resync = inner.processor.lock().next_resync();
+        let resync = async {
+            match next_resync {
+                Some(at) => sleep_until(at).await,
+                None => pending().await,
+            }
+        };
         tokio::select! {
             biased;
             () = inner.handlers_changed.notified() => {}
-            () = sleep_until(next_resync.unwrap_or_else(Instant::now)), if next_resync.is_some() => {
-                inner.resync_due();
-            }
+            () = resync => inner.resync_due(),
             // Step 1 was polled before, in the same poll of the task: it may have filled a FIFO.
             () = next_turn(more, || inner.has_queued()) => {}
             () = handlers.work() => {}
@@ -138,8 +167,10 @@ async fn drain<S: Stored + ?Sized>(
             deltas
         };
         empty = 0;
+        // What waits for the store comes after the handlers.
+        call_inline(inner).await;
         inner.publish();
-        hand_out(inner, handlers).await;
+        wait_for_room(inner, handlers).await;
         left = left.saturating_sub(changes);
         if left == 0 {
             return true;
@@ -155,7 +186,10 @@ async fn apply_next<S: Stored + ?Sized>(inner: &Inner<S>, feed: &Feed<S>) -> Opt
         return None;
     }
     // Taken before the batch: from then on, nothing waits before its first change.
-    let _applying = inner.applying.lock().await;
+    let _applying = match inner.applying.try_lock() {
+        Ok(applying) => applying,
+        Err(_) => inner.applying.lock().await,
+    };
     // The namespace may have been removed during the last wait.
     if feed.is_stopped() {
         return None;
@@ -189,14 +223,18 @@ async fn apply_next<S: Stored + ?Sized>(inner: &Inner<S>, feed: &Feed<S>) -> Opt
     Some(deltas)
 }
 
-/// Step 4: runs the handlers that share this task, and waits until no blocking handler is full.
-async fn hand_out<S: Stored + ?Sized>(inner: &Arc<Inner<S>>, handlers: &mut RunningHandlers) {
+/// Step 4: runs the handlers that share this task.
+async fn call_inline<S: Stored + ?Sized>(inner: &Inner<S>) {
     let mut turns = Turns::new();
     let inline = inner.processor.lock().inline();
     for listener in inline {
         let delivered = listener.hand_out(|listener| inner.catch_up(listener));
         turns.spend(delivered).await;
     }
+}
+
+/// Step 4: waits until no blocking handler is full.
+async fn wait_for_room<S: Stored + ?Sized>(inner: &Arc<Inner<S>>, handlers: &mut RunningHandlers) {
     loop {
         let blocking = inner.processor.lock().blocking();
         let Some(listener) = blocking else {
@@ -235,15 +273,26 @@ async fn next_turn(more: bool, has_queued: impl Fn() -> bool) {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use bytes::Bytes;
+    use futures::stream;
+    use http::Response;
+    use http_body::Frame;
+    use http_body_util::combinators::UnsyncBoxBody;
+    use http_body_util::{BodyExt, Full, StreamBody};
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube_client::Client;
+    use kube_client::client::Body;
+    use parking_lot::Mutex;
     use tokio::task::coop::{consume_budget, has_budget_remaining};
     use tokio::task::yield_now;
 
     use super::*;
     use crate::fifo::Delta;
     use crate::sample::map;
-    use crate::{Builder, SharedInformer};
+    use crate::{Builder, Event, HandlerOptions, ReflectorOptions, SharedInformer};
 
     /// An informer whose server answers nothing.
     fn builder() -> Builder<ConfigMap> {
@@ -272,6 +321,64 @@ mod tests {
         inner.feeds()[0].fifo.push(Delta::Added(map("a@1")));
         assert!(futures::poll!(steps.as_mut()).is_pending());
         assert_eq!(inner.indexer.len(), 1);
+    }
+
+    /// The answers of a server with no objects, whose watch brings two. Each is there when it is asked for again.
+    fn answer(
+        request: &http::Request<Body>,
+        asked: &Arc<impl Fn() + Send + Sync + 'static>,
+    ) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
+        if !request.uri().to_string().contains("watch=") {
+            let list = r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}"#;
+            return Response::new(Full::new(Bytes::from(list)).boxed_unsync());
+        }
+        let mut lines = ["a@2", "b@3"].into_iter().map(|object| {
+            let event = serde_json::json!({ "type": "ADDED", "object": *map(object) });
+            Frame::data(Bytes::from(format!("{event}\n")))
+        });
+        let asked = Arc::clone(asked);
+        let mut asks = 0;
+        let frames = stream::poll_fn(move |cx| {
+            asked();
+            asks += 1;
+            if asks % 2 == 1 {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            lines.next().map_or(Poll::Pending, |line| {
+                Poll::Ready(Some(Ok::<_, Infallible>(line)))
+            })
+        });
+        Response::new(StreamBody::new(frames).boxed_unsync())
+    }
+
+    #[tokio::test]
+    async fn what_comes_alone_is_handled_before_the_connection_is_asked_for_more() {
+        let handled = Arc::new(AtomicUsize::new(0));
+        let handled_when_asked = Arc::new(Mutex::new(Vec::new()));
+        let asked = {
+            let (handled, record) = (Arc::clone(&handled), Arc::clone(&handled_when_asked));
+            Arc::new(move || record.lock().push(handled.load(Ordering::Relaxed)))
+        };
+        let service = tower::service_fn(move |request| {
+            std::future::ready(Ok::<_, Infallible>(answer(&request, &asked)))
+        });
+        let informer = SharedInformer::<ConfigMap>::builder(Client::new(service, "default"))
+            .reflector(ReflectorOptions::new().streaming(false))
+            .build();
+        let counter = Arc::clone(&handled);
+        let count = move |_: Event<ConfigMap>| {
+            counter.fetch_add(1, Ordering::Relaxed);
+        };
+        let inline = HandlerOptions::new().inline();
+        let _handler = informer.add_handler(count, inline).unwrap();
+        let stop = CancellationToken::new();
+        let mut run = pin!(informer.run(stop.clone()));
+        while handled.load(Ordering::Relaxed) < 2 {
+            assert!(futures::poll!(run.as_mut()).is_pending());
+            yield_now().await;
+        }
+        assert_eq!(*handled_when_asked.lock(), [0, 0, 1, 1, 2]);
     }
 
     #[tokio::test]

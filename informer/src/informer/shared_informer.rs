@@ -204,15 +204,17 @@ impl<S: Stored + ?Sized> SharedInformer<S> {
         &self,
         done: impl Fn(&Inner<S>) -> Option<Result<T, WaitError>>,
     ) -> Result<T, WaitError> {
-        let (mut moved, mut stage) = (self.inner.moved.subscribe(), self.inner.stage.subscribe());
+        let mut stage = self.inner.stage.subscribe();
         loop {
+            // Made before the look: it receives every later notice, also before it is polled.
+            let moved = self.inner.moved.notified();
             if let Some(result) = done(&self.inner) {
                 return result;
             }
-            // The senders live as long as `self`.
+            // The sender lives as long as `self`.
             tokio::select! {
                 biased;
-                _ = moved.changed() => {}
+                () = moved => {}
                 _ = stage.wait_for(|stage| *stage == Stage::Stopped) => {
                     return Err(WaitError::Stopped {
                         name: Arc::clone(&self.inner.name),

@@ -10,6 +10,7 @@ use super::feed::Feed;
 use super::part::{KnownPart, Part};
 use super::within::{SelectByScope, Within};
 use crate::fifo::{DeltaFifo, Fifo, KnownObjects, RealFifo};
+use crate::handover::Handover;
 use crate::health::HealthCell;
 use crate::indexer::Indexer;
 use crate::metrics::Recorder;
@@ -35,6 +36,8 @@ pub(super) struct Source<S: Stored + ?Sized> {
     pub(super) cache: Arc<DecodeCache>,
     pub(super) packing: Option<Arc<Packing>>,
     pub(super) delta_fifo: bool,
+    /// Of the reflector of an informer with one watch.
+    pub(super) handover: Arc<Handover>,
     pub(super) clock: Clock,
     pub(super) recorder: Recorder,
     pub(super) indexer: Arc<Indexer<S>>,
@@ -45,12 +48,9 @@ pub(super) struct Source<S: Stored + ?Sized> {
 impl<S: Stored + ?Sized> Source<S> {
     /// A watch of `scope` that fills the whole store.
     pub(super) fn whole(&self, scope: Scope) -> Arc<Feed<S>> {
-        self.feed(
-            scope,
-            Part::Whole,
-            ResourceVersion::default(),
-            Arc::default(),
-        )
+        let (not_before, rereads) = (ResourceVersion::default(), Arc::default());
+        let handover = Some(&self.handover);
+        self.make(scope, Part::Whole, not_before, rereads, handover)
     }
 
     /// Whether the same parts are left out of the objects of both scopes.
@@ -67,6 +67,17 @@ impl<S: Stored + ?Sized> Source<S> {
         part: Part,
         not_before: ResourceVersion,
         rereads: Arc<BTreeSet<Arc<str>>>,
+    ) -> Arc<Feed<S>> {
+        self.make(scope, part, not_before, rereads, None)
+    }
+
+    fn make(
+        &self,
+        scope: Scope,
+        part: Part,
+        not_before: ResourceVersion,
+        rereads: Arc<BTreeSet<Arc<str>>>,
+        handover: Option<&Arc<Handover>>,
     ) -> Arc<Feed<S>> {
         let known: Arc<dyn KnownObjects<S>> = match &part {
             Part::Whole => Arc::clone(&self.indexer) as _,
@@ -109,6 +120,7 @@ impl<S: Stored + ?Sized> Source<S> {
         reflector.transform.clone_from(&self.transform);
         reflector.not_before = not_before;
         reflector.rereads = rereads;
+        reflector.handover = handover.cloned();
         reflector.refusals = self.refusals.clone();
         reflector.health = Arc::clone(&health);
         reflector.recorder = self.recorder.clone();

@@ -55,6 +55,7 @@ impl<S: Stored + ?Sized> Reflector<S> {
             known: None,
             not_before: ResourceVersion::default(),
             rereads: Arc::default(),
+            handover: None,
             refusals: Refusals::default(),
             json_only: JsonOnly::default(),
             health: Arc::new(HealthCell::new(clock.clone())),

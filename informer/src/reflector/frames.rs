@@ -100,6 +100,11 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
         self.lines.frames()
     }
 
+    /// True if the newest piece was not there when it was asked for.
+    pub(super) fn waited(&self) -> bool {
+        self.lines.waited()
+    }
+
     /// The next frame of the lines that have arrived; `None` if [`Frames::wait`] has to be called.
     ///
     /// Cancel-safe.

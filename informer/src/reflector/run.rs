@@ -23,6 +23,7 @@ use super::refusals::Refusals;
 use super::waits::Waits;
 use crate::decode::{Identity, Undecodable};
 use crate::fifo::{Fifo, KnownObjects, Snapshot};
+use crate::handover::Handover;
 use crate::health::{Activity, HealthCell};
 use crate::indexer::is_same;
 use crate::metrics::{Measurement, Recorder};
@@ -50,6 +51,8 @@ pub struct Reflector<S: Stored + ?Sized> {
     /// The namespaces of which the consumer may have entries with other parts left out: the first list replaces them, also
     /// those of equal versions.
     pub(crate) rereads: Arc<BTreeSet<Arc<str>>>,
+    /// Where it stops once it has queued what has come, if the task that polls it takes the next steps too.
+    pub(crate) handover: Option<Arc<Handover>>,
     /// Shared with other watches of the same server.
     pub(crate) refusals: Refusals,
     pub(super) json_only: JsonOnly,

@@ -112,12 +112,19 @@ impl<S: Stored + ?Sized> Reflector<S> {
         waits: &mut Waits,
         session: &mut Session,
     ) -> End<Opened<S>> {
-        let mut received = 0;
+        let (mut received, mut queued) = (0, false);
         // A server that falls silent does so for all of its watches.
         let idle = self.options.watch_idle + waits.random_spread();
         loop {
             // Most lines arrive together, and only the first of them is waited for.
             let frame = frames.ready().await;
+            if let Some(handover) = &self.handover
+                && frame.is_none()
+                && std::mem::take(&mut queued)
+                && frames.waited()
+            {
+                handover.pause().await;
+            }
             let waited = if frame.is_some() {
                 Ok(true)
             } else if session.proven {
@@ -146,6 +153,7 @@ impl<S: Stored + ?Sized> Reflector<S> {
                         let encoding = frames.encoding();
                         return self.unreadable(history, encoding, error, session).await;
                     }
+                    queued = true;
                 }
                 Ok(false) => return End::Closed,
                 Err(transport::Error::Silent { after }) => {

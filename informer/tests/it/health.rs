@@ -122,7 +122,7 @@ async fn metrics_have_the_names_and_labels_that_are_promised() {
     let labels = r#"name="configmaps",group="",version="v1",resource="configmaps""#;
     for (metric, more, value) in [
         ("informer_queued_items", "", "0.0"),
-        ("informer_processing_latency_seconds_count", "", "2"),
+        ("informer_processing_latency_seconds_count", "", "3"),
         ("informer_store_resource_version", "", "12.0"),
         ("reflector_last_resource_version", "", "12.0"),
         ("reflector_lists_total", "", "1"),
