@@ -6,8 +6,8 @@ use std::task::Poll;
 
 /// A pause of a reflector for the steps after it, which the same task takes.
 ///
-/// To look for more is to ask the connection. A change that comes alone does not wait for that. Where changes come one after
-/// the other there is no pause, so that a batch holds several.
+/// Without it the reflector asks the connection for more before a change reaches the handlers. There is no pause where more
+/// has arrived already, so that a batch holds several changes.
 #[derive(Debug, Default)]
 pub(crate) struct Handover {
     /// The reflector waits to be polled again.

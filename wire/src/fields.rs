@@ -228,8 +228,7 @@ pub(crate) fn fixed64(bytes: &mut &[u8]) -> Result<u64, Cause> {
     Ok(u64::from_le_bytes(*fixed))
 }
 
-/// A text in which invalid bytes are replaced, as Go does. Nearly none has any: they are looked for as in every other text,
-/// by code that the processor has at hand.
+/// A text in which invalid bytes are replaced. Nearly none has any, and [`str::from_utf8`] finds that out faster.
 pub(crate) fn lossy(text: &[u8]) -> Cow<'_, str> {
     str::from_utf8(text).map_or_else(|_| String::from_utf8_lossy(text), Cow::Borrowed)
 }

@@ -19,7 +19,7 @@ pub struct Lines {
     silence: Silence,
     /// Number of received frames.
     frames: u64,
-    /// The newest frame was not there when it was asked for.
+    /// A frame was not there when it was asked for, since the last complete line.
     waited: bool,
     ended: bool,
 }
@@ -181,7 +181,8 @@ impl Lines {
         self.frames
     }
 
-    /// True if the newest frame was not there when it was asked for: what it holds comes after a pause of the server.
+    /// True if the newest line was not there when it was asked for. Lines of one frame, and those of frames that
+    /// had arrived before, were there.
     #[must_use]
     pub fn waited(&self) -> bool {
         self.waited
@@ -233,7 +234,8 @@ impl Lines {
     ) -> Option<Option<Result<Frame<Bytes>, kube_client::Error>>> {
         // An overflow means never.
         let due = Instant::now().checked_add(idle);
-        self.waited = false;
+        // The rest of a line comes with the line.
+        self.waited &= self.splitter.held() > 0;
         poll_fn(|cx| {
             if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
                 return Poll::Ready(Some(frame));

@@ -130,7 +130,7 @@ impl<'a, S: Stored + ?Sized> Transaction<'a, S> {
             self.add(hash, Arc::clone(&object));
             return Change::One(Event::Added { object, initial });
         };
-        // All is read before the count is written, which nothing after it overtakes.
+        // `Arc::clone` is a locked write, and later reads wait for it: so the object is read first.
         let same = known.uid() == object.uid();
         let order = version::compare(object.resource_version(), known.resource_version());
         let comparable = self.is_comparable(known);

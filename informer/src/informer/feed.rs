@@ -90,7 +90,7 @@ impl<S: Stored + ?Sized> Feed<S> {
     ) -> Applied {
         let mut applied = Applied::default();
         let mut single = batch.deltas;
-        // Of the whole store, and mostly none.
+        // Deltas about the whole store are rare.
         let whole = single.extract_if(.., |delta| delta.key_ref().is_none());
         for delta in whole.collect::<Vec<_>>() {
             match delta {
@@ -118,8 +118,11 @@ impl<S: Stored + ?Sized> Feed<S> {
                         part => change.advance_part(part, version),
                     });
                 }
-                // About one object.
-                _ => {}
+                Delta::Added(_)
+                | Delta::Updated(_)
+                | Delta::Deleted(_)
+                | Delta::Replaced(_)
+                | Delta::Sync(_) => {}
             }
         }
         if !single.is_empty() {

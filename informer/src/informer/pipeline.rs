@@ -22,7 +22,7 @@
 //! A full FIFO stops its reflector, and so its watch: a slow store or handler costs no memory. A FIFO wakes no consumer:
 //! a poll of the task runs step 1 before step 2, so what was appended is found in the same poll ([`next_turn`]). The
 //! reflector of an informer with one watch stops once it has appended what came after a pause, and goes on after step 4 in
-//! the same poll ([`Handover`](crate::handover::Handover)).
+//! the same poll ([`Handover`](crate::handover::Handover)). What it queues then wakes the task for another poll.
 
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -41,6 +41,7 @@ use super::inner::Inner;
 use super::stopping::StopOnDrop;
 use crate::metrics::Measurement;
 use crate::object::Stored;
+use crate::processor::Listener;
 use crate::turns::{PIECE, Turns};
 
 /// Runs the pipeline until `stop` is cancelled, and returns when the callbacks of handlers in flight are over.
@@ -67,7 +68,8 @@ async fn take_steps<S: Stored + ?Sized>(inner: &Arc<Inner<S>>, handlers: &mut Ru
         }
         let _pending = rest.as_mut().poll(cx);
         if handover.take() {
-            // The handlers have what it queued. What it finds now is for the next poll, after other tasks.
+            // The handlers have what it queued, unless they are full. What it finds now is for the next poll, after other
+            // tasks.
             let _pending = reflectors.as_mut().poll(cx);
             if handover.is_due() || inner.has_queued() {
                 cx.waker().wake_by_ref();
@@ -133,7 +135,7 @@ async fn drain_and_hand_out<S: Stored + ?Sized>(
             biased;
             () = inner.handlers_changed.notified() => {}
             () = resync => inner.resync_due(),
-            // Step 1 was polled before, in the same poll of the task: it may have filled a FIFO.
+            // Step 1 may have filled a FIFO in the same poll of the task.
             () = next_turn(more, || inner.has_queued()) => {}
             () = handlers.work() => {}
         }
@@ -167,9 +169,7 @@ async fn drain<S: Stored + ?Sized>(
             deltas
         };
         empty = 0;
-        // What waits for the store comes after the handlers.
         call_inline(inner).await;
-        inner.publish();
         wait_for_room(inner, handlers).await;
         left = left.saturating_sub(changes);
         if left == 0 {
@@ -223,12 +223,17 @@ async fn apply_next<S: Stored + ?Sized>(inner: &Inner<S>, feed: &Feed<S>) -> Opt
     Some(deltas)
 }
 
-/// Step 4: runs the handlers that share this task.
+/// Step 4: calls the handlers that share this task. After the first of them, and before any other task may run, it publishes
+/// how far the store has come: the events are urgent, and the informer may be stopped in a turn of another task.
 async fn call_inline<S: Stored + ?Sized>(inner: &Inner<S>) {
+    let call = |listener: Arc<Listener<S>>| listener.hand_out(|one| inner.catch_up(one));
+    let mut inline = inner.processor.lock().inline().into_iter();
+    let mut delivered = inline.next().map_or(0, call);
+    inner.publish();
     let mut turns = Turns::new();
-    let inline = inner.processor.lock().inline();
+    turns.spend(delivered).await;
     for listener in inline {
-        let delivered = listener.hand_out(|listener| inner.catch_up(listener));
+        delivered = call(listener);
         turns.spend(delivered).await;
     }
 }
@@ -323,14 +328,20 @@ mod tests {
         assert_eq!(inner.indexer.len(), 1);
     }
 
-    /// The answers of a server with no objects, whose watch brings two. Each is there when it is asked for again.
+    /// The answers of a server with `listed` objects, whose watch brings two. Each is there when it is asked for again.
     fn answer(
+        listed: usize,
         request: &http::Request<Body>,
         asked: &Arc<impl Fn() + Send + Sync + 'static>,
     ) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
         if !request.uri().to_string().contains("watch=") {
-            let list = r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}"#;
-            return Response::new(Full::new(Bytes::from(list)).boxed_unsync());
+            let items: Vec<_> = (0..listed)
+                .map(|n| (*map(&format!("m{n}@1"))).clone())
+                .collect();
+            let list = serde_json::json!({
+                "kind": "ConfigMapList", "apiVersion": "v1", "metadata": { "resourceVersion": "1" }, "items": items,
+            });
+            return Response::new(Full::new(Bytes::from(list.to_string())).boxed_unsync());
         }
         let mut lines = ["a@2", "b@3"].into_iter().map(|object| {
             let event = serde_json::json!({ "type": "ADDED", "object": *map(object) });
@@ -352,6 +363,32 @@ mod tests {
         Response::new(StreamBody::new(frames).boxed_unsync())
     }
 
+    /// An informer of the server of [`answer`].
+    fn informer_of(
+        listed: usize,
+        asked: Arc<impl Fn() + Send + Sync + 'static>,
+    ) -> SharedInformer<ConfigMap> {
+        let service = tower::service_fn(move |request| {
+            std::future::ready(Ok::<_, Infallible>(answer(listed, &request, &asked)))
+        });
+        SharedInformer::builder(Client::new(service, "default"))
+            .reflector(ReflectorOptions::new().streaming(false))
+            .build()
+    }
+
+    #[tokio::test]
+    async fn an_informer_that_is_stopped_while_its_handlers_have_the_first_list_has_synced() {
+        let informer = informer_of(2 * PIECE, Arc::new(|| {}));
+        let stop = CancellationToken::new();
+        let stopping = stop.clone();
+        let inline = HandlerOptions::new().inline();
+        let _handler = informer.add_handler(move |_: Event<ConfigMap>| stopping.cancel(), inline);
+        informer.run(stop).await.unwrap();
+        assert!(informer.has_synced());
+        informer.wait_synced().await.unwrap();
+        assert_eq!(informer.last_sync_resource_version().as_str(), "1");
+    }
+
     #[tokio::test]
     async fn what_comes_alone_is_handled_before_the_connection_is_asked_for_more() {
         let handled = Arc::new(AtomicUsize::new(0));
@@ -360,12 +397,7 @@ mod tests {
             let (handled, record) = (Arc::clone(&handled), Arc::clone(&handled_when_asked));
             Arc::new(move || record.lock().push(handled.load(Ordering::Relaxed)))
         };
-        let service = tower::service_fn(move |request| {
-            std::future::ready(Ok::<_, Infallible>(answer(&request, &asked)))
-        });
-        let informer = SharedInformer::<ConfigMap>::builder(Client::new(service, "default"))
-            .reflector(ReflectorOptions::new().streaming(false))
-            .build();
+        let informer = informer_of(0, asked);
         let counter = Arc::clone(&handled);
         let count = move |_: Event<ConfigMap>| {
             counter.fetch_add(1, Ordering::Relaxed);

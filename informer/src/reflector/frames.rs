@@ -306,6 +306,7 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
 mod tests {
     use std::convert::Infallible;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Poll;
     use std::thread;
 
     use http::{Request, Response};
@@ -423,6 +424,30 @@ mod tests {
             let in_place = in_place.load(Ordering::Relaxed);
             assert!(in_place < LINES / 4, "{in_place} in place, {turns} turns");
         }
+    }
+
+    #[tokio::test]
+    async fn a_line_was_waited_for_if_a_part_of_it_was_not_there() {
+        // "" stands for a look at the connection that finds nothing.
+        let body =
+            || {
+                let mut pieces = ["", "one ", "line\n", "two\nthree\n", "", "four\n"].into_iter();
+                StreamBody::new(futures::stream::poll_fn(move |cx| match pieces.next() {
+                    Some("") => {
+                        cx.waker().wake_by_ref();
+                        Poll::Pending
+                    }
+                    piece => Poll::Ready(piece.map(|piece| {
+                        Ok::<_, Infallible>(http_body::Frame::data(Bytes::from(piece)))
+                    })),
+                }))
+            };
+        let (mut frames, ..) = frames_of(lines_of(body).await);
+        let mut waited = Vec::new();
+        while frames.next(Duration::from_secs(1)).await.unwrap().is_some() {
+            waited.push(frames.waited());
+        }
+        assert_eq!(waited, [true, false, false, true]);
     }
 
     #[test]
