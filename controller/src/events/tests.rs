@@ -234,6 +234,20 @@ async fn what_the_server_refuses_or_never_takes_is_dropped_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_count_that_the_server_refuses_is_dropped_and_counted() {
+    let setup = setup();
+    for _ in 0..3 {
+        setup.record("no route");
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(setup.fake.log().len(), 2, "the event, and its second");
+    setup.fake.hook(|_, _| Some(Fate::Refuse(403)));
+    sleep(FINISH + Duration::from_secs(120)).await;
+    assert_eq!(setup.fake.log().len(), 3);
+    assert_eq!(setup.dropped.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_queued_at_the_stop_is_still_written_once() {
     let mut setup = setup();
     setup.record("last words");

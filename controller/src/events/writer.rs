@@ -1,6 +1,6 @@
 //! Takes events from the queue and writes them.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube_core::params::Patch;
+use prometheus_client::metrics::counter::Counter;
 use reeve_clock::Clock;
 use reeve_informer::ObjectKey;
 use serde_json::json;
@@ -44,6 +45,8 @@ pub(crate) struct Writer {
     instance: String,
     queue: mpsc::Receiver<Recorded>,
     correlator: Correlator,
+    /// The counter of dropped events of each controller, for the counts of its series.
+    dropped: HashMap<String, Counter>,
     turns: Arc<Turns>,
     /// The time in the last name, so that two events of one moment have two names.
     named: i128,
@@ -86,6 +89,7 @@ impl Writer {
             instance: super::cut(&instance, super::NAME),
             queue,
             correlator: Correlator::default(),
+            dropped: HashMap::new(),
             turns: Arc::default(),
             named: 0,
             giving_up: CancellationToken::new(),
@@ -187,7 +191,11 @@ impl Writer {
         which: impl FnOnce(&mut Correlator, Instant) -> Vec<(Identity, Count)>,
     ) -> Vec<Job> {
         let counts = which(&mut self.correlator, Instant::now());
-        counts.into_iter().map(Job::of_series).collect()
+        let job = |(identity, count): (Identity, Count)| {
+            let dropped = self.dropped.get(&identity.controller).cloned();
+            Job::of_series(identity, count, dropped.unwrap_or_default())
+        };
+        counts.into_iter().map(job).collect()
     }
 
     fn name(&mut self, regarding: &ObjectReference, at: Timestamp) -> String {
@@ -200,6 +208,10 @@ impl Writer {
         self.correlator
             .combine(&mut recorded.identity, Instant::now());
         let (identity, at) = (&recorded.identity, recorded.at);
+        if !self.dropped.contains_key(&identity.controller) {
+            let dropped = recorded.dropped.clone();
+            self.dropped.insert(identity.controller.clone(), dropped);
+        }
         let verdict = self.correlator.take(identity, &name, at, Instant::now());
         let (name, count) = match verdict {
             Verdict::Create => (name, None),
@@ -333,14 +345,14 @@ impl Writer {
 
 impl Job {
     /// The write of a series' count, made from its identity.
-    fn of_series((identity, Count { name, count, at }): (Identity, Count)) -> Self {
+    fn of_series(identity: Identity, Count { name, count, at }: Count, dropped: Counter) -> Self {
         let recorded = Recorded {
             regarding: reference_of(&identity.object),
             related: identity.related.as_ref().map(reference_of),
             identity,
             at,
             annotations: Arc::default(),
-            dropped: Default::default(),
+            dropped,
         };
         Self {
             recorded,
@@ -438,6 +450,53 @@ fn named(regarding: &ObjectReference, suffix: &str, clock: &Clock) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake::{Fake, clock};
+
+    /// Later events of the kind have begun a series with an object of its own, which is being created.
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_write_leaves_a_later_series_alone() {
+        let client = Client::new(Fake::default().client());
+        let identity = Identity {
+            object: ObjectIdentity {
+                kind: "Pod".into(),
+                name: "web".into(),
+                ..ObjectIdentity::default()
+            },
+            related: None,
+            warning: false,
+            reason: "Started".into(),
+            action: "Start".into(),
+            note: "up".into(),
+            controller: "example.com/test".into(),
+        };
+        let at = Timestamp::UNIX_EPOCH;
+        let event = Job {
+            count: None,
+            ..Job::of_series(
+                identity.clone(),
+                Count {
+                    name: "web.1".into(),
+                    count: 1,
+                    at,
+                },
+                Counter::default(),
+            )
+        };
+        for ended in [Ended::Written, Ended::Dropped, Ended::Gone, Ended::Taken] {
+            let (mut writer, _recorders) = Writer::new(client.clone(), clock(), "pod-0".into());
+            let now = Instant::now();
+            let take = |writer: &mut Writer, name| writer.correlator.take(&identity, name, at, now);
+            assert_eq!(take(&mut writer, "web.2"), Verdict::Create);
+            let ended = ended(event.clone());
+            let what = format!("{ended:?}");
+            // An event whose name is taken is written under another one.
+            let again = matches!(ended, Ended::Taken(_));
+            assert_eq!(writer.settle(ended).is_some(), again, "{what}");
+            assert_eq!(take(&mut writer, "web.3"), Verdict::Later, "{what}");
+            let created = writer.correlator.created(&identity, now).unwrap();
+            assert_eq!((&*created.name, created.count), ("web.2", 2), "{what}");
+        }
+    }
 
     #[test]
     fn names_are_dns_subdomains() {

@@ -73,6 +73,9 @@ struct Run {
     requests: f64,
 }
 
+/// Reads a figure of a run.
+type Figure = fn(&Run) -> f64;
+
 #[tokio::main]
 async fn main() -> ExitCode {
     match compare(&Args::parse()).await {
@@ -205,7 +208,7 @@ fn render(args: &Args, runs: &[Vec<Run>]) -> String {
         text.push_str(&format!(" {name} |"));
     }
     text.push_str("\n|---|---|---|---|---|\n");
-    let rows: [(&str, fn(&Run) -> f64); 4] = [
+    let rows: [(&str, Figure); 4] = [
         ("late, median, ms", |run| run.median),
         ("late, longest, ms", |run| run.longest),
         ("changes that were not seen", |run| run.missed),
