@@ -19,8 +19,10 @@ pub struct Lines {
     silence: Silence,
     /// Number of received frames.
     frames: u64,
-    /// A frame was not there when it was asked for, since the last complete line.
+    /// The connection had nothing at an ask since the last complete line.
     waited: bool,
+    /// A line was passed on since the last ask.
+    passed_on: bool,
     ended: bool,
 }
 
@@ -165,6 +167,7 @@ impl Lines {
             silence: Silence::default(),
             frames: 0,
             waited: false,
+            passed_on: false,
             ended: false,
         }
     }
@@ -181,8 +184,8 @@ impl Lines {
         self.frames
     }
 
-    /// True if the newest line was not there when it was asked for. Lines of one frame, and those of frames that
-    /// had arrived before, were there.
+    /// True if the connection had nothing when it was asked for the newest line, or for a part of it. Lines that
+    /// came together have the same answer.
     #[must_use]
     pub fn waited(&self) -> bool {
         self.waited
@@ -194,7 +197,12 @@ impl Lines {
     /// [`Error::TooLarge`] for a line beyond the limit; no line follows it.
     pub fn ready_line(&mut self) -> Result<Option<Bytes>, Error> {
         // The end of the long line is unknown, so no line follows.
-        self.splitter.next_line().inspect_err(|_| self.ended = true)
+        let line = self
+            .splitter
+            .next_line()
+            .inspect_err(|_| self.ended = true)?;
+        self.passed_on |= line.is_some();
+        Ok(line)
     }
 
     /// The next line, or `None` at the end. A last line without its end is dropped: it may be incomplete.
@@ -234,8 +242,8 @@ impl Lines {
     ) -> Option<Option<Result<Frame<Bytes>, kube_client::Error>>> {
         // An overflow means never.
         let due = Instant::now().checked_add(idle);
-        // The rest of a line comes with the line.
-        self.waited &= self.splitter.held() > 0;
+        // What was asked for before the line that is asked for now does not count.
+        self.waited &= !std::mem::take(&mut self.passed_on);
         poll_fn(|cx| {
             if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
                 return Poll::Ready(Some(frame));

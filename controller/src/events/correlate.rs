@@ -14,6 +14,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use prometheus_client::metrics::counter::Counter;
 use tokio::time::Instant;
 
 /// The interval between two writes of the count of a running series.
@@ -94,6 +95,17 @@ struct Series {
     at: Timestamp,
     written: Instant,
     written_count: i32,
+    /// Of the recorder of the last event.
+    dropped: Counter,
+}
+
+/// A count that is not written yet.
+#[derive(Debug)]
+pub(crate) struct Unwritten {
+    pub(crate) identity: Identity,
+    pub(crate) count: Count,
+    /// Counts it if it is dropped.
+    pub(crate) dropped: Counter,
 }
 
 /// The events that differ in their notes only.
@@ -131,7 +143,7 @@ pub(crate) struct Correlator {
     ends: BTreeMap<Place, Identity>,
     sequence: u64,
     /// The unwritten counts of series that later ones pushed out, at most [`REMEMBERED`].
-    pushed_out: Vec<(Identity, Count)>,
+    pushed_out: Vec<Unwritten>,
     /// By content, without the note.
     similar: HashMap<Identity, Similar>,
     buckets: HashMap<Source, Bucket>,
@@ -141,17 +153,20 @@ pub(crate) struct Correlator {
 
 impl Correlator {
     /// Decides about one more event, which was recorded `at`; `name` is the name of the object that it would create.
+    /// `dropped` counts what is dropped of its series.
     pub(crate) fn take(
         &mut self,
         identity: &Identity,
         name: &str,
         at: Timestamp,
+        dropped: &Counter,
         now: Instant,
     ) -> Verdict {
         if let Some(series) = self.series.get_mut(identity) {
             series.count = series.count.saturating_add(1);
             series.last = now;
             series.at = at;
+            series.dropped.clone_from(dropped);
             if series.written_count > 1 || !series.created {
                 return Verdict::Later;
             }
@@ -165,7 +180,7 @@ impl Correlator {
         if !self.take_token(&source, now) {
             return Verdict::Spam;
         }
-        self.remember(identity, name, at, now);
+        self.remember(identity, name, at, dropped, now);
         Verdict::Create
     }
 
@@ -209,7 +224,7 @@ impl Correlator {
     }
 
     /// The counts that are due to be written: of series that ended, and of those with an old written count.
-    pub(crate) fn due(&mut self, now: Instant) -> Vec<(Identity, Count)> {
+    pub(crate) fn due(&mut self, now: Instant) -> Vec<Unwritten> {
         let mut due = std::mem::take(&mut self.pushed_out);
         let mut ended = Vec::new();
         // In the order of creation: never in that of a hash map.
@@ -221,7 +236,7 @@ impl Correlator {
             let quiet = now.duration_since(series.last) >= FINISH;
             let stale = now.duration_since(series.written) >= REFRESH;
             if (quiet || stale) && series.is_unwritten() {
-                due.push((identity.clone(), series.write(now)));
+                due.push(series.unwritten(identity.clone(), now));
             }
             if quiet {
                 ended.push(*place);
@@ -240,13 +255,13 @@ impl Correlator {
     }
 
     /// The counts of all series that were not written.
-    pub(crate) fn unwritten(&mut self, now: Instant) -> Vec<(Identity, Count)> {
+    pub(crate) fn unwritten(&mut self, now: Instant) -> Vec<Unwritten> {
         let mut unwritten = std::mem::take(&mut self.pushed_out);
         for identity in self.ends.values() {
             if let Some(series) = self.series.get_mut(identity)
                 && series.is_unwritten()
             {
-                unwritten.push((identity.clone(), series.write(now)));
+                unwritten.push(series.unwritten(identity.clone(), now));
             }
         }
         unwritten
@@ -279,16 +294,26 @@ impl Correlator {
         }
     }
 
-    fn remember(&mut self, identity: &Identity, name: &str, at: Timestamp, now: Instant) {
+    fn remember(
+        &mut self,
+        identity: &Identity,
+        name: &str,
+        at: Timestamp,
+        dropped: &Counter,
+        now: Instant,
+    ) {
         self.forget(identity);
         if self.series.len() >= REMEMBERED
             && let Some((_, oldest)) = self.ends.pop_first()
         {
             let oldest = self.series.remove_entry(&oldest);
             if let Some((identity, mut series)) = oldest.filter(|(_, series)| series.is_unwritten())
-                && self.pushed_out.len() < REMEMBERED
             {
-                self.pushed_out.push((identity, series.write(now)));
+                if self.pushed_out.len() < REMEMBERED {
+                    self.pushed_out.push(series.unwritten(identity, now));
+                } else {
+                    series.dropped.inc();
+                }
             }
         }
         self.sequence += 1;
@@ -303,6 +328,7 @@ impl Correlator {
             at,
             written: now,
             written_count: 1,
+            dropped: dropped.clone(),
         };
         self.series.insert(identity.clone(), series);
     }
@@ -343,6 +369,17 @@ impl Series {
             name: self.name.clone(),
             count: self.count,
             at: self.at,
+        }
+    }
+
+    /// As [`Series::write`], for a series of `identity`.
+    fn unwritten(&mut self, identity: Identity, now: Instant) -> Unwritten {
+        let count = self.write(now);
+        let dropped = self.dropped.clone();
+        Unwritten {
+            identity,
+            count,
+            dropped,
         }
     }
 }
@@ -400,7 +437,14 @@ mod tests {
     }
 
     fn take(correlator: &mut Correlator, identity: &Identity, name: &str, now: Instant) -> Verdict {
-        correlator.take(identity, name, Timestamp::UNIX_EPOCH, now)
+        let dropped = Counter::default();
+        correlator.take(identity, name, Timestamp::UNIX_EPOCH, &dropped, now)
+    }
+
+    /// Without the counters.
+    fn counts(unwritten: Vec<Unwritten>) -> Vec<(Identity, Count)> {
+        let counts = unwritten.into_iter().map(|one| (one.identity, one.count));
+        counts.collect()
     }
 
     /// The count of the event object `web.1`.
@@ -425,7 +469,7 @@ mod tests {
             assert_eq!(take(&mut correlator, &one, "web.3", now), Verdict::Later);
         }
         assert!(correlator.due(now).is_empty(), "nothing is due yet");
-        let due = correlator.due(now + FINISH);
+        let due = counts(correlator.due(now + FINISH));
         assert_eq!(due, [(one.clone(), count(102))]);
         assert!(correlator.due(now + FINISH * 2).is_empty(), "it ended");
         assert_eq!(
@@ -476,7 +520,7 @@ mod tests {
         }
         let later = now + FINISH;
         assert_eq!(take(&mut correlator, &one, "web.3", later), Verdict::Later);
-        let due = correlator.due(later + FINISH);
+        let due = counts(correlator.due(later + FINISH));
         assert_eq!(due, [(one, count(11))]);
     }
 
@@ -637,7 +681,7 @@ mod tests {
             assert_eq!(take(&mut correlator, &other, "n", now), Verdict::Create);
         }
         assert!(!correlator.series.contains_key(&one));
-        assert_eq!(correlator.due(now), [(one, count(5))]);
+        assert_eq!(counts(correlator.due(now)), [(one, count(5))]);
         assert!(correlator.unwritten(now).is_empty(), "it is written once");
     }
 }

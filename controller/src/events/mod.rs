@@ -4,7 +4,7 @@
 //! repeated events, combines those that differ in their notes only, limits objects with too many, and tries each write
 //! up to 12 times. It writes up to four at once and rests after them, three times as long as they would have taken one
 //! after another, and at most a second for each: when the API server is busy, reconciles go first and events follow. A
-//! metric counts dropped events (`reeve_events_dropped_total`). At the manager's stop the queue is written, as far as
+//! metric counts dropped events and counts (`reeve_events_dropped_total`). At the manager's stop the queue is written, as far as
 //! the grace period allows.
 //!
 //! Needs `create` and `patch` on `events` in `events.k8s.io`, and nothing else.

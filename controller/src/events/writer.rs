@@ -1,6 +1,6 @@
 //! Takes events from the queue and writes them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,6 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube_core::params::Patch;
-use prometheus_client::metrics::counter::Counter;
 use reeve_clock::Clock;
 use reeve_informer::ObjectKey;
 use serde_json::json;
@@ -20,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::correlate::{Correlator, Count, Identity, ObjectIdentity, Verdict};
+use super::correlate::{Correlator, Count, ObjectIdentity, Unwritten, Verdict};
 use super::turns::Turns;
 use super::{QUEUE, Recorded};
 use crate::client::{self, Client};
@@ -45,8 +44,6 @@ pub(crate) struct Writer {
     instance: String,
     queue: mpsc::Receiver<Recorded>,
     correlator: Correlator,
-    /// The counter of dropped events of each controller, for the counts of its series.
-    dropped: HashMap<String, Counter>,
     turns: Arc<Turns>,
     /// The time in the last name, so that two events of one moment have two names.
     named: i128,
@@ -89,7 +86,6 @@ impl Writer {
             instance: super::cut(&instance, super::NAME),
             queue,
             correlator: Correlator::default(),
-            dropped: HashMap::new(),
             turns: Arc::default(),
             named: 0,
             giving_up: CancellationToken::new(),
@@ -146,7 +142,7 @@ impl Writer {
             }
             tokio::select! {
                 biased;
-                () = giving_up.cancelled() => return self.give_up(writes).await,
+                () = giving_up.cancelled() => return self.give_up(writes, counts).await,
                 () = stop.cancelled(), if !stopping => {
                     stopping = true;
                     self.queue.close();
@@ -169,10 +165,19 @@ impl Writer {
         }
     }
 
-    /// Drops and counts the writes under way, which end by themselves then, and the queued events.
-    async fn give_up(mut self, mut writes: FuturesUnordered<BoxFuture<'static, Ended>>) -> usize {
+    /// Drops and counts the writes under way, which end by themselves then, `counts` and those of the running series, and
+    /// the queued events.
+    async fn give_up(
+        mut self,
+        mut writes: FuturesUnordered<BoxFuture<'static, Ended>>,
+        mut counts: VecDeque<Job>,
+    ) -> usize {
         self.queue.close();
-        let mut dropped = 0;
+        counts.extend(self.counts(Correlator::unwritten));
+        let mut dropped = counts.len();
+        for count in counts {
+            count.recorded.dropped.inc();
+        }
         while let Some(ended) = writes.next().await {
             if let Ended::Dropped(job) | Ended::Gone(job) | Ended::Taken(job) = ended {
                 job.recorded.dropped.inc();
@@ -188,14 +193,10 @@ impl Writer {
 
     fn counts(
         &mut self,
-        which: impl FnOnce(&mut Correlator, Instant) -> Vec<(Identity, Count)>,
+        which: impl FnOnce(&mut Correlator, Instant) -> Vec<Unwritten>,
     ) -> Vec<Job> {
         let counts = which(&mut self.correlator, Instant::now());
-        let job = |(identity, count): (Identity, Count)| {
-            let dropped = self.dropped.get(&identity.controller).cloned();
-            Job::of_series(identity, count, dropped.unwrap_or_default())
-        };
-        counts.into_iter().map(job).collect()
+        counts.into_iter().map(Job::of_series).collect()
     }
 
     fn name(&mut self, regarding: &ObjectReference, at: Timestamp) -> String {
@@ -208,11 +209,8 @@ impl Writer {
         self.correlator
             .combine(&mut recorded.identity, Instant::now());
         let (identity, at) = (&recorded.identity, recorded.at);
-        if !self.dropped.contains_key(&identity.controller) {
-            let dropped = recorded.dropped.clone();
-            self.dropped.insert(identity.controller.clone(), dropped);
-        }
-        let verdict = self.correlator.take(identity, &name, at, Instant::now());
+        let (dropped, now) = (&recorded.dropped, Instant::now());
+        let verdict = self.correlator.take(identity, &name, at, dropped, now);
         let (name, count) = match verdict {
             Verdict::Create => (name, None),
             Verdict::Count(Count { name, count, .. }) => (name, Some(count)),
@@ -275,15 +273,17 @@ impl Writer {
                     count = job.count,
                     "dropped the last count of an event whose object has expired"
                 );
+                job.recorded.dropped.inc();
                 None
             }
             Ended::Gone(mut job) => {
                 self.correlator.forget(&job.recorded.identity);
                 job.name = self.name(&job.recorded.regarding, self.clock.now());
-                let (identity, at) = (&job.recorded.identity, job.recorded.at);
+                let recorded = &job.recorded;
+                let (identity, at, dropped) = (&recorded.identity, recorded.at, &recorded.dropped);
                 let _ = self
                     .correlator
-                    .take(identity, &job.name, at, Instant::now());
+                    .take(identity, &job.name, at, dropped, Instant::now());
                 job.count = None;
                 Some(job)
             }
@@ -345,7 +345,12 @@ impl Writer {
 
 impl Job {
     /// The write of a series' count, made from its identity.
-    fn of_series(identity: Identity, Count { name, count, at }: Count, dropped: Counter) -> Self {
+    fn of_series(unwritten: Unwritten) -> Self {
+        let Unwritten {
+            identity,
+            count: Count { name, count, at },
+            dropped,
+        } = unwritten;
         let recorded = Recorded {
             regarding: reference_of(&identity.object),
             related: identity.related.as_ref().map(reference_of),
@@ -449,6 +454,9 @@ fn named(regarding: &ObjectReference, suffix: &str, clock: &Clock) -> String {
 
 #[cfg(test)]
 mod tests {
+    use prometheus_client::metrics::counter::Counter;
+
+    use super::super::correlate::Identity;
     use super::*;
     use crate::fake::{Fake, clock};
 
@@ -469,25 +477,33 @@ mod tests {
             note: "up".into(),
             controller: "example.com/test".into(),
         };
-        let at = Timestamp::UNIX_EPOCH;
+        let (at, dropped) = (Timestamp::UNIX_EPOCH, Counter::default());
+        let count = Job::of_series(Unwritten {
+            identity: identity.clone(),
+            count: Count {
+                name: "web.1".into(),
+                count: 3,
+                at,
+            },
+            dropped: dropped.clone(),
+        });
         let event = Job {
             count: None,
-            ..Job::of_series(
-                identity.clone(),
-                Count {
-                    name: "web.1".into(),
-                    count: 1,
-                    at,
-                },
-                Counter::default(),
-            )
+            ..count.clone()
         };
-        for ended in [Ended::Written, Ended::Dropped, Ended::Gone, Ended::Taken] {
+        for ended in [
+            Ended::Written(event.clone()),
+            Ended::Dropped(event.clone()),
+            Ended::Gone(count),
+            Ended::Taken(event),
+        ] {
             let (mut writer, _recorders) = Writer::new(client.clone(), clock(), "pod-0".into());
             let now = Instant::now();
-            let take = |writer: &mut Writer, name| writer.correlator.take(&identity, name, at, now);
+            let take = |writer: &mut Writer, name| {
+                let correlator = &mut writer.correlator;
+                correlator.take(&identity, name, at, &dropped, now)
+            };
             assert_eq!(take(&mut writer, "web.2"), Verdict::Create);
-            let ended = ended(event.clone());
             let what = format!("{ended:?}");
             // An event whose name is taken is written under another one.
             let again = matches!(ended, Ended::Taken(_));
@@ -496,6 +512,7 @@ mod tests {
             let created = writer.correlator.created(&identity, now).unwrap();
             assert_eq!((&*created.name, created.count), ("web.2", 2), "{what}");
         }
+        assert_eq!(dropped.get(), 2, "an event and the count of another one");
     }
 
     #[test]

@@ -183,7 +183,7 @@ impl Families {
             ),
             (
                 "reeve_events_dropped",
-                "Events that were not recorded, per reporting controller: queue full, spam, or the server refused or did not answer",
+                "Events, and counts of their series, that were not recorded, per reporting controller: queue full, spam, or the server refused or did not answer",
                 &self.events_dropped,
             ),
         ]

@@ -15,7 +15,7 @@
 //! | `reeve_reconcile_given_up_total` | keys that exceeded their retries |
 //! | `reeve_controller_informer_unavailable` | 1 for each informer or source without news for a controller; `informer`, `cause` |
 //! | `reeve_controller_watch_panics_total` | panics of the handlers and predicates of a controller's watches |
-//! | `reeve_events_dropped_total` | Events that were not recorded |
+//! | `reeve_events_dropped_total` | Events, and counts of their series, that were not recorded |
 //! | `informer_…`, `reflector_…` | the informers and their reflectors: [`reeve_informer::prometheus`] |
 
 mod families;

@@ -223,8 +223,8 @@ async fn apply_next<S: Stored + ?Sized>(inner: &Inner<S>, feed: &Feed<S>) -> Opt
     Some(deltas)
 }
 
-/// Step 4: calls the handlers that share this task. After the first of them, and before any other task may run, it publishes
-/// how far the store has come: the events are urgent, and the informer may be stopped in a turn of another task.
+/// Step 4: calls the handlers that share this task. After the first of them, and before this task lets others run, it
+/// publishes how far the store has come: the events are urgent, and the informer may be stopped in a turn of another task.
 async fn call_inline<S: Stored + ?Sized>(inner: &Inner<S>) {
     let call = |listener: Arc<Listener<S>>| listener.hand_out(|one| inner.catch_up(one));
     let mut inline = inner.processor.lock().inline().into_iter();

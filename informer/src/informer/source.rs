@@ -36,7 +36,7 @@ pub(super) struct Source<S: Stored + ?Sized> {
     pub(super) cache: Arc<DecodeCache>,
     pub(super) packing: Option<Arc<Packing>>,
     pub(super) delta_fifo: bool,
-    /// The pauses of the reflector of an informer with one watch.
+    /// Only the reflector of an informer with one watch has it.
     pub(super) handover: Arc<Handover>,
     pub(super) clock: Clock,
     pub(super) recorder: Recorder,

@@ -139,7 +139,7 @@ impl HandlerOptions {
     ///
     /// A change then wakes no other thread, which is most of its cost while changes are rare. The informer and its other
     /// handlers wait while this one runs, whatever its [`Policy`], and it must never wait for this informer. While it runs,
-    /// [`last_sync_resource_version`](crate::SharedInformer::last_sync_resource_version) may be that before the event. An
+    /// [`last_sync_resource_version`](crate::SharedInformer::last_sync_resource_version) may still be the version before the event. An
     /// [`AsyncEventHandler`] and a stream keep a task of their own. Default: a task of its own (client-go: a goroutine
     /// for each listener).
     pub fn inline(mut self) -> Self {

@@ -100,7 +100,7 @@ impl<S: ?Sized + Send + Sync + 'static> Frames<S> {
         self.lines.frames()
     }
 
-    /// True if the newest piece was not there when it was asked for.
+    /// As [`Lines::waited`].
     pub(super) fn waited(&self) -> bool {
         self.lines.waited()
     }
@@ -431,7 +431,8 @@ mod tests {
         // "" stands for a look at the connection that finds nothing.
         let body =
             || {
-                let mut pieces = ["", "one ", "line\n", "two\nthree\n", "", "four\n"].into_iter();
+                let pieces = ["", "one ", "line\ntw", "o\nthree\n", "", "four\nfi", "ve\n"];
+                let mut pieces = pieces.into_iter();
                 StreamBody::new(futures::stream::poll_fn(move |cx| match pieces.next() {
                     Some("") => {
                         cx.waker().wake_by_ref();
@@ -447,7 +448,7 @@ mod tests {
         while frames.next(Duration::from_secs(1)).await.unwrap().is_some() {
             waited.push(frames.waited());
         }
-        assert_eq!(waited, [true, false, false, true]);
+        assert_eq!(waited, [true, false, false, true, false]);
     }
 
     #[test]

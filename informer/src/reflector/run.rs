@@ -51,7 +51,7 @@ pub struct Reflector<S: Stored + ?Sized> {
     /// The namespaces of which the consumer may have entries with other parts left out: the first list replaces them, also
     /// those of equal versions.
     pub(crate) rereads: Arc<BTreeSet<Arc<str>>>,
-    /// Its pauses, if the task that polls it takes the steps after it too.
+    /// Present if the task that polls this takes the steps after it too.
     pub(crate) handover: Option<Arc<Handover>>,
     /// Shared with other watches of the same server.
     pub(crate) refusals: Refusals,
