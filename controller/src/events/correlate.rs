@@ -417,10 +417,10 @@ fn hash_of(text: &str) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn identity(note: &str) -> Identity {
+    pub(in crate::events) fn identity(note: &str) -> Identity {
         Identity {
             object: ObjectIdentity {
                 kind: "Pod".into(),

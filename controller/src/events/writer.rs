@@ -456,7 +456,7 @@ fn named(regarding: &ObjectReference, suffix: &str, clock: &Clock) -> String {
 mod tests {
     use prometheus_client::metrics::counter::Counter;
 
-    use super::super::correlate::Identity;
+    use super::super::correlate::tests::identity;
     use super::*;
     use crate::fake::{Fake, clock};
 
@@ -464,19 +464,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_end_of_a_write_leaves_a_later_series_alone() {
         let client = Client::new(Fake::default().client());
-        let identity = Identity {
-            object: ObjectIdentity {
-                kind: "Pod".into(),
-                name: "web".into(),
-                ..ObjectIdentity::default()
-            },
-            related: None,
-            warning: false,
-            reason: "Started".into(),
-            action: "Start".into(),
-            note: "up".into(),
-            controller: "example.com/test".into(),
-        };
+        let identity = identity("up");
         let (at, dropped) = (Timestamp::UNIX_EPOCH, Counter::default());
         let count = Job::of_series(Unwritten {
             identity: identity.clone(),

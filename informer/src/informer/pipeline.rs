@@ -406,8 +406,11 @@ mod tests {
         let _handler = informer.add_handler(count, inline).unwrap();
         let stop = CancellationToken::new();
         let mut run = pin!(informer.run(stop.clone()));
-        while handled.load(Ordering::Relaxed) < 2 {
+        for _ in 0..1000 {
             assert!(futures::poll!(run.as_mut()).is_pending());
+            if handled.load(Ordering::Relaxed) == 2 {
+                break;
+            }
             yield_now().await;
         }
         assert_eq!(*handled_when_asked.lock(), [0, 0, 1, 1, 2]);
